@@ -51,7 +51,17 @@ _HOMES = {
     "check": "tightrope.oracle",
     "solve": "tightrope.oracle",
 }
-_MODULES = {"environments", "errors", "estimators", "lp", "oracle", "policies", "rules", "schedules", "theory"}
+_MODULES = {
+    "environments",
+    "errors",
+    "estimators",
+    "lp",
+    "oracle",
+    "policies",
+    "rules",
+    "schedules",
+    "theory",
+}
 
 __all__ = [
     "ArmMeans",

@@ -1,1 +1,40 @@
-"""."""
+"""Who draws contexts, rewards and costs: ready-made environments and `Tabular`, from which all are made.
+
+>>> from tightrope import environments
+>>> environments.bandit(threshold=0.1)
+Tabular('bandit', contexts=1, actions=4, features=0, constraints=1, costs bernoulli, seen after)
+
+Every name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tightrope.environments.bandit import bandit
+    from tightrope.environments.hospital import hospital
+    from tightrope.environments.synthetic import synthetic
+    from tightrope.environments.tabular import Tabular
+
+_HOMES = {
+    "Tabular": "tightrope.environments.tabular",
+    "bandit": "tightrope.environments.bandit",
+    "hospital": "tightrope.environments.hospital",
+    "synthetic": "tightrope.environments.synthetic",
+}
+
+__all__ = ["Tabular", "bandit", "hospital", "synthetic"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tightrope.environments' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

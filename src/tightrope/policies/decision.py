@@ -1,0 +1,134 @@
+"""What `decide` returns: the action, and on request why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.problem import Array
+
+
+class Decision:
+    """One decision: `action` (an id), `row` (its row among those on offer), `number` (counts the policy's decisions from 0).
+
+    `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
+    """
+
+    __slots__ = ("_ids", "_names", "_trace", "action", "number", "owner", "row")
+
+    def __init__(
+        self,
+        action: int,
+        row: int,
+        number: int,
+        owner: int,
+        ids: NDArray[np.int64],
+        trace: Array,
+        names: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
+    ) -> None:
+        self.action = action
+        self.row = row
+        self.number = number
+        self.owner = owner
+        self._ids = ids
+        self._trace = trace
+        self._names = names
+
+    def explain(self) -> Explanation:
+        """The optimistic reward, the penalty by constraint and the value of every action on offer.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
+        >>> for _ in range(3):
+        ...     decision = policy.decide(costs=[[0.5], [-0.5]])
+        >>> print(decision.explain())
+            action   reward ≤   penalty 0     value
+                 0     1.0000      2.9568   -1.9568
+        →        1     1.0000     -2.9568    3.9568
+        round 3: V = 0.7071, ε = 1.414, queue = (4.182)
+        """
+        J = len(self._ids)
+        trace = self._trace
+        K = (len(trace) - 2 - 2 * J) // (J + 1)
+        at = 2 * J + J * K
+        costs, queue = trace[2 * J : at].reshape(J, K), trace[at : at + K]
+        V = float(trace[at + K])
+        actions, constraints = self._names
+        return Explanation(
+            round=self.number + 1,
+            row=self.row,
+            actions=tuple(str(a) if actions is None else actions[a] for a in self._ids.tolist()),
+            constraints=tuple(map(str, range(K))) if constraints is None else constraints,
+            rewards=trace[:J].copy(),
+            costs=costs.copy(),
+            penalties=costs * queue / V,
+            values=trace[J : 2 * J].copy(),
+            queue=queue.copy(),
+            V=V,
+            epsilon=float(trace[at + K + 1]),
+        )
+
+    def __repr__(self) -> str:
+        return f"Decision(action={self.action}, row={self.row}, number={self.number})"
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The numbers behind a decision; `print` it for a table. value = reward − Σ penalties, by action."""
+
+    round: int
+    row: int
+    actions: tuple[str, ...]
+    constraints: tuple[str, ...]
+    rewards: Array
+    costs: Array
+    penalties: Array
+    values: Array
+    queue: Array
+    V: float
+    epsilon: float
+
+    def rows(self) -> list[dict[str, str | float | bool | dict[str, float]]]:
+        """One plain dict for each action on offer, ready for JSON."""
+        return [
+            {
+                "action": name,
+                "chosen": j == self.row,
+                "reward": float(self.rewards[j]),
+                "penalties": {c: float(v) for c, v in zip(self.constraints, self.penalties[j])},
+                "value": float(self.values[j]),
+            }
+            for j, name in enumerate(self.actions)
+        ]
+
+    def __str__(self) -> str:
+        # Many constraints make a wide table: show the ones that weigh most, and the rest as one sum.
+        weight = np.abs(self.penalties).max(axis=0, initial=0.0)
+        shown = sorted(np.argsort(-weight, kind="stable")[:_SHOWN].tolist())
+        rest = [k for k in range(len(self.queue)) if k not in shown]
+        columns = [("action", list(self.actions)), ("reward ≤", _numbers(self.rewards))]
+        columns += [(f"penalty {self.constraints[k]}", _numbers(self.penalties[:, k])) for k in shown]
+        if rest:
+            columns.append((f"{len(rest)} more penalties", _numbers(self.penalties[:, rest].sum(axis=1))))
+        columns.append(("value", _numbers(self.values)))
+        widths = [max(len(head), 6, *map(len, cells)) + 3 for head, cells in columns]
+        lines = [" " + "".join(head.rjust(w) for (head, _), w in zip(columns, widths))]
+        for j in range(len(self.actions)):
+            mark = "→" if j == self.row else " "
+            lines.append(mark + "".join(cells[j].rjust(w) for (_, cells), w in zip(columns, widths)))
+        last = f"round {self.round}"
+        if len(self.queue):
+            queue = ", ".join(f"{q:.4g}" for q in self.queue[:_SHOWN]) + (
+                ", …" if len(self.queue) > _SHOWN else ""
+            )
+            last += f": V = {self.V:.4g}, ε = {self.epsilon:.4g}, queue = ({queue})"
+        return "\n".join([*lines, last])
+
+
+_SHOWN = 6
+
+
+def _numbers(values: Array) -> list[str]:
+    return [f"{v:.4f}" for v in values]

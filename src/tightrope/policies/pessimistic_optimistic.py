@@ -1,0 +1,781 @@
+"""The pessimistic-optimistic algorithm of Liu, Li, Shi, Ying (NeurIPS 2021), both forms, and LinUCB as its case K = 0."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import _kernels as kernels
+from tightrope import schedules
+from tightrope.errors import InvalidInput
+from tightrope.estimators import ArmMeans, DisjointRidge, Ridge, estimator_from_settings
+from tightrope.policies.decision import Decision
+from tightrope.policies.registry import register
+from tightrope.policies.slater import SlaterMeter
+from tightrope.policies.store import Arrays, write_state
+from tightrope.problem import (
+    Array,
+    finite_number,
+    first,
+    real_array,
+    require_finite,
+    require_range,
+    require_unit_rows,
+    whole_number,
+)
+from tightrope.rules import Rules
+
+Model = Ridge | DisjointRidge | ArmMeans
+
+AWAITS_REWARD, AWAITS_COSTS = 1, 2
+
+
+class _Offer(NamedTuple):
+    """One round's input in the kernels' form."""
+
+    ids: NDArray[np.int64]
+    phi: Array | None
+    W: Array
+    psi: Array | None
+    group: Any
+
+
+class _Pending(NamedTuple):
+    """A decision whose outcome is still to come."""
+
+    awaits: int
+    action: int
+    phi: Array | None
+    psi: Array | None
+    group: Any
+
+
+@register("pessimistic-optimistic")
+class PessimisticOptimistic:
+    """Maximise reward while every cumulative cost stays at or below 0 at every round.
+
+    Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
+    queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
+    (algorithm A), or learnt by a linear model from what is seen after acting (algorithm B: give `cost`), or some each
+    way (rules with `seen="after"`).
+
+    Parameters
+    ----------
+    reward : Ridge, DisjointRidge or ArmMeans
+        Model of the reward. The policy works on a copy, so a model that has learnt already is a warm start.
+    constraints : int or Rules
+        K, or rules in words, which also state ranges, names and what is seen when.
+    cost : Ridge, DisjointRidge or ArmMeans, optional
+        Model of the costs that are seen after acting.
+    slater : float, optional
+        δ in (0, 1]: some mixture of actions keeps every expected cost at or below −δ. None measures it from the costs
+        seen so far (see `docs/no-constants.md`), which is refused where V must come from δ and costs are seen only after acting.
+    horizon : int, optional
+        T of the formulas. None runs for ever, with T := t.
+    V, epsilon : Power, optional
+        Schedules V_t and ε_t; the paper's for the case at hand by default.
+    cost_range : pair or (K, 2), optional
+        What the costs are known to lie in; clips the estimates of costs seen after acting. Rules set it themselves.
+    seed : int
+        Of the sample on which δ is measured.
+
+    Examples
+    --------
+    Two actions; the better one costs 0.5 a round, the other gives 0.5 back.
+
+    >>> import tightrope as tr
+    >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=1000)
+    >>> for _ in range(1000):
+    ...     decision = policy.decide(costs=[[0.5], [-0.5]])
+    ...     policy.learn(decision, reward=(0.9, 0.2)[decision.action])
+    >>> bool(policy.totals[0] <= 0)
+    True
+    """
+
+    kind: str
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        constraints: int | Rules = 0,
+        cost: Model | None = None,
+        slater: float | None = None,
+        horizon: int | None = None,
+        V: schedules.Power | None = None,
+        epsilon: schedules.Power | None = None,
+        cost_range: Any = None,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(reward, Model):
+            raise InvalidInput(f"reward must be a Ridge, DisjointRidge or ArmMeans, but got {reward!r}.")
+        if cost is not None and not isinstance(cost, Model):
+            raise InvalidInput(f"cost must be a Ridge, DisjointRidge or ArmMeans, but got {cost!r}.")
+        self.rules = constraints if isinstance(constraints, Rules) else None
+        K = self.rules.n_constraints if self.rules is not None else whole_number("constraints", constraints)
+        known = _seen_before(K, self.rules, cost)
+        after = np.flatnonzero(~known)
+        ranges = _cost_ranges(K, self.rules, cost_range)
+        self._settings: dict[str, Any] = {
+            "slater": None
+            if slater is None
+            else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
+            "horizon": None if horizon is None else whole_number("horizon", horizon, low=1),
+            "V": _power_settings("V", V),
+            "epsilon": _power_settings("epsilon", epsilon),
+            "cost_range": ranges.tolist(),
+            "seed": whole_number("seed", seed),
+        }
+        self._reward = reward.with_outputs(1)
+        self._cost = None if cost is None or not len(after) else cost.with_outputs(len(after))
+        _check_model_sizes(self._reward, self._cost, self.rules)
+
+        d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
+        unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
+        eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
+        self._unit_V = unit_V
+        self._meter: SlaterMeter | None = None
+        self._delta = slater
+        if V is not None or K == 0:
+            V_t = unit_V if V is None else schedules.as_schedule("V", V)
+        elif slater is not None:
+            V_t = _scaled(unit_V, float(slater))
+        elif len(after):
+            raise InvalidInput(
+                "slater=None measures Slater's constant from costs that are seen before acting, but "
+                + ("every" if len(after) == K else f"{len(after)} of {K}")
+                + " constraint here is seen only after. Give slater=, or V= (V_t is all that needs it)."
+            )
+        else:
+            self._meter = SlaterMeter(K, self._settings["seed"])
+            V_t = _scaled(unit_V, self._meter.value)
+
+        scratch = max(_row_length(self._reward), _row_length(self._cost))
+        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + scratch)
+        self._core[: kernels.CORE_HEAD] = [
+            0.0,
+            0.0 if horizon is None else float(horizon),
+            V_t.scale,
+            V_t.exponent,
+            V_t.log_power,
+            eps.scale,
+            eps.exponent,
+            eps.log_power,
+        ]
+        self._core[kernels.CORE_HEAD + 2 * K : kernels.CORE_HEAD + 3 * K] = known
+        self._K = K
+        self._columns = after.astype(np.int64)
+        self._known_columns = np.flatnonzero(known)
+        self._ranges = np.ascontiguousarray(ranges[after])
+        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
+        self._made = 0
+        self._pending: dict[int, _Pending] = {}
+        self._owner = secrets.randbits(63)
+        self._aranges: dict[int, NDArray[np.int64]] = {}
+        self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
+        if self.rules is not None:
+            self._names = (tuple(map(str, self.rules.actions)), self.rules.names)
+
+    # What the policy knows
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return self._K
+
+    @property
+    def rounds(self) -> int:
+        """Decisions made so far."""
+        return self._made
+
+    @property
+    def queue(self) -> Array:
+        """The dual variables Q, (K,), a copy."""
+        Q: Array = self._core[kernels.CORE_HEAD : kernels.CORE_HEAD + self._K]
+        return Q.copy()
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs, (K,), a copy: as chosen where they are seen before acting, as learnt where they are seen after."""
+        totals: Array = self._core[kernels.CORE_HEAD + self._K : kernels.CORE_HEAD + 2 * self._K]
+        return totals.copy()
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Numbers of the decisions whose outcome is still to come, oldest first."""
+        return tuple(self._pending)
+
+    @property
+    def slater(self) -> float | None:
+        """δ as given, or as measured so far; None where V does not come from it."""
+        return self._meter.value if self._meter is not None else self._delta
+
+    @property
+    def reward_model(self) -> Model:
+        """A copy of the model of the reward."""
+        return self._reward.copy()
+
+    @property
+    def cost_model(self) -> Model | None:
+        """A copy of the model of the costs that are seen after acting."""
+        return None if self._cost is None else self._cost.copy()
+
+    # Decide
+
+    def decide(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """Choose one action, and move the queue by its cost.
+
+        Parameters
+        ----------
+        features : (J, d) array, or (p,) for `DisjointRidge`; none for `ArmMeans`
+            φ of each action on offer, ‖φ‖ ≤ 1. J may change from round to round.
+        costs : (J, K) array
+            W of each action on offer, in [−1, 1]. With `cost=` it is the cost features instead. Where some constraints
+            are seen after acting, only the columns of the others, (J, K_before), may be given.
+        cost_features : (J, d_w) array, or (p_w,) for `DisjointRidge`
+            ψ of each action on offer, ‖ψ‖ ≤ 1.
+        actions : sequence of ids or names
+            Which action each row is; 0..J−1 by default.
+        usage, group
+            With rules they stand in for the cost matrix: see `Rules.costs`.
+
+        Returns
+        -------
+        Decision
+        """
+        return self._commit(self._prepare(features, costs, cost_features, actions, usage, group))
+
+    def decide_many(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[Sequence[int | str] | None] | None = None,
+        usage: Sequence[Mapping[str, Any] | None] | None = None,
+        group: Sequence[Any] | None = None,
+        rounds: int | None = None,
+    ) -> list[Decision]:
+        """As many successive `decide` calls with no `learn` between: t and Q advance, the estimates stay.
+
+        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
+        such argument. All input is checked before the first decision is made.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=0)
+        >>> [d.action for d in policy.decide_many(rounds=2)]
+        [0, 0]
+        """
+        given = {
+            "features": features,
+            "costs": costs,
+            "cost_features": cost_features,
+            "actions": actions,
+            "usage": usage,
+            "group": group,
+        }
+        lengths = {name: _length(name, value) for name, value in given.items() if value is not None}
+        if rounds is not None:
+            lengths["rounds"] = whole_number("rounds", rounds)
+        if not lengths:
+            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(
+                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
+            )
+        offers = []
+        for i in range(next(iter(lengths.values()))):
+            entry = {name: None if value is None else value[i] for name, value in given.items()}
+            try:
+                offer = self._prepare(**entry)
+                self._check_values(offer)
+            except InvalidInput as error:
+                raise InvalidInput(f"round {i} of decide_many: {error}") from error
+            offers.append(offer)
+        return [self._commit(offer) for offer in offers]
+
+    # Learn
+
+    def learn(self, decision: Decision | int, reward: Any = None, costs: Any = None) -> None:
+        """Take in the outcome of a decision, at any time and in any order; each part at most once.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            A decision of this policy (or of the one that it was restored from), or its number.
+        reward : float, optional
+        costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
+            The costs that are seen after acting, in the order of the constraints.
+        """
+        number, pending = self._find(decision)
+        if reward is None and costs is None:
+            raise InvalidInput("learn needs a reward, costs, or both.")
+        y = None
+        if reward is not None:
+            if not pending.awaits & AWAITS_REWARD:
+                raise InvalidInput(f"decision {number} has its reward already.")
+            y = np.array([finite_number("reward", reward)])
+        w = None
+        if costs is not None:
+            if not len(self._columns):
+                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
+            if not pending.awaits & AWAITS_COSTS:
+                raise InvalidInput(f"decision {number} has its costs already.")
+            w = self._observed_costs(costs, pending)
+        awaits = pending.awaits
+        if y is not None:
+            awaits &= ~AWAITS_REWARD
+            _learn(self._reward, pending.action, pending.phi, y, self._core)
+        if w is not None and self._cost is not None:
+            awaits &= ~AWAITS_COSTS
+            _learn(self._cost, pending.action, pending.psi, w, self._core)
+            self._core[kernels.CORE_HEAD + self._K + self._columns] += w
+        if awaits:
+            self._pending[number] = pending._replace(awaits=awaits)
+        else:
+            del self._pending[number]
+
+    def forget(self, decision: Decision | int) -> None:
+        """Drop a pending decision: its outcome will never come. The queue has moved already, and stays."""
+        number, _ = self._find(decision)
+        del self._pending[number]
+
+    # Save, restore, copy
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, pending decisions too; `tightrope.load` gives it back exactly."""
+        write_state(path, self.kind, self.settings(), self.state())
+
+    def settings(self) -> dict[str, Any]:
+        """All that is not arrays, as plain data."""
+        groups = [entry.group for entry in self._pending.values()]
+        return {
+            **self._settings,
+            "constraints": self._K
+            if self.rules is None
+            else {"rules": self.rules.to_data(), "actions": list(self.rules.actions)},
+            "reward": self._reward.settings(),
+            "cost": None if self._cost is None else self._cost.settings(),
+            "owner": self._owner,
+            "pending_groups": groups if any(g is not None for g in groups) else None,
+        }
+
+    def state(self) -> Arrays:
+        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
+        entries = list(self._pending.values())
+        state: Arrays = {
+            "core": self._core[: kernels.CORE_HEAD + 3 * self._K].copy(),
+            "made": np.array([self._made], dtype=np.int64),
+            "pending/number": np.array(list(self._pending), dtype=np.int64),
+            "pending/awaits": np.array([e.awaits for e in entries], dtype=np.int64),
+            "pending/action": np.array([e.action for e in entries], dtype=np.int64),
+            "pending/phi": _stack([e.phi for e in entries], _row_length(self._reward)),
+            "pending/psi": _stack([e.psi for e in entries], _row_length(self._cost)),
+        }
+        for name, array in self._reward.arrays().items():
+            state[f"reward/{name}"] = array.copy()
+        if self._cost is not None:
+            for name, array in self._cost.arrays().items():
+                state[f"cost/{name}"] = array.copy()
+        if self._meter is not None:
+            for name, array in self._meter.arrays().items():
+                state[f"slater/{name}"] = array
+        return state
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> PessimisticOptimistic:
+        """The policy that gave `settings` and `state`."""
+        constraints = settings["constraints"]
+        policy = cls(
+            reward=estimator_from_settings(settings["reward"]),
+            cost=None if settings["cost"] is None else estimator_from_settings(settings["cost"]),
+            constraints=Rules.from_data(constraints["rules"], constraints["actions"])
+            if isinstance(constraints, dict)
+            else constraints,
+            slater=settings["slater"],
+            horizon=settings["horizon"],
+            V=None if settings["V"] is None else schedules.Power(*settings["V"]),
+            epsilon=None if settings["epsilon"] is None else schedules.Power(*settings["epsilon"]),
+            cost_range=settings["cost_range"] if not isinstance(constraints, dict) and constraints else None,
+            seed=settings["seed"],
+        )
+        policy._owner = int(settings["owner"])
+        _fill(policy._core[: kernels.CORE_HEAD + 3 * policy._K], arrays["core"])
+        policy._made = int(arrays["made"][0])
+        for prefix, model in (("reward", policy._reward), ("cost", policy._cost)):
+            for name, array in model.arrays().items() if model is not None else ():
+                _fill(array, arrays[f"{prefix}/{name}"])
+        if policy._meter is not None:
+            names = [name for name in arrays if name.startswith("slater/")]
+            policy._meter = SlaterMeter.restore(
+                {name.removeprefix("slater/"): arrays[name] for name in names}
+            )
+        numbers = arrays["pending/number"].tolist()
+        groups = settings["pending_groups"] or [None] * len(numbers)
+        for i, number in enumerate(numbers):
+            policy._pending[number] = _Pending(
+                int(arrays["pending/awaits"][i]),
+                int(arrays["pending/action"][i]),
+                arrays["pending/phi"][i].copy() if _row_length(policy._reward) else None,
+                arrays["pending/psi"][i].copy() if _row_length(policy._cost) else None,
+                tuple(groups[i]) if isinstance(groups[i], list) else groups[i],
+            )
+        return policy
+
+    def copy(self, seed: int | None = None) -> PessimisticOptimistic:
+        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
+        twin = type(self).restore(self.settings(), self.state())
+        twin._owner = secrets.randbits(63)
+        if seed is not None:
+            twin._settings["seed"] = whole_number("seed", seed)
+            if twin._meter is not None:
+                twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+        return twin
+
+    def __repr__(self) -> str:
+        s = self._settings
+        parts = [f"reward={self._reward!r}"]
+        if self._cost is not None:
+            parts.append(f"cost={self._cost!r}")
+        parts.append(f"constraints={self._K}" if self.rules is None else f"constraints=<{self._K} rules>")
+        parts += [f"{name}={s[name]!r}" for name in ("slater", "horizon") if s[name] is not None]
+        parts += [
+            f"{name}=Power({s[name][0]:g}, {s[name][1]:g})"
+            for name in ("V", "epsilon")
+            if s[name] is not None
+        ]
+        return f"PessimisticOptimistic({', '.join(parts)})"
+
+    # One round, in two steps: what may be refused, then what changes the state
+
+    def _prepare(
+        self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
+    ) -> _Offer:
+        K = self._K
+        if self._cost is not None and costs is not None and len(self._columns) == K:
+            if cost_features is not None:
+                raise InvalidInput(
+                    "costs are seen after acting here: give the cost features once, not costs as well."
+                )
+            costs, cost_features = None, costs
+        if actions is None:
+            ids = None
+        else:
+            ids = self._action_ids(actions)
+            if not len(ids):
+                raise InvalidInput("actions must name at least one action, but it is empty.")
+        J = None if ids is None else len(ids)
+        phi, J = _rows("features", features, self._reward, J)
+        psi = None
+        if self._cost is not None:
+            psi, J = _rows("cost_features", cost_features, self._cost, J)
+        elif cost_features is not None:
+            raise InvalidInput(
+                "cost_features are for a policy with cost=: costs are seen before acting here."
+            )
+        W = self._cost_matrix(costs, usage, group, ids, J)
+        if ids is None:
+            J = len(W)
+            if self.rules is not None and len(self.rules.actions) != J:
+                raise InvalidInput(
+                    f"the rules name {len(self.rules.actions)} actions, but {J} rows came: say with actions= which they are."
+                )
+            ids = self._aranges.get(J)
+            if ids is None:
+                ids = self._aranges[J] = np.arange(J)
+        return _Offer(ids, phi, W, psi, group)
+
+    def _cost_matrix(self, costs: Any, usage: Any, group: Any, ids: Any, J: int | None) -> Array:
+        """W (J, K); columns that are seen after acting hold nothing yet."""
+        K, known = self._K, self._known_columns
+        if usage is not None or group is not None:
+            if self.rules is None:
+                raise InvalidInput(
+                    "usage and group need rules: make the policy with constraints=Rules([...])."
+                )
+            if costs is not None:
+                raise InvalidInput("give costs, or usage and group, not both.")
+        if costs is None and self.rules is not None:
+            W = self.rules.costs(usage=usage, group=group, actions=ids)
+            if J is not None and len(W) != J:
+                raise InvalidInput(
+                    f"the rules name {len(W)} actions, but {J} rows came: say with actions= which they are."
+                )
+            return W
+        if not len(known) and (costs is None or K):
+            if costs is not None:
+                raise InvalidInput("no constraint is seen before acting here, so costs can't be given.")
+            if J is None:
+                raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
+            return np.empty((J, K))
+        if costs is None:
+            raise InvalidInput(
+                f"costs of shape (J, {len(known)}) are needed: one row an action, one column a constraint."
+            )
+        shapes: list[tuple[int | None, ...]] = [(J, K)] if len(known) == K else [(J, len(known)), (J, K)]
+        given = real_array("costs", costs, *shapes)
+        if not len(given):
+            raise InvalidInput("at least one action must be on offer, but costs has no row.")
+        if len(known) == K:
+            return given
+        W = np.zeros((len(given), K))
+        W[:, known] = given if given.shape[1] == len(known) else given[:, known]
+        return W
+
+    def _commit(self, offer: _Offer) -> Decision:
+        ids, phi, W, psi, group = offer
+        core, model = self._core, self._reward
+        J = len(ids)
+        if self._cost is not None:
+            if psi is not None and not kernels.rows_are_valid(psi):
+                require_unit_rows("cost_features", psi, kernels.NORM_LIMIT)
+            _optimistic_costs(self._cost, psi, ids, core, self._ranges, self._columns, W)
+        trace = np.empty(2 * J + (J + 1) * self._K + 2)
+        if isinstance(model, ArmMeans):
+            row = kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace)
+        else:
+            row = kernels.decide_ridge(phi, ids, W, model.Theta, model.Sigma_inv, model.stat, core, trace)
+        if row < 0:
+            self._check_values(offer)
+            raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
+        number = self._made
+        self._made = number + 1
+        action = int(ids[row])
+        self._pending[number] = _Pending(
+            self._awaits,
+            action,
+            None if phi is None else phi[row if len(phi) > 1 else 0].copy(),
+            None if psi is None else psi[row if len(psi) > 1 else 0].copy(),
+            group,
+        )
+        if self._meter is not None and self._meter.offer(W):
+            core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+        return Decision(action, row, number, self._owner, ids, trace, self._names)
+
+    def _check_values(self, offer: _Offer) -> None:
+        """Name the entry that is wrong."""
+        if offer.phi is not None:
+            require_unit_rows("features", offer.phi, kernels.NORM_LIMIT)
+        if offer.psi is not None:
+            require_unit_rows("cost_features", offer.psi, kernels.NORM_LIMIT)
+        known = self._known_columns
+        bad = ~(np.abs(offer.W[:, known]) <= kernels.COST_LIMIT)
+        if bad.any():
+            j, i = first(bad)
+            raise InvalidInput(
+                f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}."
+            )
+
+    def _action_ids(self, actions: Sequence[int | str]) -> NDArray[np.int64]:
+        if isinstance(actions, (str, bytes)) or not isinstance(actions, (Sequence, np.ndarray)):
+            raise InvalidInput(f"actions must be a sequence of action ids, but got {actions!r}.")
+        names = self._names[0]
+        ids = np.empty(len(actions), dtype=np.int64)
+        for i, action in enumerate(actions):
+            if isinstance(action, str):
+                if names is None or action not in names:
+                    known = (
+                        "no rules name actions here"
+                        if names is None
+                        else f"known: {', '.join(map(str, names))}"
+                    )
+                    raise InvalidInput(f"actions[{i}] is the unknown name {action!r}; {known}.")
+                ids[i] = names.index(action)
+            else:
+                ids[i] = whole_number(f"actions[{i}]", action)
+        limit = self._action_limit()
+        if limit is not None and len(ids) and ids.max() >= limit:
+            i = int(np.argmax(ids >= limit))
+            raise InvalidInput(
+                f"actions[{i}] must be below {limit}, the number of actions, but got {ids[i]}."
+            )
+        if len(np.unique(ids)) != len(ids):
+            raise InvalidInput(f"actions must name each action once, but got {list(actions)!r}.")
+        return ids
+
+    def _action_limit(self) -> int | None:
+        for owner in (self._reward, self._cost):
+            if isinstance(owner, (DisjointRidge, ArmMeans)):
+                return owner.n_actions
+        return None if self.rules is None else len(self.rules.actions)
+
+    def _find(self, decision: Decision | int) -> tuple[int, _Pending]:
+        if isinstance(decision, Decision):
+            if decision.owner != self._owner:
+                raise InvalidInput(f"decision {decision.number} was made by another policy.")
+            number = decision.number
+        else:
+            number = whole_number("decision", decision)
+        pending = self._pending.get(number)
+        if pending is None:
+            if number >= self._made:
+                raise InvalidInput(
+                    f"decision {number} was never made: this policy has made {self._made}, from number 0."
+                )
+            raise InvalidInput(f"decision {number} has had its whole outcome already, or was forgotten.")
+        return number, pending
+
+    def _observed_costs(self, costs: Any, pending: _Pending) -> Array:
+        if isinstance(costs, Mapping):
+            if self.rules is None:
+                raise InvalidInput(
+                    "costs by usage name need rules: make the policy with constraints=Rules([...])."
+                )
+            costs = self.rules.observed(costs, action=pending.action, group=pending.group)
+        n = len(self._columns)
+        w = real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
+        require_finite("costs", w)
+        require_range("costs", w, self._ranges[:, 0] - 1e-9, self._ranges[:, 1] + 1e-9)
+        return w
+
+
+def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimistic:
+    """LinUCB (Abbasi-Yadkori, Pál, Szepesvári 2011): the pessimistic-optimistic policy without constraints.
+
+    >>> import tightrope as tr
+    >>> policy = tr.LinUCB(tr.Ridge(2), horizon=100)
+    >>> policy.decide([[1.0, 0.0], [0.0, 1.0]]).action
+    0
+    """
+    return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)
+
+
+def _seen_before(K: int, rules: Rules | None, cost: Model | None) -> NDArray[np.bool_]:
+    if rules is None:
+        return np.full(K, cost is None)
+    known = np.asarray(rules.seen, dtype=bool)
+    if cost is None and not known.all():
+        k = int(np.argmin(known))
+        raise InvalidInput(
+            f"the rule {rules.names[k]!r} is seen after acting, so a model of its cost is needed: give cost=."
+        )
+    if cost is not None and known.all():
+        raise InvalidInput(
+            'cost= models costs that are seen after acting, but every rule here is seen="before".'
+        )
+    return known
+
+
+def _cost_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
+    if rules is not None:
+        if cost_range is not None:
+            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
+        return np.array(rules.cost_range, dtype=float).reshape(K, 2)
+    given = real_array("cost_range", (-1.0, 1.0) if cost_range is None else cost_range, (2,), (K, 2))
+    ranges = np.array(np.broadcast_to(given, (K, 2)))
+    require_range("cost_range", ranges, -1.0, 1.0)
+    bad = ranges[:, 0] >= ranges[:, 1]
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InvalidInput(
+            f"`low < high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
+        )
+    return ranges
+
+
+def _check_model_sizes(reward: Model, cost: Model | None, rules: Rules | None) -> None:
+    sizes = {
+        name: owner.n_actions
+        for name, owner in (("reward", reward), ("cost", cost))
+        if isinstance(owner, (DisjointRidge, ArmMeans))
+    }
+    if rules is not None:
+        sizes["rules"] = len(rules.actions)
+    if len(set(sizes.values())) > 1:
+        raise InvalidInput(f"reward, cost and rules must know the same number of actions, but got {sizes}.")
+
+
+def _power_settings(name: str, power: Any) -> list[float] | None:
+    if power is None:
+        return None
+    schedule = schedules.as_schedule(name, power)
+    return [schedule.scale, schedule.exponent]
+
+
+def _scaled(schedule: schedules.Schedule, factor: float) -> schedules.Schedule:
+    return schedules.Schedule(schedule.scale * factor, schedule.exponent, schedule.log_power)
+
+
+def _row_length(model: Model | None) -> int:
+    return 0 if model is None or isinstance(model, ArmMeans) else model.n_features
+
+
+def _rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Array | None, int | None]:
+    """Feature rows in the kernels' form and, where they tell it, the number of actions."""
+    if isinstance(model, ArmMeans):
+        if value is not None:
+            raise InvalidInput(f"{name} are not needed by ArmMeans, so they can't be given.")
+        return None, J if J is not None else model.n_actions
+    if value is None:
+        raise InvalidInput(
+            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers an action."
+        )
+    p = model.n_features
+    if isinstance(model, DisjointRidge):
+        J = model.n_actions if J is None else J
+        rows = real_array(name, value, (p,), (J, p))
+        return (rows[None, :] if rows.ndim == 1 else rows), J
+    rows = real_array(name, value, (J, p))
+    if not len(rows):
+        raise InvalidInput(f"at least one action must be on offer, but {name} has no row.")
+    return rows, len(rows)
+
+
+def _optimistic_costs(
+    model: Model,
+    psi: Array | None,
+    ids: NDArray[np.int64],
+    core: Array,
+    ranges: Array,
+    columns: Any,
+    W: Array,
+) -> None:
+    if isinstance(model, ArmMeans):
+        kernels.optimistic_costs_arms(ids, model.counts, model.sums, model.stat, core, ranges, columns, W)
+    else:
+        kernels.optimistic_costs_ridge(
+            psi, ids, model.Theta, model.Sigma_inv, model.stat, core, ranges, columns, W
+        )
+
+
+def _learn(model: Model, action: int, x: Array | None, y: Array, core: Array) -> None:
+    if isinstance(model, ArmMeans):
+        kernels.arms_learn(action, y, model.counts, model.sums, model.stat)
+    else:
+        g = action if isinstance(model, DisjointRidge) else 0
+        scratch = core[len(core) - model.n_features :]
+        kernels.ridge_learn(
+            g, x, y, model.Sigma, model.Sigma_inv, model.B, model.Theta, model.wear, model.stat, scratch
+        )
+
+
+def _stack(rows: list[Array | None], width: int) -> Array:
+    return np.stack([r for r in rows if r is not None]) if rows and width else np.empty((len(rows), width))
+
+
+def _fill(target: Array, source: NDArray[Any]) -> None:
+    if target.shape != source.shape or target.dtype != source.dtype:
+        raise ValueError(
+            f"expected {target.dtype} of shape {target.shape}, but found {source.dtype} of {source.shape}"
+        )
+    target[...] = source
+
+
+def _length(name: str, value: Any) -> int:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
+        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
+    return len(value)

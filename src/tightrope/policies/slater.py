@@ -1,0 +1,85 @@
+"""Slater's constant, measured from the costs of all actions, which are seen before acting whatever the policy does.
+
+The largest δ that the rounds seen so far admit is
+
+    δ̂ = max_x min_k −(1/n) Σ_i Σ_j W_i[j, k] x_ij   =   min_{λ ∈ simplex} (1/n) Σ_i max_j −⟨λ, W_i[j]⟩,
+
+a small LP (`tightrope.lp.slater`). Since the minimum of an average is on average below the minimum of the expectation,
+E[δ̂] ≤ δ: the estimate errs on the cautious side, and converges to δ as the kept matrices do. `docs/no-constants.md`
+states what this guarantees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import lp
+from tightrope.problem import Array
+
+KEPT = 1024
+FLOOR = 1e-3
+
+
+class SlaterMeter:
+    """A uniform sample of at most 1,024 cost matrices, and δ̂ recomputed on them when the number of rounds doubles."""
+
+    def __init__(self, K: int, seed: int) -> None:
+        self.K = K
+        self.seen = 0
+        self.value = FLOOR
+        self.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+        self.matrices: list[Array] = []
+
+    def offer(self, W: Array) -> bool:
+        """Take note of one round's costs (J, K); whether δ was measured afresh."""
+        self.seen += 1
+        if len(self.matrices) < KEPT:
+            self.matrices.append(W.copy())
+        else:
+            slot = self._draw() % self.seen
+            if slot < KEPT:
+                self.matrices[slot] = W.copy()
+        if self.seen & (self.seen - 1) == 0:
+            self.measure()
+            return True
+        return False
+
+    def measure(self) -> float:
+        """δ̂ on the kept matrices, at least FLOOR and at most 1."""
+        rows = np.concatenate(self.matrices)
+        offsets = np.concatenate([[0], np.cumsum([len(W) for W in self.matrices])])
+        n = len(self.matrices)
+        estimate = lp.slater(np.full(n, 1.0 / n), rows, offsets=offsets).value
+        self.value = min(1.0, max(FLOOR, estimate))
+        return self.value
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {
+            "numbers": np.array([float(self.seen), self.value]),
+            "random": np.array([self.random], dtype=np.uint64),
+            "sizes": np.array([len(W) for W in self.matrices], dtype=np.int64),
+            "rows": np.concatenate([np.empty((0, self.K)), *self.matrices]),
+        }
+
+    @classmethod
+    def restore(cls, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
+        """The meter that gave `arrays`."""
+        meter = cls(arrays["rows"].shape[1], 0)
+        meter.seen, meter.value = int(arrays["numbers"][0]), float(arrays["numbers"][1])
+        meter.random = np.uint64(arrays["random"][0])
+        ends = np.cumsum(arrays["sizes"])
+        meter.matrices = [m.copy() for m in np.split(arrays["rows"], ends[:-1])] if len(ends) else []
+        return meter
+
+    def _draw(self) -> int:
+        """splitmix64: a generator whose whole state is one number, so that it is easy to save."""
+        mask = 0xFFFFFFFFFFFFFFFF
+        state = (int(self.random) + 0x9E3779B97F4A7C15) & mask
+        self.random = np.uint64(state)
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return z ^ (z >> 31)

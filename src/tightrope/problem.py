@@ -1,0 +1,141 @@
+"""What may enter: arrays and numbers, checked once, with errors that name the entry."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+
+Array = NDArray[np.float64]
+
+_F8 = np.dtype(np.float64)
+
+
+def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
+    """`value` as a C-contiguous, writeable float64 array of one of the shapes (None: any length).
+
+    The values themselves are not looked at: see `first_bad`.
+
+    >>> real_array("costs", [[0, 1]], (None, 2))
+    array([[0., 1.]])
+    """
+    if type(value) is np.ndarray and value.dtype is _F8 and value.flags.carray:
+        array = value
+    else:
+        array = _converted(name, value)
+    for shape in shapes:
+        if array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape)):
+            return array
+    expected = " or ".join(_shape_text(shape) for shape in shapes)
+    raise InvalidInput(f"{name} must have shape {expected}, but got {_shape_text(array.shape)}.")
+
+
+def require_finite(name: str, array: Array) -> None:
+    """Refuse NaN and Inf, naming the entry.
+
+    >>> require_finite("reward", np.array([1.0, np.nan]))
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: reward[1] must be finite, but got nan.
+    """
+    bad = ~np.isfinite(array)
+    if bad.any():
+        at = first(bad)
+        raise InvalidInput(f"{name}{_index_text(at)} must be finite, but got {array[at]}.")
+
+
+def require_unit_rows(name: str, rows: Array, limit: float) -> None:
+    """Refuse a row whose Euclidean norm is above 1, naming it."""
+    require_finite(name, rows)
+    squared = np.einsum("ij,ij->i", rows, rows)
+    bad = ~(squared <= limit)
+    if bad.any():
+        j = int(np.argmax(bad))
+        raise InvalidInput(
+            f"{name}[{j}] must have a Euclidean norm of at most 1, but its norm is {math.sqrt(squared[j]):.6g}. "
+            "Divide all features by the largest norm that can occur."
+        )
+
+
+def require_range(name: str, array: Array, low: Array | float, high: Array | float) -> None:
+    """Refuse an entry outside [low, high], naming it."""
+    require_finite(name, array)
+    low, high = np.broadcast_to(low, array.shape), np.broadcast_to(high, array.shape)
+    bad = (array < low) | (array > high)
+    if bad.any():
+        at = first(bad)
+        raise InvalidInput(
+            f"{name}{_index_text(at)} must lie in [{low[at]:g}, {high[at]:g}], but got {array[at]:g}."
+        )
+
+
+def finite_number(
+    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
+) -> float:
+    """`value` as a float in [low, high], or (low, high] with open_low.
+
+    >>> finite_number("slater", -0.1, low=0.0, high=1.0, open_low=True)
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: slater must lie in (0, 1], but got -0.1.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidInput(f"{name} must be a number, but got {value!r}.")
+    number = float(value)
+    inside = (low < number if open_low else low <= number) and number <= high
+    if not (math.isfinite(number) and inside):
+        if low == -math.inf and high == math.inf:
+            wanted = "be finite"
+        elif high == math.inf:
+            wanted = f"be finite and {'>' if open_low else '>='} {low:g}"
+        else:
+            wanted = f"lie in {'(' if open_low else '['}{low:g}, {high:g}]"
+        raise InvalidInput(f"{name} must {wanted}, but got {value!r}.")
+    return number
+
+
+def whole_number(name: str, value: Any, *, low: int = 0) -> int:
+    """`value` as an int ≥ low.
+
+    >>> whole_number("horizon", 1.5, low=1)
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: horizon must be a whole number >= 1, but got 1.5.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
+        raise InvalidInput(f"{name} must be a whole number >= {low}, but got {value!r}.")
+    return int(value)
+
+
+def first(bad: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Index of the first True."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+
+
+def _converted(name: str, value: Any) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInput(f"{name} must be a rectangular array of numbers, but got {value!r}.") from error
+    if array.dtype.kind not in "fiu":
+        if array.size == 0 and array.dtype == object:
+            raise InvalidInput(f"{name} must be an array of numbers, but got {value!r}.")
+        raise InvalidInput(f"{name} must hold real numbers, but got values of type {array.dtype}.")
+    return np.array(array, dtype=np.float64, order="C")
+
+
+def _shape_text(shape: tuple[int | None, ...]) -> str:
+    return (
+        "("
+        + ", ".join("any" if n is None else str(n) for n in shape)
+        + ("," if len(shape) == 1 else "")
+        + ")"
+    )
+
+
+def _index_text(at: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, at)) + "]" if at else ""

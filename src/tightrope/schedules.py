@@ -1,0 +1,92 @@
+"""V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round.
+
+All of them have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tightrope.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Power:
+    """The schedule scale · t^exponent.
+
+    Parameters
+    ----------
+    scale : float
+        Value at t = 1; finite and not negative.
+    exponent : float
+        Any finite number.
+
+    Examples
+    --------
+    >>> Power(6.0, -0.5)(4)
+    3.0
+    """
+
+    scale: float
+    exponent: float
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "exponent"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise InvalidInput(f"{name} of a Power must be a finite number, but got {value!r}.")
+        if self.scale < 0:
+            raise InvalidInput(f"scale of a Power must be >= 0, but got {self.scale!r}.")
+
+    def __call__(self, t: float) -> float:
+        """Value at round t ≥ 1."""
+        return float(self.scale * t**self.exponent)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """scale · t^exponent · log(1 + T)^log_power: what the kernels evaluate."""
+
+    scale: float
+    exponent: float
+    log_power: float = 0.0
+
+    def __call__(self, t: float, horizon: float | None = None) -> float:
+        """Value at round t ≥ 1."""
+        T = t if horizon is None else horizon
+        return float(self.scale * t**self.exponent * math.log(1 + T) ** self.log_power)
+
+
+def known_costs(K: int) -> tuple[Schedule, Schedule]:
+    """Algorithm A: V_t / δ = K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t).
+
+    >>> V, epsilon = known_costs(1)
+    >>> round(V(6), 9), round(epsilon(6), 9)
+    (2.0, 1.0)
+    """
+    return Schedule(K**0.25 * math.sqrt(2 / 3), 0.5), Schedule(K**0.75 * math.sqrt(6), -0.5)
+
+
+def linear_costs(K: int, d: int) -> tuple[Schedule, Schedule]:
+    """Algorithm B: V_t / δ = d √t log(1+T) / 4 and ε_t = 4 d log(1+T) / √t, scaled by K^0.25 and K^0.75 as in A.
+
+    >>> V, epsilon = linear_costs(1, 2)
+    >>> round(V(4, horizon=100) / math.log(101), 9), round(epsilon(4, horizon=100) / math.log(101), 9)
+    (1.0, 4.0)
+    """
+    return Schedule(K**0.25 * d / 4, 0.5, 1.0), Schedule(K**0.75 * 4 * d, -0.5, 1.0)
+
+
+def as_schedule(name: str, value: Any) -> Schedule:
+    """A user's `Power` (or `Schedule`) as what the kernels evaluate."""
+    if isinstance(value, Schedule):
+        return value
+    if not isinstance(value, Power):
+        raise InvalidInput(
+            f"{name} must be a tightrope.Power, such as tr.Power(1.0, 0.5), but got {value!r}."
+        )
+    if name == "V" and value.scale == 0:
+        raise InvalidInput("the scale of V must be > 0, but got 0: the queues are divided by V_t.")
+    return Schedule(float(value.scale), float(value.exponent))

@@ -1,0 +1,721 @@
+"""What the theorems promise, as numbers.
+
+K constraints, `delta` Slater's constant, d features, T the horizon, `tau` a round (a number, or an array of them).
+Plain names are for costs known before acting, V_t = δ K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t). Names in `_linear`
+are for costs learnt after acting, one constraint, V_t = δ d √t log(1+T)/4 and ε_t = 4 d log(1+T)/√t. Names in
+`_schedule` take any V and ε, and give nothing away that the proofs do not need to.
+
+Where `form` is an argument, "printed" is the formula as published, "mended" what its own proof gives once the slips in
+it are repaired. The regret bounds come out of the repair unchanged and have no `form`. Derivations: docs/bounds.md.
+
+>>> print(guarantees(K=1, delta=0.5, d=4, T=1_000_000))
+K = 1, delta = 0.5, d = 4, T = 1000000
+promise                               bound      trivial  informative
+regret by round T                  215417.8      1000000  yes
+violation by round T                      0      1000000  yes
+no violation from round              246722      1000000  yes
+the same, sharper proof                2615      1000000  yes
+P(a path violates at T)                   1            1  no
+path bound holds from round         8086025      1000000  no
+regret by T, learnt costs      1.753548e+10      1000000  no
+violation by T, learnt costs        1453868      1000000  no
+none from, learnt costs        2.003445e+08      1000000  no
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.schedules import Power
+
+Form = Literal["mended", "printed"]
+Rounds = TypeVar("Rounds", float, NDArray[Any])
+_Floats = NDArray[np.float64]
+
+
+# The reward model ---------------------------------------------------------------------------------
+
+
+def radius(n: Rounds, d: int, T: int, m: float = 1.0, ridge: float = 1.0) -> Rounds:
+    """√β, the radius of the confidence set: √λ·m + sqrt(2 log T + d log(1 + n/(dλ))).
+
+    Parameters
+    ----------
+    n : number or array
+        Rewards learnt so far: t − 1 in round t when none is late.
+    d, T, m, ridge
+        Features, horizon, a bound on ‖θ*‖, λ.
+
+    Examples
+    --------
+    >>> radius(0, d=20, T=1)
+    1.0
+    >>> round(radius(0, d=20, T=100), 6) == round(1 + math.sqrt(2 * math.log(100)), 6)
+    True
+    """
+    count = _rounds("n", n, least=0)
+    d, T, m, ridge = _reward_model(d, T, m, ridge)
+    return _like(n, _radius(count, d, T, m, ridge))
+
+
+def elliptical_potential(n: Rounds, *, d: int, ridge: float = 1.0) -> Rounds:
+    """Bound on Σ_{t≤n} min(1, ‖φ_t‖²_{Σ⁻¹}), whatever the features: 2 d log(1 + n/(dλ)).
+
+    >>> round(elliptical_potential(2, d=2), 6) == round(4 * math.log(2), 6)
+    True
+    """
+    count = _rounds("n", n, least=0)
+    d, _, _, ridge = _reward_model(d, 1, 1.0, ridge)
+    return _like(n, _potential(count, d, ridge))
+
+
+def linucb_bound(tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: float = 1.0) -> Rounds:
+    """Regret without constraints: 2 + sqrt(8 d τ β_τ log(1 + τ/d)).
+
+    The 2 is what the two mismatch terms of the proof lose when the confidence set fails. Without a horizon
+    (T = None, that is T := t in every radius) the set of round t fails with probability at most 1/t, and the 2
+    becomes 2(1 + log τ).
+
+    Examples
+    --------
+    >>> round(linucb_bound(1, d=1, T=1, m=0) - math.sqrt(8) * math.log(2), 9)
+    2.0
+    """
+    t = _rounds("tau", tau, horizon=T)
+    d, _, m, ridge = _reward_model(d, 1, m, ridge)
+    horizon = t if T is None else float(T)
+    failure = 2 * (1 + np.log(t)) if T is None else 2.0
+    sqrt_beta = _radius(t, d, horizon, m, ridge)
+    return _like(tau, failure + 2 * sqrt_beta * np.sqrt(t * _potential(t, d, ridge)))
+
+
+# Costs known before acting: Theorem 1 -------------------------------------------------------------
+
+
+def regret_bound(
+    tau: Rounds, *, K: int, delta: float, d: int, T: int | None, m: float = 1.0, ridge: float = 1.0
+) -> Rounds:
+    """Theorem 1, regret: 60 K³/δ³ + 4√6 K^0.75 √τ/δ + 2 + sqrt(8 d τ β_τ log(1 + τ/d)).
+
+    With K = 0 it is `linucb_bound`, which also says what T = None means.
+
+    Examples
+    --------
+    >>> extra = regret_bound(6, K=1, delta=1, d=4, T=100) - linucb_bound(6, d=4, T=100)
+    >>> round(extra, 6)                                      # 60 + 4·√6·√6
+    84.0
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau, horizon=T)
+    rest = linucb_bound(t, d=d, T=T, m=m, ridge=ridge)
+    return _like(tau, 60 * K**3 / delta**3 + 4 * math.sqrt(6) * K**0.75 * np.sqrt(t) / delta + rest)
+
+
+def violation_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+    """Theorem 1, violation, summed over the constraints: K^1.5 (S − √τ)⁺, and 0 where K = 0.
+
+    S = (48K²/δ) log(16K/δ) + 24K²/δ² + 30K²/δ + 8K; printed, log(16/δ), 24K^1.5 and 30K^1.5 in their places.
+    For K ≥ 2 the printed one is below what its own proof gives, yet true: see `violation_bound_schedule`.
+
+    Examples
+    --------
+    >>> violation_bound(np.array([1, 36]), K=1, delta=1) - violation_bound(37**2, K=1, delta=1)
+    array([36., 31.])
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau)
+    return _like(tau, K**1.5 * np.maximum(0.0, _violation_offset(K, delta, form) - np.sqrt(t)))
+
+
+def violation_ends(*, K: int, delta: float, form: Form = "mended") -> int:
+    """First round from which `violation_bound` is zero.
+
+    >>> ends = violation_ends(K=1, delta=0.5)
+    >>> ends, violation_bound(ends, K=1, delta=0.5), violation_bound(ends - 1, K=1, delta=0.5) > 0
+    (246722, 0.0, True)
+    """
+    K, delta = _constraints(K, delta)
+    return _first_round(_violation_offset(K, delta, form))
+
+
+def tau_prime(*, K: int, delta: float) -> int:
+    """τ', the first round with ε_t ≤ δ/2: ⌈24 K^1.5/δ²⌉, and 1 where K = 0.
+
+    >>> tau_prime(K=1, delta=0.1)
+    2400
+    """
+    K, delta = _constraints(K, delta)
+    return max(1, _ceil(24 * K**1.5 / delta**2))
+
+
+def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+    """Lemma "Q bound": E‖Q(τ)‖₁, and so every E[Q^{(k)}(τ)], at most √K times the bound on E‖Q(τ)‖₂.
+
+    From τ' on that is √K ((48K²/δ) log(16K/δ) + 2K + 4(V_τ + K(1 + ε_τ²))/δ + Q'), where
+    Q' = √K Σ_{t<τ'} (1 + ε_t) bounds ‖Q(τ')‖₂ (printed: τ' + √K Σ_{t≤τ'} ε_t). Before τ' it is what the queues
+    can reach at all, K Σ_{t<τ} (1 + ε_t).
+
+    Examples
+    --------
+    >>> queue_bound(1, K=3, delta=0.2)
+    0.0
+    >>> bool(queue_bound(24, K=1, delta=1) > 48 * math.log(16))
+    True
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau)
+    _check_form(form)
+    if K == 0:
+        return _like(tau, np.zeros_like(t))
+    V, epsilon = _known_costs(K, delta)
+    early = K * _pushed(t - 1, epsilon)
+    late = math.sqrt(K) * (
+        48 * K**2 / delta * math.log(16 * K / delta)
+        + 2 * K
+        + _level(K, delta, _at(V, t), _at(epsilon, t))
+        + _queue_at_tau_prime(K, delta, form)
+    )
+    return _like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
+
+
+def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+    """Corollary 1: probability that, in round τ of one run, any constraint's running total is above zero.
+
+    exp(−(ζ/3) sqrt(τ/K)), about exp(−δ√τ/(50 K^2.5)); printed, exp(−δ√τ/(50 K²)), which is true as well. It is 1
+    before `tail_starts`. Assumes r̂ ≥ 0; where r̂ is not clipped at 0, add 1/T for a confidence set that fails.
+
+    Examples
+    --------
+    >>> tail_bound(10, K=1, delta=0.5), tail_bound(10**9, K=1, delta=0.5) < 1e-100
+    (1.0, True)
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau)
+    _check_form(form)
+    if K == 0:
+        return _like(tau, np.zeros_like(t))
+    if form == "printed":
+        exponent = delta * np.sqrt(t) / (50 * K**2)
+    else:
+        exponent = drift_exponent(drift=delta / 4, jump=2 * K) / 3 * np.sqrt(t / K)
+    return _like(tau, np.where(t < tail_starts(K=K, delta=delta), 1.0, np.exp(-exponent)))
+
+
+def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+    """The display (tail prob) behind Corollary 1 with all its constants: below `tail_bound`, and useful sooner.
+
+    (11ν²/(3ρ²)) exp(ζ(ν + φ_{τ+1} + Q') − (ζ/√K) Σ_{t≤τ} ε_t) with ν = 2K, ρ = δ/4,
+    φ_t = 4(V_t + K(1 + ε_t²))/δ and Q' as in `queue_bound`; never above 1, and 1 before τ'. `form` changes Q' only.
+
+    Examples
+    --------
+    >>> tail_bound_full(10**6, K=1, delta=0.5) < 1e-9 < tail_bound(10**6, K=1, delta=0.5)
+    True
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau)
+    _check_form(form)
+    if K == 0:
+        return _like(tau, np.zeros_like(t))
+    V, epsilon = _known_costs(K, delta)
+    rho, nu = delta / 4, 2 * K
+    zeta = drift_exponent(drift=rho, jump=nu)
+    reach = nu + _level(K, delta, _at(V, t + 1), _at(epsilon, t + 1)) + _queue_at_tau_prime(K, delta, form)
+    log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - _sum_low(t, epsilon) / math.sqrt(K))
+    log_p = np.where(t + 1 < tau_prime(K=K, delta=delta), 0.0, np.minimum(log_p, 0.0))
+    return _like(tau, np.exp(log_p))
+
+
+def tail_starts(*, K: int, delta: float) -> int:
+    """τ'', from which `tail_bound` says something: ((200K^2.5/δ) log(27K/δ) + 48K^1.5/δ + 288K^2.5/δ²)².
+
+    >>> tail_starts(K=1, delta=1) == math.ceil((200 * math.log(27) + 48 + 288) ** 2)
+    True
+    """
+    K, delta = _constraints(K, delta)
+    if K == 0:
+        return 1
+    root = 200 * K**2.5 / delta * math.log(27 * K / delta) + 48 * K**1.5 / delta + 288 * K**2.5 / delta**2
+    return _first_round(root)
+
+
+# Costs learnt after acting: Theorem 2, one constraint ---------------------------------------------
+
+
+def regret_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
+    """Theorem 2, regret: 235 d⁴ L⁴/δ³ + (8d + 24) √τ L/δ + 2 + 10 d √τ L, L = log(1 + T), m = 1.
+
+    >>> L = math.log(2)
+    >>> round(regret_bound_linear(1, delta=1, d=1, T=1) - (235 * L**4 + 42 * L + 2), 9)
+    0.0
+    """
+    delta, d, T, L = _linear(delta, d, T)
+    root = np.sqrt(_rounds("tau", tau, horizon=T))
+    return _like(tau, 235 * (d * L) ** 4 / delta**3 + (8 * d + 24) * root * L / delta + 2 + 10 * d * root * L)
+
+
+def violation_bound_linear(tau: Rounds, *, delta: float, d: int, T: int, form: Form = "mended") -> Rounds:
+    """Theorem 2, violation: (128 d²L²/δ² + (48/δ) log(16/δ) + 12/δ + 8dL − (2dL − x)√τ)⁺, L = log(1 + T).
+
+    x = 0 as printed. The proof bounds sqrt(8 d β_T log(1 + T/d)) by 5dL, which holds for d ≥ 2 only; mended, x is
+    what is missing at d = 1, always less than 2L.
+
+    Examples
+    --------
+    >>> printed = [violation_bound_linear(1, delta=0.5, d=d, T=100, form="printed") for d in (1, 2)]
+    >>> mended = [violation_bound_linear(1, delta=0.5, d=d, T=100) for d in (1, 2)]
+    >>> mended[0] > printed[0], mended[1] == printed[1]
+    (True, True)
+    """
+    delta, d, T, L = _linear(delta, d, T)
+    t = _rounds("tau", tau, horizon=T)
+    rate, offset = _violation_linear(delta, d, T, L, form)
+    return _like(tau, rate * np.maximum(0.0, offset - np.sqrt(t)))
+
+
+def violation_ends_linear(*, delta: float, d: int, T: int, form: Form = "mended") -> int:
+    """Round from which `violation_bound_linear` is zero; beyond T it promises nothing within the horizon.
+
+    >>> violation_ends_linear(delta=1, d=2, T=10_000) > 10_000
+    True
+    """
+    delta, d, T, L = _linear(delta, d, T)
+    return _first_round(_violation_linear(delta, d, T, L, form)[1])
+
+
+def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
+    """First round with 4 d log(1 + T)/√t ≤ δ/2: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T.
+
+    >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
+    True
+    """
+    delta, d, T, L = _linear(delta, d, T)
+    return _ceil((8 * d * L / delta) ** 2)
+
+
+def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
+    """Lemma "Q bound" for linear costs, on E[Q(τ)].
+
+    (48/δ) log(16/δ) + 2 + 4(V_τ + 2 + ε_τ + ε_τ²)/δ + Σ_{t<τ'} (1 + ε_t) from τ' on; before it, what the queue can
+    reach at all, Σ_{t<τ} (1 + ε_t).
+
+    Examples
+    --------
+    >>> queue_bound_linear(1, delta=0.5, d=2, T=100)
+    0.0
+    """
+    delta, d, T, L = _linear(delta, d, T)
+    t = _rounds("tau", tau, horizon=T)
+    V, epsilon = Power(delta * d * L / 4, 0.5), Power(4 * d * L, -0.5)
+    start = tau_prime_linear(delta=delta, d=d, T=T)
+    eps_t = _at(epsilon, t)
+    late = 48 / delta * math.log(16 / delta) + 2 + 4 * (_at(V, t) + 2 + eps_t + eps_t**2) / delta
+    late = late + _pushed(np.array(start - 1.0), epsilon)
+    return _like(tau, np.where(t < start, _pushed(t - 1, epsilon), late))
+
+
+# The lemmas behind them, for any schedule ---------------------------------------------------------
+
+
+def drift_exponent(*, drift: float, jump: float) -> float:
+    """ζ = ρ/(ν² + νρ/3) of the drift lemma: a process that falls by ρ on average and moves by at most ν.
+
+    >>> drift_exponent(drift=3, jump=3)                      # 3/(9 + 3)
+    0.25
+    """
+    rho, nu = _number("drift", drift, above=0.0), _number("jump", jump, above=0.0)
+    if rho > nu:
+        raise InvalidInput(f"`drift <= jump` must hold, but got (drift={drift!r}, jump={jump!r}).")
+    return rho / (nu**2 + nu * rho / 3)
+
+
+def drift_mean_bound(
+    level: Rounds, *, drift: float, jump: float, start: float = 0.0, elapsed: Rounds | float = 0.0
+) -> Rounds:
+    """E[Φ] ≤ (1/ζ) log((1 − ζρ/2)^n e^{ζ·start} + (2/(ζρ)) e^{ζ(ν + level)}): the drift lemma and Jensen.
+
+    Φ was at most `start` n = `elapsed` rounds ago, moves by at most ν = `jump` a round, and falls by ρ = `drift` on
+    average whenever it is above its level, which may rise with the round but never fall. The paper states the lemma
+    with n = 0 and proves it with n: what was there at the start drains away.
+
+    Examples
+    --------
+    >>> n = np.array([0, 4000, 8000])
+    >>> drift_mean_bound(np.full(3, 100.0), drift=0.25, jump=1.0, start=1e3, elapsed=n).round()
+    array([1000.,  491.,  118.])
+    """
+    zeta = drift_exponent(drift=drift, jump=jump)
+    height = _rounds("level", level, least=0)
+    beginning = _number("start", start, least=0.0)
+    drained = _rounds("elapsed", elapsed, least=0) * math.log1p(-zeta * drift / 2)
+    risen = math.log(2 / (zeta * drift)) + zeta * (jump + height)
+    return _like(level, np.logaddexp(zeta * beginning + drained, risen) / zeta)
+
+
+def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
+    """Lemma "ε gap": reward lost by tightening the constraints by ε_t, at most Σ_{t≤τ} ε_t/δ.
+
+    The sum is bounded by its integral: at most 2√τ − 1 times the scale for an exponent of −1/2.
+
+    Examples
+    --------
+    >>> tightness_cost(100, delta=0.5, epsilon=Power(6.0, -0.5))     # 6·(2·10 − 1)/0.5
+    228.0
+    """
+    delta = _slater(delta)
+    t = _rounds("tau", tau)
+    return _like(tau, _sum_high(t, _falling(epsilon)) / delta)
+
+
+def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
+    """Bound on E‖Q(τ)‖₂, and so on every E[Q^{(k)}(τ)], for any V that never falls and ε that never rises.
+
+    The proof of the lemma "Q bound" with nothing given away: moves of at most √K (1 + ε_{τ'}), the drift lemma with
+    its drain, and never more than √K Σ_{t<τ} (1 + ε_t). √K times it bounds E‖Q(τ)‖₁. Assumes 0 ≤ r̂ ≤ 1; where r̂
+    is not clipped at 0, add √K Σ_{t<τ} (1 + ε_t)/T for a confidence set that fails.
+
+    Examples
+    --------
+    >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)
+    >>> queue_bound_schedule(np.array([1, 600, 10**6]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
+    array([   0.,  855., 8079.])
+    """
+    K, delta = _constraints(K, delta)
+    t = _rounds("tau", tau)
+    V, epsilon = _rising(V), _falling(epsilon)
+    if K == 0:
+        return _like(tau, np.zeros_like(t))
+    reachable = math.sqrt(K) * _pushed(t - 1, epsilon)
+    start = _first_tight(epsilon, delta)
+    if start == math.inf:
+        return _like(tau, reachable)
+    eps = epsilon(start)
+    drifted = drift_mean_bound(
+        _level(K, delta, _at(V, t), np.array(eps)),
+        drift=delta / 4,
+        jump=math.sqrt(K) * (1 + eps),
+        start=float(math.sqrt(K) * _pushed(np.array(start - 1.0), epsilon)),
+        elapsed=np.maximum(0.0, t - start),
+    )
+    return _like(tau, np.where(t < start, reachable, np.minimum(reachable, drifted)))
+
+
+def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
+    """Violation for any V and ε: Σ_k (E[Q^{(k)}(τ+1)] − Σ_{t≤τ} ε_t)⁺ by `queue_bound_schedule`, at most Kτ.
+
+    Costs known before acting. With the paper's V and ε it lies below both forms of `violation_bound`.
+
+    Examples
+    --------
+    >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)       # the paper's bandit, threshold 0.5
+    >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
+    array([10.,  0.,  0.])
+    """
+    t = _rounds("tau", tau)
+    Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon)
+    return _like(tau, K * np.clip(Q - _sum_low(t, epsilon), 0.0, t))
+
+
+def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -> int | None:
+    """Round from which `violation_bound_schedule` is zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
+
+    Examples
+    --------
+    >>> violation_ends_schedule(K=1, delta=0.5, V=Power(1.0, 0.5), epsilon=Power(6.0, -0.5)) < 10_000
+    True
+    >>> violation_ends_schedule(K=18, delta=0.00625, V=Power(4.0, 0.5), epsilon=Power(1.0, -0.5)) is None
+    True
+    """
+
+    def over(tau: int) -> bool:
+        return violation_bound_schedule(float(tau), K=K, delta=delta, V=V, epsilon=epsilon) == 0.0
+
+    # Once zero it stays zero: const + a·t^p − c·t^(1+q) with const > 0 changes its sign at most once.
+    high = 1
+    while not over(high):
+        high *= 2
+        if high > 2**300:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if over(middle) else (middle, high)
+    return high
+
+
+# All of it at once --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """What is promised by round T; made by `guarantees`, printed as a table.
+
+    The `_linear` fields are None unless K = 1, the only case in which Theorem 2 is stated.
+
+    >>> guarantees(K=2, delta=0.5, d=4, T=100).regret_linear is None
+    True
+    """
+
+    K: int
+    delta: float
+    d: int
+    T: int
+    regret: float
+    violation: float
+    violation_ends: int
+    violation_ends_sharp: int | None
+    tail: float
+    tail_starts: int
+    regret_linear: float | None
+    violation_linear: float | None
+    violation_ends_linear: int | None
+
+    def __str__(self) -> str:
+        """Each bound beside what holds without any theorem: regret ≤ T, violation ≤ K·T, probability ≤ 1."""
+        T, most = self.T, self.K * self.T
+        rows: list[tuple[str, float | None, int]] = [
+            ("regret by round T", self.regret, T),
+            ("violation by round T", self.violation, most),
+            ("no violation from round", self.violation_ends, T),
+            ("the same, sharper proof", self.violation_ends_sharp, T),
+            ("P(a path violates at T)", self.tail, 1),
+            ("path bound holds from round", self.tail_starts, T),
+        ]
+        if self.regret_linear is not None:
+            rows += [
+                ("regret by T, learnt costs", self.regret_linear, T),
+                ("violation by T, learnt costs", self.violation_linear, most),
+                ("none from, learnt costs", self.violation_ends_linear, T),
+            ]
+        lines = [f"K = {self.K}, delta = {self.delta:g}, d = {self.d}, T = {self.T}"]
+        lines.append(f"{'promise':<30}{'bound':>13}{'trivial':>13}  informative")
+        for name, value, trivial in rows:
+            bound = math.inf if value is None else value
+            lines.append(f"{name:<30}{bound:>13.7g}{trivial:>13.7g}  {'yes' if bound < trivial else 'no'}")
+        return "\n".join(lines)
+
+
+def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guarantees:
+    """Every promise of the theorems, mended, for one problem.
+
+    Parameters
+    ----------
+    K, delta, d, T
+        Constraints, Slater's constant, features, horizon.
+    m : float
+        Bound on ‖θ*‖, for costs known before acting; Theorem 2 has m = 1.
+
+    Examples
+    --------
+    >>> guarantees(K=18, delta=0.00625, d=20, T=62_500).violation_ends > 1e16     # the hospital
+    True
+    """
+    single = K == 1
+    V, epsilon = _known_costs(max(1, _count("K", K, least=0)), _slater(delta))
+    return Guarantees(
+        K=K,
+        delta=delta,
+        d=d,
+        T=T,
+        regret=regret_bound(float(T), K=K, delta=delta, d=d, T=T, m=m),
+        violation=violation_bound(float(T), K=K, delta=delta),
+        violation_ends=violation_ends(K=K, delta=delta),
+        violation_ends_sharp=violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon),
+        tail=tail_bound(float(T), K=K, delta=delta),
+        tail_starts=tail_starts(K=K, delta=delta),
+        regret_linear=regret_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
+        violation_linear=violation_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
+        violation_ends_linear=violation_ends_linear(delta=delta, d=d, T=T) if single else None,
+    )
+
+
+# Pieces of the proofs -----------------------------------------------------------------------------
+
+
+def _radius(n: _Floats, d: int, T: _Floats | float, m: float, ridge: float) -> _Floats:
+    return np.asarray(math.sqrt(ridge) * m + np.sqrt(2.0 * np.log(T) + d * np.log(1.0 + n / (d * ridge))))
+
+
+def _potential(n: _Floats, d: int, ridge: float) -> _Floats:
+    return np.asarray(2 * d * np.log(1.0 + n / (d * ridge)))
+
+
+def _known_costs(K: int, delta: float) -> tuple[Power, Power]:
+    return Power(delta * K**0.25 * math.sqrt(2 / 3), 0.5), Power(K**0.75 * math.sqrt(6), -0.5)
+
+
+def _level(K: int, delta: float, V_t: _Floats, eps_t: _Floats) -> _Floats:
+    """φ_t, above which ‖Q‖₂ falls by δ/4 a round on average."""
+    return np.asarray(4 * (V_t + K * (1 + eps_t**2)) / delta)
+
+
+def _queue_at_tau_prime(K: int, delta: float, form: Form) -> float:
+    """Q', the bound on ‖Q(τ')‖₂: τ' − 1 rounds from zero, K coordinates, so √K on both terms."""
+    _, epsilon = _known_costs(K, delta)
+    rounds = np.array(float(tau_prime(K=K, delta=delta)))
+    if form == "printed":
+        return float(rounds + math.sqrt(K) * _sum_high(rounds, epsilon))
+    return float(math.sqrt(K) * _pushed(rounds - 1, epsilon))
+
+
+def _violation_offset(K: int, delta: float, form: Form) -> float:
+    _check_form(form)
+    if K == 0:
+        return 0.0
+    printed = form == "printed"
+    log_term = 48 * K**2 / delta * math.log((16 if printed else 16 * K) / delta)
+    power = K**1.5 if printed else K**2
+    return log_term + 24 * power / delta**2 + 30 * power / delta + 8 * K
+
+
+def _violation_linear(delta: float, d: int, T: int, L: float, form: Form) -> tuple[float, float]:
+    """(rate, offset) of the bound written as rate · (offset − √τ)⁺."""
+    _check_form(form)
+    rate = 2 * d * L
+    if form == "mended":
+        end = np.array(float(T))
+        learning = float(2 * _radius(end, d, T, 1.0, 1.0) * np.sqrt(_potential(end, d, 1.0)))
+        rate -= max(0.0, learning - 5 * d * L)
+    fixed = 128 * (d * L / delta) ** 2 + 48 / delta * math.log(16 / delta) + 12 / delta + 8 * d * L
+    return rate, fixed / rate
+
+
+def _at(schedule: Power, t: _Floats) -> _Floats:
+    return np.asarray(schedule.scale * t**schedule.exponent)
+
+
+def _pushed(n: _Floats, epsilon: Power) -> _Floats:
+    """Σ_{t≤n} (1 + ε_t), the most that n rounds can add to one queue."""
+    return np.asarray(n + _sum_high(n, epsilon))
+
+
+def _sum_high(n: _Floats, epsilon: Power) -> _Floats:
+    """Σ_{t≤n} ε_t from above, ε falling: ε_1 + ∫₁ⁿ ε."""
+    return np.where(n < 1, 0.0, epsilon.scale * (1 + _integral(np.maximum(n, 1.0), epsilon.exponent)))
+
+
+def _sum_low(n: _Floats, epsilon: Power) -> _Floats:
+    """Σ_{t≤n} ε_t from below, ε falling: ∫₁ⁿ⁺¹ ε."""
+    return np.asarray(epsilon.scale * _integral(n + 1, epsilon.exponent))
+
+
+def _integral(upper: _Floats, exponent: float) -> _Floats:
+    """∫₁^upper t^exponent dt."""
+    power = exponent + 1
+    return np.log(upper) if power == 0 else np.asarray((upper**power - 1) / power)
+
+
+def _first_tight(epsilon: Power, delta: float) -> float:
+    """First round with ε_t ≤ δ/2, inf where there is none."""
+    if epsilon.scale <= delta / 2:
+        return 1
+    if epsilon.exponent == 0:
+        return math.inf
+    log_round = math.log(2 * epsilon.scale / delta) / -epsilon.exponent
+    return _ceil(math.exp(log_round)) if log_round < 700 else math.inf
+
+
+def _first_round(root: float) -> int:
+    """First round τ ≥ 1 with √τ ≥ root, in floating point too."""
+    square = root * root
+    while math.sqrt(square) < root:
+        square = math.nextafter(square, math.inf)
+    return max(1, math.ceil(square))
+
+
+def _ceil(value: float) -> int:
+    """⌈value⌉, but 2400 for 2400.0000000000005."""
+    nearest = round(value)
+    return nearest if math.isclose(value, nearest, rel_tol=1e-12) else math.ceil(value)
+
+
+# Arguments ----------------------------------------------------------------------------------------
+
+
+def _like(given: Rounds, value: _Floats) -> Rounds:
+    if isinstance(given, np.ndarray):
+        return value
+    return float(value) if np.ndim(given) == 0 else value  # type: ignore[return-value]
+
+
+def _rounds(name: str, value: Any, *, least: float = 1, horizon: int | None = None) -> _Floats:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name} must be a number or an array of numbers, but got {value!r}.")
+    floats = array.astype(np.float64)
+    most = math.inf if horizon is None else _count("T", horizon, least=1)
+    wrong = ~(np.isfinite(floats) & (floats >= least) & (floats <= most))
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        entry = f"{name}[{', '.join(map(str, where))}]" if where else name
+        bounds = f">= {least}" if horizon is None else f"in [{least}, T = {horizon}]"
+        raise InvalidInput(f"{entry} must be finite and {bounds}, but got {floats[where]:g}.")
+    return floats
+
+
+def _count(name: str, value: Any, *, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)) or number < least:
+        raise InvalidInput(f"{name} must be an integer >= {least}, but got {value!r}.")
+    return number
+
+
+def _number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
+    wanted = f"> {above:g}" if above is not None else f">= {least:g}"
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and (above is None or number > above) and (least is None or number >= least):
+            return number
+    raise InvalidInput(f"{name} must be a finite number {wanted}, but got {value!r}.")
+
+
+def _slater(delta: Any) -> float:
+    number = _number("delta", delta, above=0.0)
+    if number > 1:
+        raise InvalidInput(f"delta must lie in (0, 1], but got {delta!r}; where it is larger, 1 holds too.")
+    return number
+
+
+def _constraints(K: Any, delta: Any) -> tuple[int, float]:
+    return _count("K", K, least=0), _slater(delta)
+
+
+def _linear(delta: Any, d: Any, T: Any) -> tuple[float, int, int, float]:
+    horizon = _count("T", T, least=1)
+    return _slater(delta), _count("d", d, least=1), horizon, math.log1p(horizon)
+
+
+def _reward_model(d: Any, T: Any, m: Any, ridge: Any) -> tuple[int, int, float, float]:
+    return (
+        _count("d", d, least=1),
+        _count("T", T, least=1),
+        _number("m", m, least=0.0),
+        _number("ridge", ridge, above=0.0),
+    )
+
+
+def _check_form(form: str) -> None:
+    if form not in get_args(Form):
+        raise InvalidInput(f"form must be one of {', '.join(map(repr, get_args(Form)))}, but got {form!r}.")
+
+
+def _falling(epsilon: Any) -> Power:
+    if not isinstance(epsilon, Power) or epsilon.exponent > 0:
+        raise InvalidInput(f"epsilon must be a Power whose exponent is <= 0, but got {epsilon!r}.")
+    return epsilon
+
+
+def _rising(V: Any) -> Power:
+    if not isinstance(V, Power) or V.exponent < 0 or V.scale <= 0:
+        raise InvalidInput(f"V must be a Power with scale > 0 and exponent >= 0, but got {V!r}.")
+    return V
