@@ -24,46 +24,49 @@ from tightrope.errors import (
 )
 
 if TYPE_CHECKING:
-    from tightrope import environments, errors, lp, rules, schedules, theory
+    from tightrope import engine, environments, errors, lp, policies, rules, schedules, theory
+    from tightrope.engine import simulate
     from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
     from tightrope.oracle import Solution, check, solve
-    from tightrope.policies import Decision, LinUCB, PessimisticOptimistic, load
+    from tightrope.policies import (
+        OPB,
+        Decision,
+        LinUCB,
+        Oracle,
+        PessimisticOptimistic,
+        RoundRobin,
+        Uniform,
+        load,
+    )
+    from tightrope.result import Result
     from tightrope.rules import Budget, Capacity, Mean, Rules, Share
     from tightrope.schedules import Power
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ArmMeans": "tightrope.estimators",
-    "DisjointRidge": "tightrope.estimators",
-    "Ridge": "tightrope.estimators",
-    "Decision": "tightrope.policies",
-    "LinUCB": "tightrope.policies",
-    "PessimisticOptimistic": "tightrope.policies",
-    "load": "tightrope.policies",
-    "Power": "tightrope.schedules",
-    "Budget": "tightrope.rules",
-    "Capacity": "tightrope.rules",
-    "Mean": "tightrope.rules",
-    "Rules": "tightrope.rules",
-    "Share": "tightrope.rules",
-    "Solution": "tightrope.oracle",
-    "check": "tightrope.oracle",
-    "solve": "tightrope.oracle",
+    "tightrope.engine": ("simulate",),
+    "tightrope.estimators": ("ArmMeans", "DisjointRidge", "Ridge"),
+    "tightrope.oracle": ("Solution", "check", "solve"),
+    "tightrope.policies": (
+        "OPB",
+        "Decision",
+        "LinUCB",
+        "Oracle",
+        "PessimisticOptimistic",
+        "RoundRobin",
+        "Uniform",
+        "load",
+    ),
+    "tightrope.result": ("Result",),
+    "tightrope.rules": ("Budget", "Capacity", "Mean", "Rules", "Share"),
+    "tightrope.schedules": ("Power",),
 }
-_MODULES = {
-    "environments",
-    "errors",
-    "estimators",
-    "lp",
-    "oracle",
-    "policies",
-    "rules",
-    "schedules",
-    "theory",
-}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("engine", "environments", "errors", "lp", "policies", "rules", "schedules", "theory")
 
 __all__ = [
+    "OPB",
     "ArmMeans",
     "Budget",
     "Capacity",
@@ -73,9 +76,12 @@ __all__ = [
     "InvalidInput",
     "LinUCB",
     "Mean",
+    "Oracle",
     "PessimisticOptimistic",
     "Power",
+    "Result",
     "Ridge",
+    "RoundRobin",
     "Rules",
     "Share",
     "Solution",
@@ -84,21 +90,25 @@ __all__ = [
     "StateFileError",
     "StateVersionError",
     "TightropeError",
+    "Uniform",
     "check",
+    "engine",
     "environments",
     "errors",
     "load",
     "lp",
+    "policies",
     "rules",
     "schedules",
+    "simulate",
     "solve",
     "theory",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"tightrope.{name}")
     else:
@@ -108,4 +118,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted({*globals(), *_HOME_OF, *_MODULES})

@@ -16,6 +16,7 @@ Small quantities are packed into flat vectors, for every array argument costs a 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -370,3 +371,413 @@ def arms_learn(a, y, counts, sums, stat):
     for i in range(y.shape[0]):
         sums[a, i] += y[i]
     stat[LEARNT] += 1.0
+
+
+# Draws: Philox4x32-10 (Salmon et al. 2011), keyed by the seed, counting (round, slot, replication). A draw is a function of these
+# alone, so that it does not depend on the action, on the engine or on the order in which replications finish.
+
+MASK = np.uint64(0xFFFFFFFF)
+SHIFT = np.uint64(32)
+PHILOX_M0, PHILOX_M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+PHILOX_W0, PHILOX_W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+TO_UNIT = 2.0**-53
+
+# Slots of a round: 0 holds two uniforms, for the context and for a Bernoulli reward; then one slot for each normal or jump.
+CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = 0, 1, 2
+
+FIXED, BERNOULLI, GAUSSIAN = 0, 1, 2
+
+# A cumulated cost counts as a violation above this: it is what rounding can leave of an exact 0.
+VIOLATION = 1e-9
+
+
+@njit(cache=True)
+def philox(c0, c1, c2, c3, k0, k1):
+    """The four 32-bit words of one block, as two 64-bit words (uint64 in, uint64 out)."""
+    for _ in range(10):
+        p0 = PHILOX_M0 * c0
+        p1 = PHILOX_M1 * c2
+        c0, c1, c2, c3 = (p1 >> SHIFT) ^ c1 ^ k0, p1 & MASK, (p0 >> SHIFT) ^ c3 ^ k1, p0 & MASK
+        k0 = (k0 + PHILOX_W0) & MASK
+        k1 = (k1 + PHILOX_W1) & MASK
+    return c0 | (c1 << SHIFT), c2 | (c3 << SHIFT)
+
+
+@njit(cache=True)
+def uniforms(seed, replication, t, slot):
+    """Two uniforms in [0, 1) for one slot of round t."""
+    key, count = np.uint64(seed), np.uint64(t)
+    a, b = philox(
+        count & MASK, count >> SHIFT, np.uint64(slot), np.uint64(replication), key & MASK, key >> SHIFT
+    )
+    return (a >> np.uint64(11)) * TO_UNIT, (b >> np.uint64(11)) * TO_UNIT
+
+
+@njit(cache=True)
+def normal(seed, replication, t, slot):
+    """One standard normal for one slot of round t (Box–Muller)."""
+    u, v = uniforms(seed, replication, t, slot)
+    return math.sqrt(-2.0 * math.log(1.0 - u)) * math.cos(2.0 * math.pi * v)
+
+
+@njit(cache=True)
+def pick(cdf, u):
+    """The first index whose cumulated probability exceeds u."""
+    low = 0
+    high = cdf.shape[0] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cdf[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True)
+def draw_reward(seed, replication, t, u, mean, kind, scale):
+    """One reward; u is the second uniform of the round's context slot."""
+    if kind == BERNOULLI:
+        return 1.0 if u < mean else 0.0
+    if kind == GAUSSIAN:
+        return mean + scale * normal(seed, replication, t, GAUSSIAN_REWARD_SLOT)
+    return mean
+
+
+@njit(cache=True)
+def draw_costs(seed, replication, t, action, location, kind, scale, spans, out):
+    """The K costs of one action into out: potential outcomes, the same whatever is chosen."""
+    K = out.shape[0]
+    for k in range(K):
+        low = spans[k, 0]
+        high = spans[k, 1]
+        if kind == FIXED or low == high:
+            out[k] = location[k]
+        elif kind == BERNOULLI:
+            u, _ = uniforms(seed, replication, t, COST_SLOT + action * K + k)
+            out[k] = high if u * (high - low) < location[k] - low else low
+        else:
+            z = location[k] + scale * normal(seed, replication, t, COST_SLOT + action * K + k)
+            out[k] = max(low, min(high, z))
+
+
+# The simulator's loop. `tally` (2 + 2K + J,) cumulates: mean reward, drawn reward, drawn costs (K,), costs with the noise averaged
+# out where the action can't depend on it (K,), choices (J,).
+
+
+@njit(cache=True)
+def account(tally, t, action, mean_reward, reward, costs, mean_costs, last_violation):
+    """Add one round to the tally, and note for each constraint the last round whose cumulated cost is above 0."""
+    K = costs.shape[0]
+    tally[0] += mean_reward
+    tally[1] += reward
+    for k in range(K):
+        tally[2 + k] += costs[k]
+        tally[2 + K + k] += mean_costs[k]
+        if tally[2 + k] > VIOLATION:
+            last_violation[k] = t
+    tally[2 + 2 * K + action] += 1.0
+
+
+class World(NamedTuple):
+    """A tabular environment in the loop's form; the actions on offer in context c are ids[offsets[c] : offsets[c + 1]]."""
+
+    cdf: Any
+    offsets: Any
+    ids: Any
+    rewards: Any
+    reward_kind: Any
+    reward_scale: Any
+    means: Any
+    locations: Any
+    cost_kind: Any
+    cost_scale: Any
+    spans: Any
+    before: Any
+
+
+class RidgeArrays(NamedTuple):
+    """Rows of features by context, and the arrays of a `Ridge` or `DisjointRidge`."""
+
+    rows: Any
+    Sigma: Any
+    Sigma_inv: Any
+    B: Any
+    Theta: Any
+    wear: Any
+    stat: Any
+
+
+class ArmArrays(NamedTuple):
+    """The arrays of an `ArmMeans`."""
+
+    counts: Any
+    sums: Any
+    stat: Any
+
+
+NO_MODEL, RIDGE_MODEL, ARM_MODEL = 0, 1, 2
+
+
+@njit(cache=True)
+def context_rows(rows, c, ids, buffer):
+    """Feature rows of the actions on offer in context c."""
+    if rows.shape[1] == 1 or ids.shape[0] == rows.shape[1]:
+        return rows[c]
+    for i in range(ids.shape[0]):
+        for j in range(rows.shape[2]):
+            buffer[i, j] = rows[c, ids[i], j]
+    return buffer[: ids.shape[0]]
+
+
+@njit(cache=True)
+def chosen_costs(world, seed, replication, t, c, action, out):
+    """The K costs of one action in context c."""
+    draw_costs(
+        seed,
+        replication,
+        t,
+        action,
+        world.locations[c, action],
+        world.cost_kind,
+        world.cost_scale,
+        world.spans,
+        out,
+    )
+
+
+@njit(cache=True)
+def offered_costs(world, seed, replication, t, c, ids, buffer):
+    """The costs of the actions on offer, seen before acting."""
+    if world.cost_kind == FIXED and ids.shape[0] == world.rewards.shape[1]:
+        return world.means[c]
+    for i in range(ids.shape[0]):
+        chosen_costs(world, seed, replication, t, c, ids[i], buffer[i])
+    return buffer[: ids.shape[0]]
+
+
+@njit(cache=True, nogil=True)
+def simulate_pessimistic_optimistic(
+    world,
+    constrained,
+    reward_kind,
+    reward_ridge,
+    reward_arms,
+    cost_kind,
+    cost_ridge,
+    cost_arms,
+    ranges,
+    columns,
+    core,
+    seed,
+    replication,
+    rounds,
+    grid,
+    records,
+    last_violation,
+    choices,
+    stop,
+):
+    """One replication of the pessimistic-optimistic policy; returns the rounds that were run (fewer when stopped)."""
+    J = world.rewards.shape[1]
+    K = world.means.shape[2]
+    blind = not constrained or not world.before
+    K_policy = K if constrained else 0
+    tally = np.zeros(2 + 2 * K + J)
+    trace = np.empty(2 * J + (J + 1) * K_policy + 2)
+    rows_buffer = np.empty((J, reward_ridge.rows.shape[2]))
+    cost_rows_buffer = np.empty((J, cost_ridge.rows.shape[2]))
+    costs_buffer = np.zeros((J, K_policy))
+    drawn = np.zeros(K)
+    y = np.empty(1)
+    scratch = np.empty(max(reward_ridge.rows.shape[2], cost_ridge.rows.shape[2]))
+    at = 0
+    for t in range(1, rounds + 1):
+        if t % 1024 == 0 and stop[0] != 0:
+            return t - 1
+        u, v = uniforms(seed, replication, t, CONTEXT_SLOT)
+        c = pick(world.cdf, u)
+        ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
+        W = costs_buffer[: ids.shape[0]]
+        if not blind:
+            W = offered_costs(world, seed, replication, t, c, ids, costs_buffer)
+        elif cost_kind == RIDGE_MODEL:
+            psi = context_rows(cost_ridge.rows, c, ids, cost_rows_buffer)
+            optimistic_costs_ridge(
+                psi, ids, cost_ridge.Theta, cost_ridge.Sigma_inv, cost_ridge.stat, core, ranges, columns, W
+            )
+        elif cost_kind == ARM_MODEL:
+            optimistic_costs_arms(
+                ids, cost_arms.counts, cost_arms.sums, cost_arms.stat, core, ranges, columns, W
+            )
+        if reward_kind == RIDGE_MODEL:
+            phi = context_rows(reward_ridge.rows, c, ids, rows_buffer)
+            optimistic_rewards_ridge(
+                phi, ids, reward_ridge.Theta, reward_ridge.Sigma_inv, reward_ridge.stat, core, trace
+            )
+        else:
+            optimistic_rewards_arms(ids, reward_arms.counts, reward_arms.sums, reward_arms.stat, core, trace)
+        row = act(ids, W, core, trace)
+        a = ids[row]
+        reward = draw_reward(
+            seed, replication, t, v, world.rewards[c, a], world.reward_kind, world.reward_scale
+        )
+        y[0] = reward
+        if reward_kind == RIDGE_MODEL:
+            m = reward_ridge
+            x = m.rows[c, a if m.rows.shape[1] > 1 else 0]
+            g = a if m.Theta.shape[0] > 1 else 0
+            ridge_learn(g, x, y, m.Sigma, m.Sigma_inv, m.B, m.Theta, m.wear, m.stat, scratch)
+        else:
+            arms_learn(a, y, reward_arms.counts, reward_arms.sums, reward_arms.stat)
+        if blind:
+            chosen_costs(world, seed, replication, t, c, a, drawn)
+            account(tally, t, a, world.rewards[c, a], reward, drawn, world.means[c, a], last_violation)
+        else:
+            for k in range(K):
+                drawn[k] = W[row, k]
+            account(tally, t, a, world.rewards[c, a], reward, drawn, drawn, last_violation)
+        if cost_kind == RIDGE_MODEL:
+            n = cost_ridge
+            x = n.rows[c, a if n.rows.shape[1] > 1 else 0]
+            g = a if n.Theta.shape[0] > 1 else 0
+            ridge_learn(g, x, drawn, n.Sigma, n.Sigma_inv, n.B, n.Theta, n.wear, n.stat, scratch)
+        elif cost_kind == ARM_MODEL:
+            arms_learn(a, drawn, cost_arms.counts, cost_arms.sums, cost_arms.stat)
+        if choices.shape[0] > 0:
+            choices[t - 1] = a
+        if t == grid[at]:
+            records[at] = tally
+            at += 1
+    return rounds
+
+
+# Comparators. Their own randomness comes from a stream keyed by the policy's seed, one slot a decision.
+
+UNIFORM, STATIC, ROUND_ROBIN, OPB = 0, 1, 2, 3
+# opb settings
+OPB_THRESHOLD_ARM, OPB_SAFE_COST, OPB_HIGH, OPB_ALPHA_REWARD, OPB_ALPHA_COST, OPB_LOG = range(6)
+
+
+@njit(cache=True)
+def uniform_choice(ids, u):
+    """One of the ids, each as likely as the other."""
+    return ids[min(ids.shape[0] - 1, int(u * ids.shape[0]))]
+
+
+@njit(cache=True)
+def round_robin_choice(ids, shares, counts):
+    """The id on offer that is furthest behind its share; the lowest of equals."""
+    total = 1.0
+    for j in range(counts.shape[0]):
+        total += counts[j]
+    best = ids[0]
+    for i in range(1, ids.shape[0]):
+        a = ids[i]
+        if shares[a] * total - counts[a] > shares[best] * total - counts[best] + TIE:
+            best = a
+    return best
+
+
+@njit(cache=True)
+def opb_mixture(counts, sums, settings):
+    """The mixture of at most two arms that solves max Σπu^r s.t. Σπu^w ≤ 0 (Pacchiano et al. 2021, Lemma 5): (i, j, weight of j).
+
+    u^r = mean + α_r w is not clipped; u^w = min(high, mean + α_c w), high for an arm without an outcome, and the known cost for
+    the safe arm; w = sqrt(2 log(1/p) / max(n, 1)), p = 1/T².
+    """
+    J = counts.shape[0]
+    safe = int(settings[OPB_THRESHOLD_ARM])
+    u_r = np.empty(J)
+    u_w = np.empty(J)
+    for a in range(J):
+        n = max(1.0, counts[a])
+        w = math.sqrt(settings[OPB_LOG] / n)
+        u_r[a] = sums[a, 0] / n + settings[OPB_ALPHA_REWARD] * w
+        if a == safe:
+            u_w[a] = settings[OPB_SAFE_COST]
+        elif counts[a] == 0.0:
+            u_w[a] = settings[OPB_HIGH]
+        else:
+            u_w[a] = min(settings[OPB_HIGH], sums[a, 1] / n + settings[OPB_ALPHA_COST] * w)
+    best_i = safe
+    best_j = safe
+    best_weight = 0.0
+    best = u_r[safe]
+    for i in range(J):
+        if u_w[i] > 0.0:
+            continue
+        if u_r[i] > best + TIE:
+            best, best_i, best_j, best_weight = u_r[i], i, i, 0.0
+        for j in range(J):
+            if u_w[j] > 0.0:
+                weight = -u_w[i] / (u_w[j] - u_w[i])
+                value = (1.0 - weight) * u_r[i] + weight * u_r[j]
+                if value > best + TIE:
+                    best, best_i, best_j, best_weight = value, i, j, weight
+    return best_i, best_j, best_weight
+
+
+@njit(cache=True)
+def own_uniform(policy_seed, number):
+    """The uniform that a randomised policy uses for its decision of that number."""
+    u, _ = uniforms(policy_seed, 0, number, 0)
+    return u
+
+
+@njit(cache=True, nogil=True)
+def simulate_comparator(
+    world,
+    kind,
+    table,
+    shares,
+    counts,
+    sums,
+    settings,
+    policy_seed,
+    made,
+    seed,
+    replication,
+    rounds,
+    grid,
+    records,
+    last_violation,
+    choices,
+    stop,
+):
+    """One replication of a policy that looks at neither features nor costs before acting."""
+    J = world.rewards.shape[1]
+    K = world.means.shape[2]
+    tally = np.zeros(2 + 2 * K + J)
+    drawn = np.zeros(K)
+    at = 0
+    for t in range(1, rounds + 1):
+        if t % 1024 == 0 and stop[0] != 0:
+            return t - 1
+        u, v = uniforms(seed, replication, t, CONTEXT_SLOT)
+        c = pick(world.cdf, u)
+        ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
+        if kind == UNIFORM:
+            a = uniform_choice(ids, own_uniform(policy_seed, made))
+        elif kind == STATIC:
+            a = pick(table[c], own_uniform(policy_seed, made))
+        elif kind == ROUND_ROBIN:
+            a = round_robin_choice(ids, shares, counts)
+        else:
+            i, j, weight = opb_mixture(counts, sums, settings)
+            a = j if own_uniform(policy_seed, made) < weight else i
+        made += 1
+        mean = world.rewards[c, a]
+        reward = draw_reward(seed, replication, t, v, mean, world.reward_kind, world.reward_scale)
+        chosen_costs(world, seed, replication, t, c, a, drawn)
+        counts[a] += 1.0
+        if kind == OPB:
+            sums[a, 0] += reward
+            sums[a, 1] += drawn[0]
+        account(tally, t, a, mean, reward, drawn, world.means[c, a], last_violation)
+        if choices.shape[0] > 0:
+            choices[t - 1] = a
+        if t == grid[at]:
+            records[at] = tally
+            at += 1
+    return rounds

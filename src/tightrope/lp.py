@@ -181,7 +181,7 @@ class Allocation:
         Shadow prices λ >= 0: -d value / d ε_k. For `slater` they sum to 1 (0 where the cap binds), and the
         constraints with a positive one are those that stand in each other's way.
     slack : array, (K,)
-        -ε_k - Σ p w_k x, at least 0.
+        -ε_k - Σ p w_k x, at least 0 up to rounding.
     certificate : Certificate
     method : "direct" or "decomposition"
     iterations : int
@@ -243,9 +243,10 @@ def allocation(
     eps = _bounds(epsilon, program.n_constraints, "epsilon")
     if not np.isfinite(eps).all():
         raise InvalidInput(f"epsilon must be finite, but got {eps.tolist()}")
+    chosen = _chosen(method, program)
     if program.n_constraints == 0:
         return _finish(program, program.pure(program.best_rows(program.r)), np.empty(0), eps, "direct", 0)
-    if _chosen(method, program) == "direct":
+    if chosen == "direct":
         x, duals = _solve_direct(program, eps)
         return _finish(program, x, duals, eps, "direct", 0)
     x, duals, iterations = _solve_decomposed(program, eps)
@@ -275,16 +276,15 @@ def slater(
         )
     program = _Program.make(weights, np.zeros(w.shape[:-1]), costs, offsets)
     eps = np.zeros(program.n_constraints)
+    chosen = _chosen(method, program)
     if program.n_constraints == 0:
-        x, duals, chosen, iterations = program.pure(program.offsets[:-1]), np.empty(0), "direct", 0
-    elif _chosen(method, program) == "direct":
+        return _finish_slater(program, program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
+    if chosen == "direct":
         x, duals = _slack_direct(program, eps, cap=1.0)
-        chosen, iterations = "direct", 0
-    else:
-        search = _Decomposition(program, eps)
-        search.widen(cap=1.0)
-        x, duals, chosen, iterations = search.x(), search.center, "decomposition", search.iterations
-    return _finish_slater(program, x, duals, chosen, iterations)
+        return _finish_slater(program, x, duals, "direct", 0)
+    search = _Decomposition(program, eps)
+    search.widen(cap=1.0)
+    return _finish_slater(program, search.x(), search.center, "decomposition", search.iterations)
 
 
 def certify(

@@ -349,7 +349,7 @@ def drift_mean_bound(
     --------
     >>> n = np.array([0, 4000, 8000])
     >>> drift_mean_bound(np.full(3, 100.0), drift=0.25, jump=1.0, start=1e3, elapsed=n).round()
-    array([1000.,  491.,  118.])
+    array([1000.,  493.,  116.])
     """
     zeta = drift_exponent(drift=drift, jump=jump)
     height = _rounds("level", level, least=0)
@@ -424,7 +424,7 @@ def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, eps
 
 
 def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -> int | None:
-    """Round from which `violation_bound_schedule` is zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
+    """Round from which `violation_bound_schedule` stays zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
 
     Examples
     --------
@@ -437,7 +437,9 @@ def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -
     def over(tau: int) -> bool:
         return violation_bound_schedule(float(tau), K=K, delta=delta, V=V, epsilon=epsilon) == 0.0
 
-    # Once zero it stays zero: const + a·t^p − c·t^(1+q) with const > 0 changes its sign at most once.
+    # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
+    if _count("K", K, least=0) > 0 and _rising(V).exponent > 1 + _falling(epsilon).exponent:
+        return None
     high = 1
     while not over(high):
         high *= 2

@@ -483,20 +483,24 @@ def _check_counts(rows: _Rows, first_encounter: bool) -> None:
 def _calibrate(rows: _Rows, encounters: Sample) -> Calibration:
     import sklearn
 
-    # Patients dealt out in turn, in the order of their numbers: the same folds on every machine.
-    patients, rank = np.unique(rows.patient, return_inverse=True)
-    folds = rank % _FOLDS
+    folds = _folds(rows.patient)
     counts = _cell_sums(rows, np.ones(rows.ward.size))
     return Calibration(
         encounters=encounters,
         kept=rows.kept,
-        patients=patients.size,
+        patients=np.unique(rows.patient).size,
         counts=_frozen(counts.sum(axis=1).astype(np.int64)),
         shares=_frozen(counts.sum(axis=0) / counts.sum()),
         outcomes=MappingProxyType({name: _outcome(rows, name, folds) for name in get_args(Reward)}),
         stay=_stay(rows, folds),
         scikit_learn=sklearn.__version__,
     )
+
+
+def _folds(patient: Codes) -> Codes:
+    """Deal the patients out in turn, in the order of their numbers: the same folds on every machine."""
+    rank: Codes = np.unique(patient, return_inverse=True)[1]
+    return rank % _FOLDS
 
 
 def _outcome(rows: _Rows, reward: Reward, folds: Codes) -> Outcome:

@@ -26,6 +26,7 @@ from tightrope.environments.calibration import (
 )
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.problem import real_array, require_range
 from tightrope.rules import Budget, Capacity, Rules, Share
 
 __all__ = ["CAPACITY", "FAIRNESS", "RESOURCE", "hospital", "hospital_rules", "report"]
@@ -73,7 +74,7 @@ def hospital(
     --------
     >>> env = hospital("any", stay=True, costs_seen="after")
     >>> env.actions[4], env.constraints[12]
-    ('cardiology', 'nursing internal')
+    ('cardiology', 'nursing of internal')
     >>> bool(np.allclose(env.features @ env.theta.reshape(6, 10).T, env.rewards))
     True
     """
@@ -226,14 +227,9 @@ def _range(table: Array, digits: int) -> str:
 
 
 def _limits(values: ArrayLike, name: str) -> list[float]:
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiu" or array.shape not in {(), (len(WARDS),)}:
-        raise InvalidInput(f"{name} must be a number or {len(WARDS)} numbers, but got {values!r}")
-    limits = np.broadcast_to(array.astype(np.float64), len(WARDS))
-    for ward, limit in enumerate(limits.tolist()):
-        if not 0 <= limit <= 1:
-            raise InvalidInput(f"{name}[{ward}] must lie in [0, 1], but got {limit}")
-    return limits.tolist()
+    limits = real_array(name, values, (), (len(WARDS),))
+    require_range(name, limits, 0.0, 1.0)
+    return [float(limit) for limit in np.broadcast_to(limits, len(WARDS))]
 
 
 def _require(value: str, allowed: Sequence[str], name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.errors import InvalidInput
 from tightrope.problem import Array
 
 
@@ -16,7 +17,7 @@ class Decision:
     `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
     """
 
-    __slots__ = ("_ids", "_names", "_trace", "action", "number", "owner", "row")
+    __slots__ = ("_ids", "_names", "_trace", "action", "number", "owner", "probability", "row")
 
     def __init__(
         self,
@@ -24,9 +25,10 @@ class Decision:
         row: int,
         number: int,
         owner: int,
-        ids: NDArray[np.int64],
-        trace: Array,
+        ids: NDArray[np.int64] | None,
+        trace: Array | None,
         names: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
+        probability: float = 1.0,
     ) -> None:
         self.action = action
         self.row = row
@@ -35,6 +37,7 @@ class Decision:
         self._ids = ids
         self._trace = trace
         self._names = names
+        self.probability = probability
 
     def explain(self) -> Explanation:
         """The optimistic reward, the penalty by constraint and the value of every action on offer.
@@ -49,8 +52,10 @@ class Decision:
         →        1     1.0000     -2.9568    3.9568
         round 3: V = 0.7071, ε = 1.414, queue = (4.182)
         """
-        J = len(self._ids)
         trace = self._trace
+        if trace is None or self._ids is None:
+            raise InvalidInput("only a pessimistic-optimistic policy keeps the numbers behind its decisions.")
+        J = len(self._ids)
         K = (len(trace) - 2 - 2 * J) // (J + 1)
         at = 2 * J + J * K
         costs, queue = trace[2 * J : at].reshape(J, K), trace[at : at + K]

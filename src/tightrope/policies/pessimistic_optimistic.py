@@ -216,6 +216,11 @@ class PessimisticOptimistic:
         return self._meter.value if self._meter is not None else self._delta
 
     @property
+    def compiles(self) -> bool:
+        """Whether a whole run can be compiled: not where δ is measured, which needs an LP now and then."""
+        return self._meter is None
+
+    @property
     def reward_model(self) -> Model:
         """A copy of the model of the reward."""
         return self._reward.copy()

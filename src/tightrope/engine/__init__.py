@@ -1,0 +1,5 @@
+"""Engines that run a policy in an environment many times: `simulate`."""
+
+from tightrope.engine.simulate import simulate
+
+__all__ = ["simulate"]

@@ -1,0 +1,302 @@
+"""`simulate`: many independent replications on all cores, with the same numbers for any number of cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.engine.cpu import Runner, check_fit, compiled, policy_seed
+from tightrope.engine.world import Replication, replay_in_python, world_of
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.oracle import solve
+from tightrope.problem import finite_number, whole_number
+from tightrope.result import Result
+
+GRID_POINTS = 200
+SERIAL_BELOW = 20_000
+
+
+def simulate(
+    policy: Any,
+    env: Tabular,
+    rounds: int,
+    replications: int = 1,
+    seed: int = 0,
+    *,
+    workers: int | None = None,
+    record: int | Sequence[int] | None = None,
+    optimum: float | None = None,
+    keep_choices: bool = False,
+    compile: bool = True,
+    progress: bool | None = None,
+    name: str | None = None,
+) -> Result:
+    """Run `policy` in `env`, each replication from a copy of the policy's present state; the policy given is not changed.
+
+    Draws come from a counter-based generator keyed by seed, replication, round and slot and do not depend on the action: the
+    same seed gives the same numbers for any number of workers, and comparisons of policies under one seed are paired.
+
+    Parameters
+    ----------
+    policy : PessimisticOptimistic, another policy of the package, or any object
+        A user's own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; `actions=` too where some
+        actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or
+        `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
+    env : Tabular
+    rounds, replications, seed : int
+    workers : int, optional
+        Cores to use; all of them by default.
+    record : int or sequence of int, optional
+        How many rounds to record (about 200 by default, denser at the start), or which ones. Memory depends on these, not
+        on `rounds`.
+    optimum : float, optional
+        The optimal mean reward per round, if known; by default it is computed by `tightrope.solve`.
+    keep_choices : bool
+        Keep the action of every round of every replication.
+    compile : bool
+        False runs the policy object itself, round by round, even where a compiled loop exists: the same choices, slowly.
+    progress : bool, optional
+        A progress bar on standard error; by default if that is a terminal.
+    name : str, optional
+        What the policy is called in the result; by default its registered name, or its class.
+
+    Returns
+    -------
+    Result
+        Ctrl-C ends the run and gives a result with the replications that were finished (`result.interrupted`).
+
+    Examples
+    --------
+    >>> import tightrope as tr
+    >>> env = tr.environments.bandit(threshold=0.5, costs_seen="after")
+    >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1,
+    ...                                   V=tr.Power(1.0, 0.5), epsilon=tr.Power(6.0, -0.5), cost_range=(-0.5, 0.5))
+    >>> run = tr.simulate(policy, env, rounds=1000, replications=10, seed=0)
+    >>> bool(run.regret.mean[-1] < 100)
+    True
+    """
+    if not isinstance(env, Tabular):
+        raise InvalidInput(f"env must be a Tabular environment, but got {env!r}.")
+    for method in ("decide", "learn", "copy"):
+        if not callable(getattr(policy, method, None)):
+            raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
+    rounds = whole_number("rounds", rounds, low=1)
+    replications = whole_number("replications", replications, low=1)
+    seed = whole_number("seed", seed)
+    workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
+    grid = recorded_rounds(rounds, record)
+    check_fit(policy, env)
+    value, interval, baseline = _optimum(env, optimum)
+
+    started = time.perf_counter()
+    world = world_of(env)
+    runner = compiled(policy, env, world, seed, rounds, grid, keep_choices) if compile else None
+    stop = np.zeros(1, dtype=np.int64)
+    done: dict[int, Replication] = {}
+    interrupted = False
+    with _bar(name or policy_name(policy), replications, progress) as advance:
+        finished = (
+            _threads(runner, replications, workers, stop)
+            if runner is not None
+            else _python(policy, env, seed, replications, rounds, grid, keep_choices, workers, stop)
+        )
+        try:
+            for replication, out in finished:
+                done[replication] = out
+                advance()
+        except KeyboardInterrupt:
+            interrupted = True
+            stop[0] = 1
+            if not done:
+                raise
+        finally:
+            finished.close()
+    return _result(
+        done,
+        policy=name or policy_name(policy),
+        env=env,
+        grid=grid,
+        seed=seed,
+        keep_choices=keep_choices,
+        optimum=value,
+        optimum_interval=interval,
+        baseline=baseline,
+        seconds=time.perf_counter() - started,
+        interrupted=interrupted,
+        settings={
+            "policy": repr(policy),
+            "environment": repr(env),
+            "rounds": rounds,
+            "replications": len(done),
+        },
+    )
+
+
+def policy_name(policy: Any) -> str:
+    """The registered name of a policy, or the name of its class."""
+    kind = getattr(policy, "kind", None)
+    if kind == "pessimistic-optimistic" and policy.n_constraints == 0:
+        return "linucb"
+    return kind if isinstance(kind, str) else type(policy).__name__
+
+
+def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[np.int64]:
+    """The rounds to record: geometric and even spacing together, the last round always among them.
+
+    >>> recorded_rounds(1000, [10, 100])
+    array([  10,  100, 1000])
+    """
+    if record is None or isinstance(record, (int, np.integer)):
+        points = GRID_POINTS if record is None else whole_number("record", record, low=1)
+        if points >= rounds:
+            return np.arange(1, rounds + 1)
+        half = max(1, points // 2)
+        chosen = np.concatenate(
+            [
+                np.geomspace(1, rounds, half).round(),
+                np.linspace(rounds / (points - half + 1), rounds, points - half + 1),
+            ]
+        )
+        return np.unique(chosen.round().astype(np.int64))
+    given = np.array([whole_number(f"record[{i}]", r, low=1) for i, r in enumerate(record)], dtype=np.int64)
+    if len(given) and given.max() > rounds:
+        raise InvalidInput(f"record must hold rounds from 1 to {rounds}, but got {given.max()}.")
+    return np.unique(np.append(given, rounds))
+
+
+def _optimum(env: Tabular, optimum: float | None) -> tuple[float | None, tuple[float, float] | None, str]:
+    if optimum is not None:
+        return finite_number("optimum", optimum), None, "given"
+    try:
+        solution = solve(env)
+    except InfeasibleProblem:
+        return None, None, "infeasible"
+    return solution.value, solution.interval, solution.baseline
+
+
+def _threads(
+    runner: Runner, replications: int, workers: int, stop: NDArray[np.int64]
+) -> Generator[tuple[int, Replication], None, None]:
+    """Replications on threads: the compiled loops do not hold Python's lock."""
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: dict[Any, int] = {}
+        to_come = iter(range(replications))
+        try:
+            while True:
+                for replication in to_come:
+                    waiting[pool.submit(runner, replication, stop)] = replication
+                    if len(waiting) >= 2 * workers:
+                        break
+                if not waiting:
+                    return
+                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield waiting.pop(future), future.result()
+        finally:
+            stop[0] = 1
+            for future in waiting:
+                future.cancel()
+
+
+def _python(
+    policy: Any,
+    env: Tabular,
+    seed: int,
+    replications: int,
+    rounds: int,
+    grid: NDArray[np.int64],
+    keep_choices: bool,
+    workers: int,
+    stop: NDArray[np.int64],
+) -> Generator[tuple[int, Replication], None, None]:
+    """Replications of a policy object, spread over processes when there is enough to do."""
+    workers = min(workers, replications)
+    if workers == 1 or rounds * replications < SERIAL_BELOW:
+        for replication in range(replications):
+            yield _one(policy, env, seed, replication, rounds, grid, keep_choices, stop)
+        return
+    from joblib import Parallel, delayed
+
+    jobs = (
+        delayed(_one)(policy, env, seed, replication, rounds, grid, keep_choices, stop)
+        for replication in range(replications)
+    )
+    outcomes = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs")(jobs)
+    try:
+        yield from outcomes
+    finally:
+        outcomes.close()
+
+
+def _one(
+    policy: Any,
+    env: Tabular,
+    seed: int,
+    replication: int,
+    rounds: int,
+    grid: NDArray[np.int64],
+    keep_choices: bool,
+    stop: NDArray[np.int64],
+) -> tuple[int, Replication]:
+    twin = policy.copy(policy_seed(seed, replication))
+    return replication, replay_in_python(twin, env, seed, replication, rounds, grid, keep_choices, stop)
+
+
+def _result(
+    done: dict[int, Replication], *, env: Tabular, grid: Any, keep_choices: bool, **rest: Any
+) -> Result:
+    J, K = env.n_actions, env.n_constraints
+    order = sorted(done)
+    records = np.stack([done[i].records for i in order])
+    return Result(
+        scenario=env.name,
+        rounds=grid,
+        reward=np.ascontiguousarray(records[:, :, 0]),
+        observed_reward=np.ascontiguousarray(records[:, :, 1]),
+        cost=np.ascontiguousarray(records[:, :, 2 : 2 + K]),
+        mean_cost=np.ascontiguousarray(records[:, :, 2 + K : 2 + 2 * K]),
+        counts=np.ascontiguousarray(records[:, :, 2 + 2 * K : 2 + 2 * K + J]),
+        last_violation=np.stack([done[i].last_violation for i in order]),
+        actions=env.actions,
+        constraints=env.constraints,
+        choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
+        **rest,
+    )
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int, progress: bool | None) -> Iterator[Any]:
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("runs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)

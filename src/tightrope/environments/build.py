@@ -1,0 +1,379 @@
+"""Environments by name, and the whole of a spec made ready to run."""
+
+from __future__ import annotations
+
+import inspect
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tightrope.environments.bandit import bandit
+from tightrope.environments.hospital import hospital
+from tightrope.environments.synthetic import synthetic
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.policies.build import build_policy
+from tightrope.problem import Array, real_array
+from tightrope.rules import Rules
+from tightrope.spec import EnvironmentSpec, PolicySpec, Seen, Spec, SpecError, unknown_field
+
+__all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "policy_for", "register"]
+
+Factory = Callable[..., Tabular]
+_Factory = TypeVar("_Factory", bound=Factory)
+
+ENVIRONMENTS: dict[str, Factory] = {}
+
+
+def register(name: str) -> Callable[[_Factory], _Factory]:
+    """Decorator: make a function that returns a `Tabular` known under `name`, so that specs can ask for it.
+
+    A parameter called `folder` is given the folder of the spec.
+
+    Examples
+    --------
+    >>> @register("coin")
+    ... def coin(chance=0.5):
+    ...     return Tabular([1.0], rewards=[[0.5, chance]])
+    >>> build_environment(EnvironmentSpec(kind="coin", settings={"chance": 0.7})).rewards
+    array([[0.5, 0.7]])
+    >>> del ENVIRONMENTS["coin"]
+    """
+
+    def add(factory: _Factory) -> _Factory:
+        if name in ENVIRONMENTS:
+            raise InvalidInput(
+                f"an environment named {name!r} is registered already: {ENVIRONMENTS[name]!r}."
+            )
+        ENVIRONMENTS[name] = factory
+        return factory
+
+    return add
+
+
+def environment_of(spec: Spec) -> Tabular:
+    """The environment that a spec describes, its rules included.
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> environment_of(make_spec({"environment": {"kind": "bandit", "threshold": 0.1}}))
+    Tabular('bandit', contexts=1, actions=4, features=0, constraints=1, costs bernoulli, seen after)
+    """
+    if spec.environment is None:
+        raise spec.error(
+            "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
+        )
+    try:
+        return build_environment(
+            spec.environment, rules=spec.rules, usage=spec.usage, actions=spec.actions, name=spec.name
+        )
+    except SpecError as error:
+        raise spec.error(str(error)) from error
+
+
+def policies_of(spec: Spec, env: Tabular) -> dict[str, Any]:
+    """The policies of a spec, by name, made to fit `env`.
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"slater": 0.5}})
+    >>> policies_of(spec, environment_of(spec))["pessimistic-optimistic"]
+    PessimisticOptimistic(reward=ArmMeans(4, bonus=1), cost=ArmMeans(4, bonus=1), constraints=1, slater=0.5)
+    """
+    try:
+        return {policy.name: policy_for(policy, env) for policy in spec.policies}
+    except SpecError as error:
+        raise spec.error(str(error)) from error
+
+
+def policy_for(spec: PolicySpec, env: Tabular) -> Any:
+    """The policy that `spec` states, with the sizes, the ranges of costs and the moment of seeing them of `env`.
+
+    Examples
+    --------
+    >>> policy_for(PolicySpec(slater=0.1), synthetic(actions=3, features=4, constraints=2))
+    PessimisticOptimistic(reward=Ridge(4, bonus=1, m=1, ridge=1), constraints=2, slater=0.1)
+    """
+    features, psi = env.features, env.cost_features
+    return build_policy(
+        spec,
+        n_actions=env.n_actions,
+        n_features=0 if features is None else features.shape[-1],
+        disjoint=features is None or features.ndim == 2,
+        n_cost_features=0 if psi is None else psi.shape[-1],
+        cost_disjoint=psi is None or psi.ndim == 2,
+        constraints=env.n_constraints,
+        costs_seen=env.costs_seen,
+        cost_range=env.cost_range,
+    )
+
+
+def build_environment(
+    spec: EnvironmentSpec,
+    *,
+    rules: Rules | None = None,
+    usage: Mapping[str, Mapping[str, float]] | None = None,
+    actions: Sequence[str] = (),
+    name: str | None = None,
+) -> Tabular:
+    """The environment of a spec's ``[environment]``; rules, where there are any, take the place of its own costs.
+
+    Parameters
+    ----------
+    spec : EnvironmentSpec
+        Two settings are common to all kinds, and speak to the rules: `usage` (for each usage that the rules count one number,
+        one for each action, or one for each context and action) and `groups` (for each context its group or groups).
+    rules : Rules, optional
+        They must name as many actions as the environment has. Costs are drawn as the environment draws its own: fixed, or
+        Bernoulli between the ends of the rules' ranges.
+    usage : mapping, optional
+        What each action uses, where the rules themselves fix it.
+    actions : sequence of str
+        Names for the actions; those of an environment that has names of its own must be the same.
+    name : str, optional
+        For an environment whose costs are replaced, or that has no name yet.
+
+    Raises
+    ------
+    SpecError
+        Names the field.
+
+    Examples
+    --------
+    >>> from tightrope.rules import Capacity
+    >>> wards = ["internal", "surgery", "family", "emergency", "cardiology", "other"]
+    >>> rules = Rules([Capacity("internal", at_most=0.1)], actions=wards)
+    >>> build_environment(EnvironmentSpec(kind="hospital"), rules=rules).constraints
+    ('capacity internal',)
+    """
+    settings = dict(spec.settings)
+    given_usage, groups = settings.pop("usage", {}), settings.pop("groups", None)
+    env = _made(spec, settings)
+    changes: dict[str, Any] = {}
+    if actions and tuple(actions) != env.actions:
+        changes["actions"] = _renamed(env, tuple(actions))
+    if name is not None and env.name == Tabular.__name__.lower():
+        changes["name"] = name
+    if rules is not None:
+        if "costs" in settings:
+            raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
+        if len(rules.actions) != env.n_actions:
+            raise SpecError(
+                f"actions: must be {env.n_actions} names, as many as the environment has actions, "
+                f"but got {len(rules.actions)}"
+            )
+        changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
+        stated = settings.get("costs_seen", changes["costs_seen"])
+        if stated != changes["costs_seen"]:
+            raise SpecError(
+                f'environment.costs_seen: is "{stated}", but the rules are seen {changes["costs_seen"]}: change '
+                "this, `seen` of the rules or `costs_seen` of the policy"
+            )
+        changes["name"] = name or env.name
+    elif given_usage or groups is not None:
+        field = "usage" if given_usage else "groups"
+        raise SpecError(f"environment.{field}: is for rules, but the spec has none")
+    return _changed(env, changes) if changes else env
+
+
+# --- environments ---
+
+
+@register("tabular")
+def _tabular(*, file: str | None = None, folder: Path = Path(), **arrays: Any) -> Tabular:
+    known = list(inspect.signature(Tabular).parameters)
+    for field in arrays:
+        if field not in known:
+            raise unknown_field("environment", field, ["kind", "file", *known, "usage", "groups"])
+    loaded = {} if file is None else _arrays_of(folder, file, known)
+    for field in arrays:
+        if field in loaded:
+            raise SpecError(f"environment.{field}: is in the file {file} too: leave one of them out")
+    if "weights" not in arrays | loaded:
+        raise SpecError("environment.weights: is missing: a tabular environment needs weights and rewards")
+    return Tabular(**loaded, **arrays)
+
+
+for _factory in (bandit, hospital, synthetic):
+    register(_factory.__name__)(_factory)
+
+
+def _arrays_of(folder: Path, file: Any, known: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(file, str):
+        raise SpecError(f"environment.file: must be a text, but got {file!r}")
+    path = folder / file
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            entries = {field: archive[field] for field in archive.files}
+    except OSError as error:
+        raise SpecError(f"environment.file: {path} can't be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise SpecError(
+            f"environment.file: {path} must be a NumPy .npz archive of plain arrays, but it is not: {error}"
+        ) from error
+    for field in entries:
+        if field not in known:
+            raise SpecError(f"environment.file: {path}: {unknown_field('', field, known)}")
+    return {
+        field: array if array.dtype.kind in "fiub" else array.tolist() for field, array in entries.items()
+    }
+
+
+def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
+    if spec.kind not in ENVIRONMENTS:
+        known = ", ".join(repr(kind) for kind in sorted(ENVIRONMENTS))
+        raise SpecError(f"environment.kind: must be one of {known}, but got {spec.kind!r}")
+    factory = ENVIRONMENTS[spec.kind]
+    parameters = inspect.signature(factory).parameters
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        for field in settings:
+            if field not in parameters:
+                allowed = ["kind", *(one for one in parameters if one != "folder"), "usage", "groups"]
+                raise unknown_field("environment", field, allowed)
+    folder = {"folder": spec.folder} if "folder" in parameters else {}
+    try:
+        return factory(**settings, **folder)
+    except SpecError:
+        raise
+    except InvalidInput as error:
+        raise SpecError(f"environment: {error}") from error
+
+
+def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
+    """`actions`, where they may name the actions of `env`."""
+    if len(actions) != env.n_actions:
+        raise SpecError(
+            f"actions: must be {env.n_actions} names, as many as the environment has actions, but got {len(actions)}"
+        )
+    nameless = tuple(f"action {j}" for j in range(env.n_actions))
+    if env.actions != nameless:
+        raise SpecError(
+            f"actions: must be those of the environment, in its order, {list(env.actions)}, but got {list(actions)}"
+        )
+    return actions
+
+
+def _changed(env: Tabular, changes: Mapping[str, Any]) -> Tabular:
+    fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
+    fields["costs"] = env.cost_locations
+    return Tabular(**{**fields, **changes})
+
+
+# --- rules in an environment ---
+
+
+def _rule_costs(
+    env: Tabular,
+    rules: Rules,
+    fixed: Mapping[str, Mapping[str, float]],
+    given: Any,
+    groups: Any,
+) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"environment.usage: must be a table of usages by name, but got {given!r}")
+    needed = dict.fromkeys(usage for rule in rules if (usage := rule.quantity.usage) is not None)
+    for usage in given:
+        if usage not in needed:
+            raise unknown_field("environment.usage", usage, list(needed))
+        if usage in fixed:
+            raise SpecError(
+                f"environment.usage.{usage}: a rule says already what each action uses: leave one of them out"
+            )
+    for usage in needed:
+        if usage not in given and usage not in fixed:
+            raise SpecError(
+                f"environment.usage.{usage}: is missing: a rule counts it, so a simulation must know what each "
+                "action uses; give it here or as `usage` of the rule"
+            )
+    tables = {usage: _by_context(env, usage, table, rules) for usage, table in {**fixed, **given}.items()}
+    by_context = _groups(env, rules, groups)
+    try:
+        costs = [
+            rules.costs({usage: table[c] for usage, table in tables.items()}, group=by_context[c])
+            for c in range(env.n_contexts)
+        ]
+    except InvalidInput as error:
+        raise SpecError(f"environment.usage: {error}") from error
+    return {
+        "costs": np.stack(costs),
+        "constraints": rules.names,
+        "cost_range": rules.cost_range,
+        "cost_noise": _noise(env, rules),
+        "costs_seen": _seen(rules),
+    }
+
+
+def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
+    """What is used by context and action, (C, J)."""
+    C, J = env.n_contexts, env.n_actions
+    where = f"environment.usage.{usage}"
+    if isinstance(table, Mapping):
+        for action in table:
+            if action not in rules.actions:
+                raise unknown_field(where, action, [str(one) for one in rules.actions])
+        # An action that no rule counts may be left out: whatever stands there is multiplied by 0.
+        low = next(rule.quantity.range[0] for rule in rules if rule.quantity.usage == usage)
+        missing = {
+            action
+            for rule in rules
+            if rule.quantity.usage == usage
+            for action in rule.quantity.actions or rules.actions
+            if action not in table
+        }
+        if missing:
+            raise SpecError(f"{where}.{min(map(str, missing))}: is missing: a rule counts this action")
+        table = [table.get(action, low) for action in rules.actions]
+    try:
+        return np.array(np.broadcast_to(real_array(where, table, (), (J,), (C, J)), (C, J)))
+    except InvalidInput as error:
+        raise SpecError(str(error)) from error
+
+
+def _groups(env: Tabular, rules: Rules, groups: Any) -> list[Any]:
+    if groups is None:
+        for i, rule in enumerate(rules):
+            if rule.among is not None:
+                raise SpecError(
+                    f"environment.groups: is missing: rule[{i}] is for a group, so the group of each of the "
+                    f"{env.n_contexts} contexts must be known"
+                )
+        return [()] * env.n_contexts
+    if not isinstance(groups, list) or len(groups) != env.n_contexts:
+        raise SpecError(
+            f"environment.groups: must be a list with one entry for each of the {env.n_contexts} contexts, "
+            f"but got {groups!r}"
+        )
+    for c, group in enumerate(groups):
+        members = group if isinstance(group, list) else [group]
+        if not all(isinstance(member, str) for member in members):
+            raise SpecError(f"environment.groups[{c}]: must be a name or a list of names, but got {group!r}")
+    return groups
+
+
+def _noise(env: Tabular, rules: Rules) -> str:
+    if env.cost_noise == "gaussian":
+        raise SpecError(
+            'environment.cost_noise: must be "none" or "bernoulli" where rules state the costs, but got "gaussian"'
+        )
+    if env.cost_noise == "bernoulli" and any(rule.among is not None for rule in rules):
+        raise SpecError(
+            'environment.cost_noise: must be "none" where a rule is for a group of contexts, but got "bernoulli"'
+        )
+    return env.cost_noise
+
+
+def _seen(rules: Rules) -> Seen:
+    if rules.seen.all():
+        return "before"
+    if not rules.seen.any():
+        return "after"
+    early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
+    raise SpecError(
+        f"rule: in a simulation all rules must be seen before acting, or all after, but {early!r} is seen before and "
+        f"{late!r} after"
+    )

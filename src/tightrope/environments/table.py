@@ -1,0 +1,381 @@
+"""Any table of logged decisions, or of labelled examples, as an environment.
+
+>>> frame = {"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "m"], "label": ["a", "b", "b", "b"]}
+>>> env = from_table(frame, context=["age", "sex"], label="label")
+>>> env.actions, env.rewards[0].tolist()
+(('a', 'b'), [1.0, 0.0])
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.problem import finite_number, require_finite, require_range
+from tightrope.rules import Rules
+
+__all__ = ["WeakEvidence", "from_table"]
+
+Array: TypeAlias = NDArray[np.float64]
+Codes: TypeAlias = NDArray[np.int64]
+PerAction: TypeAlias = Mapping[Any, str | float]
+
+_MOST_LEVELS = 100
+_FEW_ROWS = 30
+_RARE, _RARE_SHARE = 0.01, 0.05
+_CLIPPED_SHARE = 0.01
+_ROUNDING = 1e-10
+_FOLDS = 5
+
+
+class WeakEvidence(UserWarning):
+    """The environment was made, but the table says little about some of it; the message says what.
+
+    Examples
+    --------
+    >>> issubclass(WeakEvidence, UserWarning)
+    True
+    """
+
+
+def from_table(
+    frame: Any,
+    *,
+    context: Sequence[str],
+    action: str | None = None,
+    reward: str | PerAction | None = None,
+    label: str | None = None,
+    cost: Mapping[str, str | PerAction] | None = None,
+    rules: Rules | None = None,
+    group: str | None = None,
+    ridge: float = 1.0,
+    costs_seen: Literal["before", "after"] = "before",
+    name: str = "table",
+) -> Tabular:
+    """Make an environment whose contexts are the rows of a table.
+
+    There are three kinds of table. *Logged* decisions: `action` and `reward` name columns, and the mean reward of
+    each action is fitted by ridge regression on its rows. Rewards *known* for every action: `reward` maps actions
+    to columns or numbers. *Labelled* examples: `label` names a column, and the reward is 1[action = label]. The
+    last two are exact; nothing is fitted.
+
+    Parameters
+    ----------
+    frame : mapping, pyarrow Table or DataFrame
+        Anything with columns `frame[name]`, all of one length, without missing values.
+    context : sequence of column names
+        Numbers are standardised, strings become an indicator of each level but the first, booleans 0 and 1;
+        x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are one context; contexts come in the order of the rows.
+    action, reward, label
+        See above. Rewards lie in [0, 1].
+    cost : mapping, optional
+        For each usage that `rules` speak of: a column, what the logged action used, fitted as the rewards are;
+        or a mapping from actions to columns or numbers, where it is known.
+    rules : Rules, optional
+        Its actions are the environment's. Without rules there are no costs.
+    group : str, optional
+        Column of each row's group, for rules `among` groups.
+    ridge : float
+        Penalty on the slopes of a fit, not on its intercepts.
+    costs_seen, name
+        As in `Tabular`.
+
+    Warns
+    -----
+    WeakEvidence
+        For logged tables, when an action has fewer than 30 rows; when its chance, by a logistic model of the
+        context, is below 1 % in more than 5 % of the rows; when a fit predicts rows it has not seen no better than
+        the average of each action does; when a fit leaves the range of its outcome, and is clipped, in more
+        than 1 % of contexts and actions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> age, sent = rng.uniform(20, 80, 2000), rng.choice(["email", "letter"], 2000)
+    >>> bought = rng.random(2000) < np.where(sent == "letter", age / 100, 0.4)
+    >>> frame = {"age": age, "sent": sent, "bought": bought}
+    >>> env = from_table(frame, context=["age"], action="sent", reward="bought")
+    >>> youngest, oldest = env.rewards[age.argmin()], env.rewards[age.argmax()]
+    >>> env.actions, youngest.round(1).tolist(), oldest.round(1).tolist()
+    (('email', 'letter'), [0.4, 0.2], [0.4, 0.8])
+    """
+    finite_number("ridge", ridge, low=0.0, open_low=True)
+    table = _Table(frame, context, group)
+    logged: _Logged | None = None
+    theta: Array | None = None
+    if label is not None:
+        if action is not None or reward is not None:
+            raise InvalidInput(
+                "label must be given without action and reward: it tells every action's reward"
+            )
+        codes, actions = table.codes(label, rules)
+        rewards = table.averages(np.eye(len(actions))[codes])
+    elif isinstance(reward, Mapping):
+        if action is not None:
+            raise InvalidInput("action must be left out where reward tells every action's reward")
+        actions = tuple(str(one) for one in (reward if rules is None else rules.actions))
+        rewards = table.averages(table.known(reward, actions, "reward"))
+    elif action is not None and reward is not None:
+        codes, actions = table.codes(action, rules)
+        logged = _Logged(table, codes, actions, ridge)
+        observed = table.numbers(reward)
+        require_range(f"column {reward!r}", observed, 0.0, 1.0)
+        rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
+    else:
+        raise InvalidInput("give label, or reward for every action, or the columns action and reward")
+    costs, cost_range = _costs(table, actions, logged, cost or {}, rules)
+    for doubt in () if logged is None else logged.doubts:
+        warnings.warn(doubt, WeakEvidence, stacklevel=2)
+    return Tabular(
+        weights=table.weights,
+        features=table.features,
+        rewards=rewards,
+        costs=costs,
+        cost_range=cost_range,
+        costs_seen=costs_seen,
+        actions=actions,
+        constraints=None if rules is None else rules.names,
+        name=name,
+        theta=theta,
+    )
+
+
+class _Table:
+    """The columns of a frame, and its distinct contexts in the order of their first rows."""
+
+    def __init__(self, frame: Any, context: Sequence[str], group: str | None) -> None:
+        if isinstance(context, str) or len(context) == 0:
+            raise InvalidInput(f"context must be one or more column names, but got {context!r}")
+        self._frame = frame
+        self._length: int | None = None
+        blocks = [self._block(column) for column in context]
+        groups = None if group is None else self._column(group).astype(str)
+        x = np.column_stack([np.ones(blocks[0].shape[0]), *blocks])
+        keys = x if groups is None else np.column_stack([x, np.unique(groups, return_inverse=True)[1]])
+        _, rows, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(rows)
+        self.x: Array = x
+        self.context: Codes = np.argsort(order)[inverse.ravel()]
+        self.rows: Codes = rows[order]
+        self.groups: list[str] | None = None if groups is None else groups[self.rows].tolist()
+        self.scale = float(np.linalg.norm(x, axis=1).max())
+        self.weights: Array = np.bincount(self.context) / self.context.size
+        self.features: Array = x[self.rows] / self.scale
+
+    def averages(self, values: Array) -> Array:
+        """Means of the rows of each context."""
+        sums = np.zeros((self.rows.size, values.shape[1]))
+        np.add.at(sums, self.context, values)
+        averages: Array = sums / np.bincount(self.context)[:, None]
+        return averages
+
+    def codes(self, name: str, rules: Rules | None) -> tuple[Codes, tuple[str, ...]]:
+        """The action of each row, and the names of all actions."""
+        distinct, codes = np.unique(self._column(name), return_inverse=True)
+        actions = tuple(str(value) for value in distinct.tolist())
+        if rules is None:
+            return codes, actions
+        wanted = tuple(str(one) for one in rules.actions)
+        if set(actions) != set(wanted):
+            raise InvalidInput(
+                f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(actions)}"
+            )
+        return np.array([wanted.index(one) for one in actions])[codes], wanted
+
+    def known(self, values: PerAction, actions: Sequence[str], what: str) -> Array:
+        """For each row the value of each action, (n, J)."""
+        by_name = {str(key): value for key, value in values.items()}
+        if set(by_name) != set(actions):
+            raise InvalidInput(f"{what} must have the actions {list(actions)}, but got {list(by_name)}")
+        n = self.context.size
+        columns = []
+        for one in actions:
+            value = by_name[one]
+            column = self.numbers(value) if isinstance(value, str) else np.full(n, finite_number(what, value))
+            columns.append(column)
+        return np.column_stack(columns)
+
+    def numbers(self, name: str) -> Array:
+        column = self._column(name)
+        if column.dtype.kind not in "biuf":
+            raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")
+        return column.astype(np.float64)
+
+    def _block(self, name: str) -> Array:
+        column = self._column(name)
+        if column.dtype.kind == "U":
+            levels, codes = np.unique(column, return_inverse=True)
+            if levels.size > _MOST_LEVELS:
+                raise InvalidInput(
+                    f"column {name!r} must have at most {_MOST_LEVELS} levels to be a context, but has {levels.size}"
+                )
+            return np.eye(levels.size)[codes][:, 1:]
+        values = column.astype(np.float64)
+        if column.dtype.kind == "b":
+            return values[:, None]
+        if np.ptp(values) == 0:  # says nothing that the 1 in x does not say
+            return np.empty((values.size, 0))
+        standardised: Array = (values - values.mean()) / values.std()
+        return standardised[:, None]
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """A column as an array of bool, numbers or str, checked for length and missing values."""
+        try:
+            raw = self._frame[name]
+        except (KeyError, IndexError, TypeError):
+            raise InvalidInput(f"frame must have a column {name!r}") from None
+        if isinstance(raw, list | tuple):
+            # NumPy would turn a mixed list into strings without a word.
+            column = np.array(raw, dtype=object)
+        else:
+            column = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
+        if column.ndim != 1 or column.size == 0:
+            raise InvalidInput(
+                f"column {name!r} must be a sequence of values, but its shape is {column.shape}"
+            )
+        if self._length is None:
+            self._length = column.size
+        if column.size != self._length:
+            raise InvalidInput(f"column {name!r} must have {self._length} entries, but has {column.size}")
+        if column.dtype.kind == "O":
+            for i, value in enumerate(column.tolist()):
+                if not isinstance(value, str | bool | int | float):
+                    raise InvalidInput(
+                        f"column {name!r}[{i}] must be a string or a number, but got {value!r}"
+                    )
+            texts = [isinstance(value, str) for value in column.tolist()]
+            if any(texts) and not all(texts):
+                raise InvalidInput(f"column {name!r} must hold strings or numbers, but it holds both")
+            column = np.array(column.tolist())
+        if column.dtype.kind not in "biufU":
+            raise InvalidInput(
+                f"column {name!r} must hold strings or numbers, but its dtype is {column.dtype}"
+            )
+        if column.dtype.kind == "f":
+            require_finite(f"column {name!r}", column)
+        return column
+
+
+class _Logged:
+    """Fits to rows in which one action each was taken."""
+
+    def __init__(self, table: _Table, codes: Codes, actions: tuple[str, ...], ridge: float) -> None:
+        self._table, self._codes, self._actions, self._ridge = table, codes, actions, ridge
+        self.doubts: list[str] = []
+        counts = np.bincount(codes, minlength=len(actions))
+        for one, count in zip(actions, counts):
+            if count < _FEW_ROWS:
+                self.doubts.append(
+                    f"action {one!r} has only {count} of {codes.size} rows: its means are a guess"
+                )
+        for one, share in zip(actions, (_chances(table.x, codes, len(actions)) < _RARE).mean(axis=0)):
+            if share > _RARE_SHARE:
+                self.doubts.append(
+                    f"action {one!r} has a chance below {_RARE:.0%} in {share:.0%} of the rows: "
+                    "its means are extrapolated there"
+                )
+
+    def fit(self, name: str, y: Array, *, low: float, high: float) -> tuple[Array, Array | None]:
+        """Means by context and action, clipped to [low, high], and θ where nothing was clipped."""
+        table = self._table
+        coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
+        self._check_skill(name, y)
+        theta = coefficients * table.scale
+        means = table.features @ theta.T
+        outside = float(np.mean((means < low - _ROUNDING) | (means > high + _ROUNDING)))
+        if outside > _CLIPPED_SHARE:
+            self.doubts.append(
+                f"the fit of {name!r} leaves [{low:g}, {high:g}] in {outside:.1%} of contexts and actions; "
+                "it was clipped there, so the means are no longer linear"
+            )
+        return np.clip(means, low, high), None if outside else theta.ravel()
+
+    def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
+        x = self._table.x
+        penalty = np.diag(np.append(0.0, np.full(x.shape[1] - 1, self._ridge)))
+        fitted = np.zeros((len(self._actions), x.shape[1]))
+        for j in range(len(self._actions)):
+            rows = seen & (self._codes == j)
+            if rows.any():
+                fitted[j] = np.linalg.solve(x[rows].T @ x[rows] + penalty, x[rows].T @ y[rows])
+        return fitted
+
+    def _check_skill(self, name: str, y: Array) -> None:
+        """Compare the fit with each action's average on rows whose context neither has seen."""
+        folds = self._table.context % _FOLDS
+        error = average_error = 0.0
+        for fold in range(_FOLDS):
+            seen, codes = folds != fold, self._codes[folds == fold]
+            fitted = self._coefficients(y, seen)[codes]
+            predicted = np.einsum("ij,ij->i", self._table.x[~seen], fitted)
+            n = len(self._actions)
+            counts = np.bincount(self._codes[seen], minlength=n)
+            averages = np.bincount(self._codes[seen], y[seen], n) / np.maximum(counts, 1)
+            error += float(((y[~seen] - predicted) ** 2).sum())
+            average_error += float(((y[~seen] - averages[codes]) ** 2).sum())
+        if error >= average_error > 0:
+            self.doubts.append(
+                f"the fit of {name!r} predicts unseen rows no better than each action's average "
+                f"(squared error {error / y.size:.4g} against {average_error / y.size:.4g})"
+            )
+
+
+def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
+    """The chance of each action in each row, by a logistic model with unit ridge."""
+    from scipy.optimize import minimize
+
+    taken = np.eye(n_actions)[codes]
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        theta = flat.reshape(n_actions, -1)
+        scores = x @ theta.T
+        scores -= scores.max(axis=1, keepdims=True)
+        log_chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        gradient = (np.exp(log_chances) - taken).T @ x + theta
+        return float(-(taken * log_chances).sum() + 0.5 * (theta**2).sum()), gradient.ravel()
+
+    # A few dozen steps: rare or not is all that is asked.
+    start = np.zeros(n_actions * x.shape[1])
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+    scores = x @ found.x.reshape(n_actions, -1).T
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances: Array = odds / odds.sum(axis=1, keepdims=True)
+    return chances
+
+
+def _costs(
+    table: _Table,
+    actions: tuple[str, ...],
+    logged: _Logged | None,
+    cost: Mapping[str, str | PerAction],
+    rules: Rules | None,
+) -> tuple[Array | None, Array | tuple[float, float]]:
+    if rules is None:
+        if cost:
+            raise InvalidInput("cost must come with the rules that limit it")
+        return None, (-1.0, 1.0)
+    usage: dict[str, Array] = {}
+    for name, source in cost.items():
+        if not isinstance(source, str):
+            usage[name] = table.averages(table.known(source, actions, f"cost[{name!r}]"))
+        elif logged is None:
+            raise InvalidInput(
+                f"cost[{name!r}] must tell the usage of every action where nothing was logged, but got {source!r}"
+            )
+        else:
+            observed = table.numbers(source)
+            low, high = float(observed.min()), float(observed.max())
+            usage[name], _ = logged.fit(source, observed, low=low, high=high)
+    n = table.rows.size
+    if not usage and table.groups is None:
+        same = rules.costs()
+        return np.broadcast_to(same, (n, *same.shape)), rules.cost_range
+    groups: list[str | None] = [None] * n if table.groups is None else [*table.groups]
+    costs = [rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)]
+    return np.stack(costs), rules.cost_range

@@ -1,0 +1,317 @@
+"""Finitely many contexts and actions, with known true means: what runs are drawn from and the oracle solves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from tightrope.errors import InvalidInput
+from tightrope.problem import finite_number, first, real_array, require_finite, require_range
+
+__all__ = ["Tabular"]
+
+Array: TypeAlias = NDArray[np.float64]
+Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
+Seen: TypeAlias = Literal["before", "after"]
+
+_ROUNDING = 1e-12  # means may pass a limit by this much; they are then put on it
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Tabular:
+    """C contexts drawn with fixed probabilities, J actions, K costs, all with the given means.
+
+    Parameters
+    ----------
+    weights : (C,)
+        Probabilities of the contexts; they must sum to 1 (to 1e-6, then made exact).
+    features : (C, J, d), (C, p) or None
+        φ(c, j); or one x(c) for all actions, for a model with parameters for each action, φ = e_j ⊗ x; or none.
+    rewards : (C, J)
+        Mean rewards, in [0, 1] when the noise is Bernoulli.
+    costs : (C, J, K), optional
+        Mean costs within `cost_range`; none means K = 0.
+    cost_features : (C, J, d_w) or (C, p_w), optional
+        ψ(c, j) of a cost model; by default the same as `features`.
+    reward_noise : "bernoulli", "gaussian" or "none"
+        Gaussian rewards have standard deviation `reward_scale` and are not clipped.
+    cost_noise : "none", "bernoulli" or "gaussian"
+        Bernoulli costs jump between the ends of `cost_range`. Gaussian costs have standard deviation `cost_scale`
+        and are clipped to `cost_range`; `.costs` then holds the means after clipping, `.cost_locations` those given.
+        Entries are independent across actions and constraints given the context.
+    cost_range : (low, high) or (K, 2)
+        What the costs are known to lie in.
+    costs_seen : "before" or "after"
+        Whether the costs of all actions are seen before acting, or only that of the chosen one, after.
+    available : (C, J) of bool, optional
+        The actions on offer in each context, at least one; by default all.
+    actions, constraints : sequences of str, optional
+        Names.
+    theta : (d,), optional
+        A θ with ⟨θ, φ⟩ equal to the rewards, where one is known; (J p,) for features (C, p).
+
+    Attributes
+    ----------
+    All parameters by their names, as read-only float64 arrays (`available` of bool, `cost_range` always (K, 2)),
+    and `cost_locations` (C, J, K): means before clipping, the same array as `costs` unless the noise is Gaussian.
+
+    Examples
+    --------
+    >>> env = Tabular([0.5, 0.5], rewards=[[0.1, 0.7], [0.4, 0.2]], costs=[[[-0.1], [0.3]], [[0.2], [-0.2]]])
+    >>> env.n_contexts, env.n_actions, env.n_constraints, env.random_costs
+    (2, 2, 1, False)
+    >>> Tabular([1.0], rewards=[[0.5]], costs=[[[1.7]]])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: costs[0, 0, 0] must lie in [-1, 1], but got 1.7.
+    """
+
+    name: str
+    weights: Array
+    features: Array | None
+    rewards: Array
+    costs: Array
+    cost_features: Array | None
+    cost_locations: Array
+    reward_noise: Noise
+    reward_scale: float
+    cost_noise: Noise
+    cost_scale: float
+    cost_range: Array
+    costs_seen: Seen
+    available: NDArray[np.bool_]
+    actions: tuple[str, ...]
+    constraints: tuple[str, ...]
+    theta: Array | None
+
+    def __init__(
+        self,
+        weights: ArrayLike,
+        features: ArrayLike | None = None,
+        rewards: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+        *,
+        cost_features: ArrayLike | None = None,
+        reward_noise: Noise = "bernoulli",
+        reward_scale: float = 0.1,
+        cost_noise: Noise = "none",
+        cost_scale: float = 0.1,
+        cost_range: ArrayLike = (-1.0, 1.0),
+        costs_seen: Seen = "before",
+        available: ArrayLike | None = None,
+        actions: Sequence[str] | None = None,
+        constraints: Sequence[str] | None = None,
+        name: str = "tabular",
+        theta: ArrayLike | None = None,
+    ) -> None:
+        _require_choice("reward_noise", reward_noise, get_args(Noise))
+        _require_choice("cost_noise", cost_noise, get_args(Noise))
+        _require_choice("costs_seen", costs_seen, get_args(Seen))
+        if not isinstance(name, str):
+            raise InvalidInput(f"name must be a string, but got {name!r}.")
+        if rewards is None:
+            raise InvalidInput("rewards must be given, of shape (C, J).")
+        p = _probabilities(weights)
+        r = real_array("rewards", rewards, (p.size, None))
+        if r.shape[1] == 0:
+            raise InvalidInput("rewards must have at least one action, but its shape is (C, 0).")
+        if reward_noise == "bernoulli":
+            r = _within("rewards", r, 0.0, 1.0)
+        else:
+            require_finite("rewards", r)
+        w = real_array("costs", np.zeros((*r.shape, 0)) if costs is None else costs, (*r.shape, None))
+        span = _ranges(cost_range, w.shape[2])
+        w = _within("costs", w, span[:, 0], span[:, 1])
+        phi = _features("features", features, r.shape)
+        psi = phi if cost_features is None else _features("cost_features", cost_features, r.shape)
+        scale = finite_number("reward_scale", reward_scale, low=0.0, open_low=True)
+        spread = finite_number("cost_scale", cost_scale, low=0.0, open_low=True)
+        means = _clipped_means(w, spread, span) if cost_noise == "gaussian" else w
+        fields: dict[str, Any] = {
+            "name": name,
+            "weights": p,
+            "features": phi,
+            "rewards": r,
+            "costs": means,
+            "cost_features": psi,
+            "cost_locations": w,
+            "reward_noise": reward_noise,
+            "reward_scale": scale,
+            "cost_noise": cost_noise,
+            "cost_scale": spread,
+            "cost_range": span,
+            "costs_seen": costs_seen,
+            "available": _availability(available, r.shape),
+            "actions": _names("actions", actions, "action", r.shape[1]),
+            "constraints": _names("constraints", constraints, "constraint", w.shape[2]),
+            "theta": None if theta is None else _theta(theta, phi, r),
+        }
+        kept: dict[int, NDArray[Any]] = {}
+        for field, value in fields.items():
+            if isinstance(value, np.ndarray):
+                if id(value) not in kept:
+                    kept[id(value)] = _read_only(value)
+                value = kept[id(value)]
+            object.__setattr__(self, field, value)
+
+    @property
+    def n_contexts(self) -> int:
+        """C."""
+        return int(self.rewards.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        """J."""
+        return int(self.rewards.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Length of the feature vectors: d, or p when they are shared by the actions; 0 without features."""
+        return 0 if self.features is None else int(self.features.shape[-1])
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return int(self.costs.shape[2])
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether one feature vector is shared by all actions, so that each action has parameters of its own."""
+        return self.features is not None and self.features.ndim == 2
+
+    @property
+    def jumps(self) -> NDArray[np.bool_]:
+        """(C, J, K): which costs are random, among the actions on offer."""
+        if self.cost_noise == "none":
+            return np.zeros(self.costs.shape, dtype=bool)
+        low, high = self.cost_range.T
+        random = self.available[:, :, None] & (low < high)
+        if self.cost_noise == "bernoulli":
+            random = random & (self.costs > low) & (self.costs < high)
+        return np.asarray(random)
+
+    @property
+    def random_costs(self) -> bool:
+        """Whether any cost is random given the context (and the context can occur)."""
+        return bool(self.jumps[self.weights > 0].any())
+
+    def __repr__(self) -> str:
+        return (
+            f"Tabular({self.name!r}, contexts={self.n_contexts}, actions={self.n_actions}, "
+            f"features={self.n_features}, constraints={self.n_constraints}, "
+            f"costs {'fixed' if self.cost_noise == 'none' else self.cost_noise}, seen {self.costs_seen})"
+        )
+
+
+def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise InvalidInput(f"{name} must be one of {listed}, but got {value!r}.")
+
+
+def _probabilities(weights: ArrayLike) -> Array:
+    p = real_array("weights", weights, (None,))
+    if p.size == 0:
+        raise InvalidInput("weights must have at least one entry, but it is empty.")
+    require_range("weights", p, 0.0, math.inf)
+    if abs(p.sum() - 1.0) > 1e-6:
+        raise InvalidInput(f"weights must sum to 1, but they sum to {p.sum():.9g}.")
+    return np.asarray(p / p.sum())
+
+
+def _within(name: str, means: Array, low: Array | float, high: Array | float) -> Array:
+    """The means, with rounding errors at a limit removed: so a cost that is certain stays certain."""
+    low_, high_ = np.broadcast_to(low, means.shape), np.broadcast_to(high, means.shape)
+    at_low, at_high = np.abs(means - low_) <= _ROUNDING, np.abs(means - high_) <= _ROUNDING
+    means = np.where(at_low, low_, np.where(at_high, high_, means))
+    require_range(name, means, low, high)
+    return means
+
+
+def _ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
+    span = real_array("cost_range", cost_range, (2,), (n_constraints, 2))
+    require_finite("cost_range", span)
+    span = np.array(np.broadcast_to(span, (n_constraints, 2)))
+    bad = span[:, 0] > span[:, 1]
+    if bad.any():
+        k = first(bad)[0]
+        raise InvalidInput(
+            f"cost_range must have low <= high, but got {span[k].tolist()} for constraint {k}."
+        )
+    return span
+
+
+def _features(name: str, features: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+    if features is None:
+        return None
+    phi = real_array(name, features, (*shape, None), (shape[0], None))
+    if phi.shape[-1] == 0:
+        raise InvalidInput(f"{name} must have at least one entry for each context; give None for arms only.")
+    require_finite(name, phi)
+    return phi
+
+
+def _availability(available: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    if available is None:
+        return np.ones(shape, dtype=bool)
+    mask = np.asarray(available)
+    if mask.dtype != bool or mask.shape != shape:
+        raise InvalidInput(
+            f"available must be of bool and shape {shape}, but got {mask.dtype} and shape {mask.shape}."
+        )
+    empty = np.asarray(~mask.any(axis=1))
+    if empty.any():
+        raise InvalidInput(
+            f"available[{first(empty)[0]}] must offer at least one action, but it offers none."
+        )
+    return mask
+
+
+def _names(name: str, given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
+    if given is None:
+        return tuple(f"{prefix} {i}" for i in range(count))
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if len(names) != count or not all(isinstance(one, str) for one in names) or len(set(names)) != count:
+        raise InvalidInput(f"{name} must be {count} different strings, but got {given!r}.")
+    return names
+
+
+def _theta(theta: ArrayLike, phi: Array | None, rewards: Array) -> Array:
+    if phi is None:
+        raise InvalidInput("theta must come with features, but features is None.")
+    n_actions, d = rewards.shape[1], phi.shape[-1]
+    shared = phi.ndim == 2
+    parameters = real_array("theta", theta, (n_actions * d if shared else d,))
+    require_finite("theta", parameters)
+    claimed = phi @ parameters.reshape(n_actions, d).T if shared else phi @ parameters
+    wrong = np.abs(claimed - rewards) > 1e-9
+    if wrong.any():
+        c, j = first(wrong)
+        raise InvalidInput(
+            f"theta must give the rewards, but ⟨θ, φ⟩ = {claimed[c, j]:.9g} and rewards[{c}, {j}] = "
+            f"{rewards[c, j]:.9g}."
+        )
+    return parameters
+
+
+def _clipped_means(locations: Array, scale: float, span: Array) -> Array:
+    """E[clip(X, a, b)] for X ~ N(location, scale²)."""
+    low, high = span.T
+    alpha, beta = (low - locations) / scale, (high - locations) / scale
+    density_low, density_high = (np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) for z in (alpha, beta))
+    below, above = ndtr(alpha), ndtr(-beta)
+    inside = 1.0 - below - above
+    means = low * below + high * above + locations * inside + scale * (density_low - density_high)
+    return np.asarray(np.clip(means, low, high))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy

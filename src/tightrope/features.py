@@ -1,0 +1,189 @@
+"""From what a caller sends, by name, to the vector x(c) that a model takes.
+
+>>> fields = {"age": Number(0, 120), "sex": Category(["f", "m"])}
+>>> features = FeatureMap(fields)
+>>> features.names
+('one', 'age', 'sex=m')
+>>> features.vector({"age": 60, "sex": "f"}) * 3**0.5
+array([1. , 0.5, 0. ])
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+import msgspec
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.problem import Array, finite_number
+
+__all__ = ["Category", "FeatureMap", "Field", "Number"]
+
+
+class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
+    """A number between `min` and `max`, scaled to [0, 1].
+
+    Examples
+    --------
+    >>> Number(0, 120)
+    Number(min=0, max=120)
+    """
+
+    min: float
+    max: float
+
+    def __post_init__(self) -> None:
+        low, high = finite_number("min", self.min), finite_number("max", self.max)
+        if not (low < high and math.isfinite(high - low)):
+            raise InvalidInput(
+                f"`min < max` must hold, at a finite distance, but got (min={low:g}, max={high:g})"
+            )
+
+
+class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", forbid_unknown_fields=True):
+    """One of `values`: an indicator for each but the first, which the others are measured against.
+
+    Examples
+    --------
+    >>> Category(["f", "m"])
+    Category(values=('f', 'm'))
+    """
+
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        given: Any = self.values
+        if not isinstance(given, list | tuple) or not all(isinstance(value, str) for value in given):
+            raise InvalidInput(f"values must be a list of texts, but got {given!r}")
+        if not given:
+            raise InvalidInput("values must name at least one category, but the list is empty")
+        if len(set(given)) < len(given):
+            raise InvalidInput(f"values must differ from each other, but got {list(given)}")
+        msgspec.structs.force_setattr(self, "values", tuple(given))
+
+
+Field: TypeAlias = Number | Category
+
+
+class FeatureMap:
+    """x(c) = (1, numbers scaled to [0, 1], indicators) / √(1 + fields), so that ‖x‖ ≤ 1 whatever is sent.
+
+    Parameters
+    ----------
+    fields : mapping of names to Number or Category
+        Their order is that of the vector. A category has one entry for each of its values but the first: with the leading 1, the
+        model's parameters for that first value are the intercept, those of the others differences from it.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What each entry of the vector stands for; "one" is the constant.
+    n_features : int
+        p, the length of the vector.
+
+    Examples
+    --------
+    >>> features = FeatureMap({"age": Number(0, 120), "ward": Category(["a", "b", "c"])})
+    >>> features.n_features
+    4
+    >>> features.vector({"age": 130, "ward": "a"})
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: context.age must lie in [0, 120], but got 130.
+    """
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        names = ["one"]
+        self._numbers: list[tuple[str, int, float, float, float]] = []
+        self._categories: list[tuple[str, dict[str, int]]] = []
+        counted = 1
+        for name, field in fields.items():
+            if isinstance(field, Number):
+                low, high = float(field.min), float(field.max)
+                self._numbers.append((name, len(names), low, high, high - low))
+                names.append(name)
+                counted += 1
+            elif isinstance(field, Category):
+                # The first value has no entry of its own: it writes the constant again.
+                columns = {value: len(names) + i for i, value in enumerate(field.values[1:])}
+                self._categories.append((name, {field.values[0]: 0, **columns}))
+                names += [f"{name}={value}" for value in field.values[1:]]
+                counted += len(field.values) > 1
+            else:
+                raise InvalidInput(f"context.{name} must be a Number or a Category, but got {field!r}.")
+        self.fields = dict(fields)
+        self.names = tuple(names)
+        self.n_features = len(names)
+        # Each field adds at most 1 to the squared norm, as does the constant. Rounding down keeps ‖x‖ ≤ 1 to the last bit.
+        self._one = math.sqrt(1.0 / counted) * (1.0 - 2.0**-50)
+        self._start = [self._one] + [0.0] * (len(names) - 1)
+
+    def vector(self, context: Mapping[str, Any]) -> Array:
+        """x of one context, (p,): every declared field, and no other.
+
+        Raises
+        ------
+        InvalidInput
+            Names the field that is missing, unknown, out of range or of a category that was never declared.
+        """
+        x = self._start.copy()
+        one = self._one
+        try:
+            for name, column, low, high, width in self._numbers:
+                value = context[name]
+                if type(value) is not float and type(value) is not int:
+                    value = finite_number(f"context.{name}", value)
+                if not low <= value <= high:
+                    self._refuse(context)
+                x[column] = one * ((value - low) / width)
+            for name, columns in self._categories:
+                x[columns[context[name]]] = one
+            if len(context) != len(self.fields):
+                self._refuse(context)
+        except (KeyError, TypeError, IndexError):
+            self._refuse(context)
+        return np.array(x)
+
+    def _refuse(self, context: Any) -> NoReturn:
+        """Say what is wrong: apart from the fast path, which only notices that something is."""
+        if not isinstance(context, Mapping):
+            raise InvalidInput(f"context must be a table of named fields, but got {context!r}.")
+        for name in context:
+            if name not in self.fields:
+                raise InvalidInput(
+                    f"context.{name} is not a declared field{_hint(name, self.fields)}; "
+                    f"declared: {_listed(self.fields)}."
+                )
+        for name in self.fields:
+            if name not in context:
+                raise InvalidInput(f"context.{name} is missing; needed: {_listed(self.fields)}.")
+        for name, _, low, high, _ in self._numbers:
+            try:
+                finite_number(f"context.{name}", context[name], low=low, high=high)
+            except OverflowError:
+                raise InvalidInput(
+                    f"context.{name} must lie in [{low:g}, {high:g}], but got a whole number too large for a float."
+                ) from None
+        for name, columns in self._categories:
+            value = context[name]
+            if not isinstance(value, str) or value not in columns:
+                raise InvalidInput(
+                    f"context.{name} must be one of {', '.join(map(repr, columns))}, but got {value!r}."
+                )
+        raise InvalidInput(f"context must be a plain table of the declared fields, but got {context!r}.")
+
+    def __repr__(self) -> str:
+        return f"FeatureMap({self.fields!r})"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _hint(name: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

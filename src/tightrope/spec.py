@@ -1,0 +1,613 @@
+"""The spec: one TOML file that states a problem, the policies for it and where to try them, read as data.
+
+>>> spec = read_spec('''
+... name = "beds"
+... actions = ["icu", "other"]
+... [[rule]]
+... kind = "capacity"
+... action = "icu"
+... at_most = 0.2
+... [policy]
+... slater = "measure"
+... ''')
+>>> print(spec.rules)
+icu: at most 20% of decisions
+>>> spec.policies[0].kind, spec.simulation.rounds
+('pessimistic-optimistic', 10000)
+
+Nothing is built here but rules: `tightrope.policies.build` and `tightrope.environments.build` make policies and environments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
+
+import msgspec
+
+from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.features import Category, FeatureMap, Field, Number
+from tightrope.rules import Budget, Capacity, Mean, Rule, Rules, Share
+
+__all__ = [
+    "EnvironmentSpec",
+    "ModelSpec",
+    "PolicySpec",
+    "PowerSpec",
+    "RuleSpec",
+    "SimulationSpec",
+    "Spec",
+    "SpecError",
+    "make_spec",
+    "read_spec",
+    "unknown_field",
+]
+
+Seen: TypeAlias = Literal["before", "after"]
+Usage: TypeAlias = dict[str, dict[str, float]]
+
+
+class SpecError(InvalidInput):
+    """A spec is not what it must be: the message says which file, which field, what is allowed and what came."""
+
+
+class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a policy learns with: the `reward` or `cost` of a ``[policy]``. What is None is left to the model.
+
+    Examples
+    --------
+    >>> ModelSpec(model="ridge", bonus=0.1).settings()
+    {'bonus': 0.1}
+    """
+
+    model: Literal["ridge", "disjoint-ridge", "arm-means"] | None = None
+    bonus: float | None = None
+    m: float | None = None
+    ridge: float | None = None
+
+    def settings(self) -> dict[str, float]:
+        """The settings that were given, by name."""
+        given = {"bonus": self.bonus, "m": self.m, "ridge": self.ridge}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A schedule scale · t^exponent.
+
+    Examples
+    --------
+    >>> PowerSpec(6.0, -0.5)
+    PowerSpec(scale=6.0, exponent=-0.5)
+    """
+
+    scale: float
+    exponent: float
+
+
+class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge.
+
+    Examples
+    --------
+    >>> PolicySpec(kind="pessimistic-optimistic", slater=0.1).name
+    'pessimistic-optimistic'
+    """
+
+    kind: str = "pessimistic-optimistic"
+    name: str = ""
+    reward: ModelSpec | None = None
+    cost: ModelSpec | None = None
+    costs_seen: Seen | None = None
+    slater: float | Literal["measure"] | None = None
+    horizon: int | None = None
+    V: PowerSpec | None = None
+    epsilon: PowerSpec | None = None
+    settings: dict[str, Any] = {}
+    where: str = "policy"
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            msgspec.structs.force_setattr(self, "name", self.kind)
+
+
+class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ``[[rule]]`` says beyond the rule itself.
+
+    Attributes
+    ----------
+    rule : Capacity, Share, Budget or Mean
+    usage : dict or None
+        What each action uses, where that is fixed; None: the caller sends it.
+    hard : bool
+        The rule is to hold in every decision sequence, not only on average over runs: for the service to enforce.
+    total : float or None
+        What may be used up in all, whatever the number of decisions: for the service to enforce.
+    """
+
+    rule: Rule
+    usage: dict[str, float] | None = None
+    hard: bool = False
+    total: float | None = None
+
+
+class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The ``[environment]``: its kind and its arguments. `folder` is where relative paths among them start.
+
+    Examples
+    --------
+    >>> EnvironmentSpec(kind="bandit", settings={"threshold": 0.1}).settings
+    {'threshold': 0.1}
+    """
+
+    kind: str
+    settings: dict[str, Any] = {}
+    folder: Path = Path()
+
+
+class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``[simulation]``: how long, how often, from which seed.
+
+    Examples
+    --------
+    >>> SimulationSpec()
+    SimulationSpec(rounds=10000, replications=100, seed=0)
+    """
+
+    rounds: int = 10_000
+    replications: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("replications", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"{name} must be at least {least}, but got {getattr(self, name)}")
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole spec, checked.
+
+    Attributes
+    ----------
+    name : str
+    actions : tuple of str
+        Empty where the environment alone names them.
+    context : dict of Number and Category
+    rules : Rules or None
+        None when there is no ``[[rule]]``.
+    rule_specs : tuple of RuleSpec
+        In the order of `rules`.
+    policies : tuple of PolicySpec
+        At least one.
+    environment : EnvironmentSpec or None
+    simulation : SimulationSpec
+    sweep : dict
+        As written.
+    data : dict
+        The whole file as written, for `make_spec`.
+    source : str
+        The file, for messages.
+    """
+
+    name: str
+    actions: tuple[str, ...]
+    context: dict[str, Field]
+    rules: Rules | None
+    rule_specs: tuple[RuleSpec, ...]
+    policies: tuple[PolicySpec, ...]
+    environment: EnvironmentSpec | None
+    simulation: SimulationSpec
+    sweep: dict[str, Any]
+    data: dict[str, Any]
+    source: str
+
+    @property
+    def usage(self) -> Usage:
+        """What each action uses, for each usage that the rules fix: ready for `Rules.costs`."""
+        return {
+            one.rule.name: one.usage
+            for one in self.rule_specs
+            if one.usage is not None and isinstance(one.rule, Budget | Mean)
+        }
+
+    def features(self) -> FeatureMap:
+        """The map from what a caller sends to x(c)."""
+        return FeatureMap(self.context)
+
+    def error(self, message: str) -> SpecError:
+        """An error about this spec, naming its file."""
+        return SpecError(f"{self.source}: {message}")
+
+
+def read_spec(source: str | os.PathLike[str]) -> Spec:
+    r"""The spec in a file. A str with a line break in it is not a path, but the text of a spec itself.
+
+    Raises
+    ------
+    SpecError
+        Names file and field, and for what is not TOML the line and column.
+    InfeasibleProblem
+        No policy can meet the rules; the message names those in conflict.
+
+    Examples
+    --------
+    >>> read_spec('actions = ["a", "b"]\nactoins = 3\n')
+    Traceback (most recent call last):
+    ...
+    tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, context, rule,
+    policy, environment, simulation, sweep
+    """
+    if isinstance(source, str) and "\n" in source:
+        return make_spec(_parsed(source, "spec"))
+    path = Path(source)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    return make_spec(_parsed(text, str(path)), source=str(path), folder=path.parent, name=path.stem)
+
+
+def make_spec(
+    data: Mapping[str, Any], *, source: str = "spec", folder: Path = Path(), name: str = "spec"
+) -> Spec:
+    """The spec from plain tables, as `tomllib` gives them: what `read_spec` does once the text is parsed.
+
+    Parameters
+    ----------
+    data : mapping
+    source : str
+        What messages call it.
+    folder : Path
+        Where relative paths in it start.
+    name : str
+        Used when the spec has none.
+
+    Examples
+    --------
+    >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
+    100
+    """
+    reader = _Reader(source)
+    reader.refuse_infinite(data)
+    reader.refuse_unknown(data, _TOP, "")
+    actions = _read_actions(reader, data)
+    context = _read_context(reader, reader.table(data, "context"))
+    policies = _read_policies(reader, data.get("policy", {}))
+    rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies))
+    return Spec(
+        name=reader.convert(data.get("name", name), str, "name"),
+        actions=actions,
+        context=context,
+        rules=rules,
+        rule_specs=rule_specs,
+        policies=policies,
+        environment=_read_environment(reader, data, folder),
+        simulation=reader.convert(reader.table(data, "simulation"), SimulationSpec, "simulation"),
+        sweep=dict(reader.table(data, "sweep")),
+        data=dict(data),
+        source=source,
+    )
+
+
+def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
+    """The error for a field that does not exist, with the nearest that does.
+
+    >>> print(unknown_field("policy", "slatr", ["slater", "horizon"]))
+    policy.slatr: unknown field (did you mean 'slater'?); allowed: slater, horizon
+    """
+    path = f"{where}.{name}" if where else name
+    return SpecError(f"{path}: unknown field{_hint(name, known)}; {_allowed(known)}")
+
+
+_TOP = ("name", "actions", "context", "rule", "policy", "environment", "simulation", "sweep")
+_RULES: dict[str, type[Rule]] = {cls.kind: cls for cls in (Capacity, Share, Budget, Mean)}
+
+
+# --- reading, table by table ---
+
+
+def _read_actions(reader: _Reader, data: Mapping[str, Any]) -> tuple[str, ...]:
+    actions: tuple[str, ...] = reader.convert(data.get("actions", []), tuple[str, ...], "actions")
+    if "actions" in data and not actions:
+        reader.refuse("actions", "must name at least one action, but the list is empty")
+    for i, action in enumerate(actions):
+        if not action:
+            reader.refuse(f"actions[{i}]", "must be a name, but the text is empty")
+        if action in actions[:i]:
+            reader.refuse(f"actions[{i}]", f"must differ from the other names, but {action!r} comes twice")
+    return actions
+
+
+def _read_context(reader: _Reader, table: Mapping[str, Any]) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for name, entry in table.items():
+        where = f"context.{name}"
+        kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
+        if not isinstance(entry, Mapping):
+            reader.refuse(
+                where, f'must be a table such as {{ type = "number", min = 0, max = 1 }}, but got {entry!r}'
+            )
+        kind = entry.get("type")
+        if not isinstance(kind, str) or kind not in kinds:
+            reader.refuse(f"{where}.type", _one_of(kinds, kind))
+        fields[name] = reader.convert(entry, kinds[kind], where, also=("type",))
+    return fields
+
+
+def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
+    several = isinstance(tables, list)
+    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where")]
+    policies: list[PolicySpec] = []
+    for i, table in enumerate(tables if several else [tables]):
+        where = f"policy[{i}]" if several else "policy"
+        if not isinstance(table, Mapping):
+            reader.refuse(where, f"must be a table, but got {table!r}")
+        typed = {key: value for key, value in table.items() if key in known}
+        rest = {key: value for key, value in table.items() if key not in known}
+        policy = reader.convert(typed, PolicySpec, where)
+        policy = msgspec.structs.replace(policy, settings=rest, where=where)
+        if policy.name in [other.name for other in policies]:
+            reader.refuse(
+                f"{where}.name", f"must differ from those of the other policies, but got {policy.name!r}"
+            )
+        policies.append(policy)
+    if not policies:
+        reader.refuse("policy", "must hold at least one policy, but the list is empty")
+    return tuple(policies)
+
+
+def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
+    """When the costs of a rule that does not say so itself are seen."""
+    stated = {policy.costs_seen for policy in policies} - {None}
+    return "after" if stated == {"after"} else "before"
+
+
+def _read_rules(
+    reader: _Reader, tables: Any, actions: tuple[str, ...], seen: Seen
+) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
+    if not isinstance(tables, list):
+        reader.refuse("rule", f"must be a list of tables, written [[rule]], but got {tables!r}")
+    if not tables:
+        return None, ()
+    if not actions:
+        reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
+    plain, extras = [], []
+    for i, table in enumerate(tables):
+        where = f"rule[{i}]"
+        if not isinstance(table, Mapping):
+            reader.refuse(where, f"must be a table, but got {table!r}")
+        kind = table.get("kind")
+        if not isinstance(kind, str) or kind not in _RULES:
+            reader.refuse(f"{where}.kind", _one_of(_RULES, kind))
+        counts_usage = _RULES[kind] in (Budget, Mean)
+        own = tuple(field.name for field in dataclasses.fields(_RULES[kind]))
+        beyond = ("hard", "total", "usage") if counts_usage else ("hard", "total")
+        reader.refuse_unknown(table, ("kind", *own, *beyond), where)
+        for field in dataclasses.fields(_RULES[kind]):
+            if field.default is dataclasses.MISSING and field.name not in table:
+                reader.refuse(f"{where}.{field.name}", f"is missing: a {kind} rule needs it")
+        named = table.get("action", ())
+        for action in [named] if isinstance(named, str) else named if isinstance(named, list) else ():
+            if isinstance(action, str) and action not in actions:
+                reader.refuse(
+                    f"{where}.action",
+                    f"unknown action {action!r}{_hint(action, actions)}; {_allowed(actions)}",
+                )
+        plain.append({"seen": seen, **{key: value for key, value in table.items() if key not in beyond}})
+        extras.append({key: value for key, value in table.items() if key in beyond})
+    rules = _made_rules(reader, plain, actions)
+    specs: list[RuleSpec] = []
+    for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
+        where = f"rule[{i}]"
+        usage = (
+            _read_usage(reader, extra["usage"], rule, actions, f"{where}.usage") if "usage" in extra else None
+        )
+        total = reader.convert(extra.get("total"), float | None, f"{where}.total")
+        if total is not None and total < 0:
+            reader.refuse(f"{where}.total", f"must be at least 0, but got {total!r}")
+        hard = reader.convert(extra.get("hard", False), bool, f"{where}.hard")
+        for j, other in enumerate(specs):
+            if usage is not None and other.usage not in (None, usage) and other.rule.name == rule.name:
+                reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {rule.name!r} too")
+        specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
+    return rules, tuple(specs)
+
+
+def _made_rules(reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...]) -> Rules:
+    try:
+        return Rules.from_data(tables, actions)
+    except InvalidInput as error:
+        # "rules[1]: Capacity('icu'): at_most must …" is "rule[1].at_most must …" in the words of the file.
+        message = re.sub(
+            r"^rules\[(\d+)\]: \w+(?:\(.*?\))?: (\w+(?:\[\d+\])?) (?=must)", r"rule[\1].\2: ", str(error)
+        )
+        message = re.sub(r"^rules\[(\d+)\]:? ", r"rule[\1]: ", message)
+        raise SpecError(f"{reader.source}: {message}") from error
+    except InfeasibleProblem as error:
+        error.args = (f"{reader.source}: rule: {error}",)
+        raise
+
+
+def _read_usage(
+    reader: _Reader, table: Any, rule: Rule, actions: tuple[str, ...], where: str
+) -> dict[str, float]:
+    usage: dict[str, float] = reader.convert(table, dict[str, float], where)
+    low, high = rule.quantity.range
+    for action, value in usage.items():
+        if action not in actions:
+            reader.refuse(f"{where}.{action}", f"unknown action{_hint(action, actions)}; {_allowed(actions)}")
+        if not low <= value <= high:
+            reader.refuse(
+                f"{where}.{action}", f"must lie in [{low:g}, {high:g}], the rule's range, but got {value:g}"
+            )
+    for counted in rule.quantity.actions or actions:
+        if counted not in usage:
+            reader.refuse(f"{where}.{counted}", "is missing: the rule counts this action")
+    return usage
+
+
+def _read_environment(reader: _Reader, data: Mapping[str, Any], folder: Path) -> EnvironmentSpec | None:
+    if "environment" not in data:
+        return None
+    table = dict(reader.table(data, "environment"))
+    if "kind" not in table:
+        reader.refuse("environment.kind", "is missing")
+    kind = reader.convert(table.pop("kind"), str, "environment.kind")
+    return EnvironmentSpec(kind=kind, settings=table, folder=folder)
+
+
+# --- errors that name the field ---
+
+
+class _Reader:
+    """Converts and refuses; every message starts with the file and the field."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def refuse(self, where: str, message: str) -> NoReturn:
+        raise SpecError(f"{self.source}: {where}: {message}")
+
+    def table(self, data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        value = data.get(name, {})
+        if not isinstance(value, Mapping):
+            self.refuse(name, f"must be a table, written [{name}], but got {value!r}")
+        return value
+
+    def refuse_unknown(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+        for name in table:
+            if name not in known:
+                raise SpecError(f"{self.source}: {unknown_field(where, name, known)}")
+
+    def refuse_infinite(self, data: Mapping[str, Any]) -> None:
+        for path, value in _leaves(data, ""):
+            if isinstance(value, float) and not math.isfinite(value):
+                self.refuse(path, f"must be a finite number, but got {value}")
+
+    def convert(self, value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
+        """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's."""
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            message, _, inner = str(error).partition(" - at `$")
+            inner = inner.removesuffix("`")
+            unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+            missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+            if unknown:
+                names = (*also, *_fields_at(kind, inner))
+                raise SpecError(f"{self.source}: {unknown_field(where + inner, unknown[1], names)}") from None
+            if missing:
+                self.refuse(f"{where}{inner}.{missing[1]}", "is missing")
+            came = _value_at(value, inner)
+            expected = re.fullmatch(r"Expected `(.*)`, got `.*`", message)
+            choices = _choices(_type_at(kind, inner))
+            if expected and not choices:
+                self.refuse(f"{where}{inner}", f"must be {_in_words(expected[1])}, but got {came!r}")
+            if expected or message.startswith("Invalid enum value"):
+                self.refuse(f"{where}{inner}", f"must be {' or '.join(choices)}, but got {came!r}")
+            own = re.match(r"(\w+) (?=must )", message)
+            if own and own[1] in _fields_at(kind, inner):
+                inner, message = f"{inner}.{own[1]}", message[own.end() :]
+            self.refuse(f"{where}{inner}", message)
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        lines = text.split("\n")
+        message, _, place = str(error).partition(" (at ")
+        found = re.match(r"line (\d+), column (\d+)", place)
+        line, column = (int(found[1]), int(found[2])) if found else _end(lines)
+        message = message.replace("Cannot overwrite a value", "this key is given twice")
+        message = re.sub(r"Cannot declare \((.*?),?\) twice", r"the table \1 is declared twice", message)
+        shown = lines[line - 1].replace("\t", " ")
+        margin = " " * len(str(line))
+        raise SpecError(
+            f"{source}:{line}:{column}: not valid TOML: {message}{'' if found else ' before the end of the file'}\n"
+            f"  {line} | {shown}\n  {margin} | {' ' * (column - 1)}^"
+        ) from error
+
+
+def _end(lines: Sequence[str]) -> tuple[int, int]:
+    """Line and column after the last thing that is written."""
+    line = max((i for i, one in enumerate(lines, 1) if one.strip()), default=1)
+    return line, len(lines[line - 1].rstrip()) + 1
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            yield from _leaves(entry, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list):
+        for i, entry in enumerate(value):
+            yield from _leaves(entry, f"{path}[{i}]")
+    else:
+        yield path, value
+
+
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+
+
+def _value_at(value: Any, path: str) -> Any:
+    for name, index in _STEP.findall(path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def _type_at(kind: Any, path: str) -> Any:
+    """The Struct that describes the table at `path` below one of type `kind`."""
+    for name, _ in _STEP.findall(path):
+        field = next((one for one in msgspec.structs.fields(kind) if one.encode_name == name), None)
+        kind = None if field is None else field.type
+    return kind
+
+
+def _fields_at(kind: Any, path: str) -> tuple[str, ...]:
+    found = _type_at(kind, path)
+    options = [found, *getattr(found, "__args__", ())]
+    struct = next((one for one in options if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+    return () if struct is None else struct.__struct_fields__
+
+
+def _choices(kind: Any) -> list[str]:
+    """In words what a field admits, where texts are among it."""
+    parts = getattr(kind, "__args__", ())
+    texts = [repr(text) for part in (kind, *parts) for text in get_args(part) if isinstance(text, str)]
+    return ["a number", *texts] if texts and float in parts else texts
+
+
+def _in_words(expected: str) -> str:
+    words = {
+        "int": "a whole number",
+        "float": "a number",
+        "str": "a text",
+        "bool": "true or false",
+        "array": "a list",
+        "object": "a table",
+    }
+    return " or ".join(words.get(part, part) for part in expected.split(" | ") if part != "null")
+
+
+def _one_of(choices: Iterable[str], came: Any) -> str:
+    listed = ", ".join(repr(choice) for choice in choices)
+    if came is None:
+        return f"is missing; must be one of {listed}"
+    return f"must be one of {listed}, but got {came!r}{_hint(came, choices)}"
+
+
+def _allowed(names: Iterable[str]) -> str:
+    return f"allowed: {', '.join(names)}"
+
+
+def _hint(name: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,207 @@
+"""The calibrated hospital: shapes, exact linearity, and its optima by a solver that is not ours."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import tightrope as tr
+from tightrope.environments import calibration as cal
+from tightrope.environments.hospital import CAPACITY, FAIRNESS, hospital, hospital_rules, report
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InfeasibleProblem, InvalidInput
+
+MODES = [
+    {"reward": reward, "truth": truth, "stay": stay, "costs_seen": seen, "calibration": sample}
+    for reward in ("30-day", "any")
+    for truth in ("linear", "misspecified")
+    for stay in (False, True)
+    for seen in ("before", "after")
+    for sample in ("all", "first")
+]
+
+
+def optimum(env: Tabular, *, rules: bool = True) -> tuple[float, np.ndarray]:
+    """Value and shares of the best policy, by scipy."""
+    p, r, w = env.weights, env.rewards, env.costs
+    if not rules:
+        best = r.argmax(axis=1)
+        return float(p @ r.max(axis=1)), np.bincount(best, p, env.n_actions)
+    found = linprog(
+        -(p[:, None] * r).ravel(),
+        A_ub=(p[:, None, None] * w).reshape(r.size, -1).T,
+        b_ub=np.zeros(env.n_constraints),
+        A_eq=np.kron(np.eye(p.size), np.ones(env.n_actions)),
+        b_eq=np.ones(p.size),
+    )
+    assert found.status == 0
+    return -found.fun, p @ found.x.reshape(r.shape)
+
+
+def slater(env: Tabular) -> float:
+    """Slater's constant of the fluid program, by scipy."""
+    p, w = env.weights, env.costs
+    n = env.rewards.size
+    found = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.column_stack([(p[:, None, None] * w).reshape(n, -1).T, np.ones(env.n_constraints)]),
+        b_ub=np.zeros(env.n_constraints),
+        A_eq=np.column_stack([np.kron(np.eye(p.size), np.ones(env.n_actions)), np.zeros(p.size)]),
+        b_eq=np.ones(p.size),
+        bounds=[(0, None)] * n + [(None, 1)],
+    )
+    return float(-found.fun)
+
+
+def fixed_shares(env: Tabular) -> float:
+    """The best feasible policy that ignores the context, where costs ignore it too."""
+    found = linprog(
+        -(env.weights @ env.rewards),
+        A_ub=env.costs[0].T,
+        b_ub=np.zeros(env.n_constraints),
+        A_eq=np.ones((1, env.n_actions)),
+        b_eq=[1.0],
+    )
+    return float(-found.fun)
+
+
+@functools.cache
+def default() -> Tabular:
+    return hospital()
+
+
+def test_costs_are_those_of_the_paper() -> None:
+    w = default().costs
+    for j in range(6):
+        for a in range(6):
+            chosen = float(a == j)
+            assert w[:, a, j] == pytest.approx(chosen - CAPACITY[j])
+            assert w[:, a, 6 + j] == pytest.approx(FAIRNESS[j] - chosen)
+            assert w[:, a, 12 + j] == pytest.approx(chosen - 0.1875)
+
+
+def test_names() -> None:
+    env = default()
+    assert env.name == "hospital"
+    assert tuple(env.actions) == ("internal", "surgery", "family", "emergency", "cardiology", "other")
+    assert len(set(env.constraints)) == 18
+    for k, name in enumerate(env.constraints):
+        assert name.endswith(cal.WARDS[k % 6])
+
+
+def test_optima_of_the_thirty_day_reward() -> None:
+    env = default()
+    free, shares = optimum(env, rules=False)
+    assert free == pytest.approx(0.912, abs=0.001)
+    assert shares[4] == pytest.approx(0.95, abs=0.01)
+    value, shares = optimum(env)
+    assert value == pytest.approx(0.899, abs=0.001)
+    assert shares == pytest.approx([0.1875, 0.1875, 0.15, 0.175, 0.175, 0.125], abs=0.001)
+    assert fixed_shares(env) == pytest.approx(0.892, abs=0.001)
+    assert (env.weights @ env.rewards).mean() == pytest.approx(0.891, abs=0.001)
+    assert slater(env) == pytest.approx(0.00625, abs=1e-9)
+
+
+def test_optima_of_the_second_reward() -> None:
+    env = hospital("any")
+    assert optimum(env, rules=False)[0] == pytest.approx(0.601, abs=0.001)
+    assert optimum(env)[0] == pytest.approx(0.570, abs=0.001)
+    assert fixed_shares(env) == pytest.approx(0.543, abs=0.001)
+    month = default()
+    ratio = (optimum(env)[0] - fixed_shares(env)) / (optimum(month)[0] - fixed_shares(month))
+    assert ratio == pytest.approx(3.6, abs=0.05)
+
+
+def test_our_oracle_agrees_with_scipy() -> None:
+    for env in (default(), hospital("any", stay=True)):
+        found = tr.solve(env)
+        assert found.value == pytest.approx(optimum(env)[0], abs=1e-8)
+        assert found.slater == pytest.approx(slater(env), abs=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
+def test_every_mode_is_sound(mode: dict[str, object]) -> None:
+    env = hospital(**mode)  # type: ignore[arg-type]
+    assert (env.n_contexts, env.n_actions, env.n_constraints) == (360, 6, 18)
+    assert env.weights.sum() == pytest.approx(1, abs=1e-12)
+    assert np.linalg.norm(env.features, axis=1).max() <= 1 + 1e-12
+    assert ((env.rewards >= 0) & (env.rewards <= 1)).all()
+    low, high = np.asarray(env.cost_range).T
+    assert (env.costs >= low - 1e-15).all()
+    assert (env.costs <= high + 1e-15).all()
+    x = env.features
+    # For each action the K costs as functions of x: exactly linear, or only where nothing depends on the patient.
+    flat = env.costs.reshape(360, -1)
+    residual = np.abs(flat - x @ np.linalg.lstsq(x, flat)[0]).max()
+    assert (residual > 1e-3) == (mode["truth"] == "misspecified" and mode["stay"])
+    if mode["truth"] == "linear":
+        np.testing.assert_allclose(x @ env.theta.reshape(6, 10).T, env.rewards, rtol=0, atol=1e-15)
+    else:
+        assert env.theta is None
+        fit = x @ np.linalg.lstsq(x, env.rewards)[0]
+        assert np.abs(fit - env.rewards).max() > 0.01
+
+
+def test_limits_can_be_changed_and_are_checked() -> None:
+    wide = hospital(capacity=1.0, fairness=0.0, resource=1.0)
+    assert optimum(wide)[0] == pytest.approx(optimum(wide, rules=False)[0], abs=1e-9)
+    with pytest.raises(InvalidInput, match=r"capacity\[2\] must lie in \[0, 1\], but got 1.5"):
+        hospital(capacity=(0.2, 0.2, 1.5, 0.2, 0.2, 0.2))
+    with pytest.raises(InvalidInput, match="fairness must be finite, but got nan"):
+        hospital(fairness=float("nan"))
+    with pytest.raises(InvalidInput, match=r"resource must have shape \(\) or \(6,\)"):
+        hospital(resource=(0.1, 0.2))
+    with pytest.raises(InvalidInput, match="reward must be one of '30-day', 'any', but got 'never'"):
+        hospital("never")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="truth must be one of"):
+        hospital(truth="exact")  # type: ignore[arg-type]
+    with pytest.raises(InfeasibleProblem, match="internal"):
+        hospital(capacity=0.1)
+
+
+def test_stay_as_a_resource_binds_and_leaves_room() -> None:
+    """The default limit is the paper's share of the average stay."""
+    for truth in ("linear", "misspecified"):
+        env = hospital("any", truth=truth, stay=True)
+        assert slater(env) > 0.005
+        roomy = hospital("any", truth=truth, stay=True, resource=1.0)
+        assert optimum(env)[0] < optimum(roomy)[0] - 1e-4
+        used = env.costs[:, :, 12:] - env.costs[:, [1, 2, 3, 4, 5, 0], 12:].min(axis=(0, 1))
+        days = 14 * used[:, np.arange(6), np.arange(6)]
+        np.testing.assert_allclose(days, cal.shipped().stay_table(truth), atol=1e-12)
+
+
+def test_stay_seen_after_is_the_only_random_cost() -> None:
+    env = hospital(stay=True, costs_seen="after")
+    assert env.random_costs
+    low, high = np.asarray(env.cost_range).T
+    chance = (env.costs - low) / (high - low)
+    assert np.isin(chance[:, :, :12], (0.0, 1.0)).all()
+    own = chance[:, np.arange(6), 12 + np.arange(6)]
+    assert ((own > 0.1) & (own < 0.6)).all()
+    assert not hospital(stay=True).random_costs
+    assert not hospital(costs_seen="after").random_costs
+
+
+def test_own_calibration_is_used() -> None:
+    first = cal.shipped("first")
+    np.testing.assert_array_equal(hospital(calibration=first).rewards, hospital(calibration="first").rewards)
+    assert not np.array_equal(hospital(calibration=first).weights, default().weights)
+
+
+def test_rules_give_the_cost_matrix() -> None:
+    rules = hospital_rules()
+    np.testing.assert_array_equal(rules.costs({"nursing": 1.0}), default().costs[7])
+    assert rules.costs({"nursing": 1.0}).shape == (6, 18)
+
+
+def test_report_tells_the_expected_numbers() -> None:
+    text = report(cal.shipped(), cal.shipped("first"))
+    for part in ("50,726", "37,934", "36,333", "0.00625", "CC BY 4.0", "10.24432/C5230J", "observational"):
+        assert part in text
+    row = next(line for line in text.splitlines() if line.startswith("| optimum under the rules"))
+    assert float(row.split("|")[2]) == pytest.approx(optimum(default())[0], abs=1e-4)
+    assert float(row.split("|")[3]) == pytest.approx(optimum(hospital(calibration="first"))[0], abs=1e-4)

@@ -1,0 +1,299 @@
+"""Tables as environments: exact where every reward is known, fitted where decisions were logged."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope.environments.table import WeakEvidence, from_table
+from tightrope.errors import InvalidInput
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+SATIMAGE = DATA / "satimage" / "satimage.csv.gz"
+COUPON = DATA / "coupon" / "in-vehicle-coupon-recommendation.csv.gz"
+
+
+def columns(path: Path) -> dict[str, list[str]]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    return dict(zip(header, map(list, zip(*rows)), strict=True))
+
+
+def logged(n: int = 3000, seed: int = 0) -> dict[str, Any]:
+    """Two actions drawn by a coin, rewards linear in age and sex."""
+    rng = np.random.default_rng(seed)
+    age, sex = rng.uniform(20, 80, n), rng.choice(["f", "m"], n)
+    sent = rng.choice(["email", "letter"], n)
+    mean = np.where(sent == "letter", age / 100, 0.3 + 0.2 * (sex == "m"))
+    return {
+        "age": age,
+        "sex": sex,
+        "sent": sent,
+        "bought": (rng.random(n) < mean).astype(int),
+        "minutes": np.where(sent == "letter", 0.6, 0.1 + 0.2 * (sex == "f")),
+    }
+
+
+CALL: dict[str, Any] = {"context": ["age", "sex"], "action": "sent", "reward": "bought"}
+
+
+def test_labels_become_exact_rewards() -> None:
+    frame = {"x": [0.0, 1.0, 1.0, 3.0], "kind": [7, 2, 7, 2]}
+    env = from_table(frame, context=["x"], label="kind")
+    assert env.actions == ("2", "7")
+    assert env.weights.tolist() == [0.25, 0.5, 0.25]  # the equal rows are one context
+    assert env.rewards.tolist() == [[0, 1], [0.5, 0.5], [1, 0]]
+    assert env.n_constraints == 0
+    assert env.theta is None
+
+
+def test_features_are_standardised_and_scaled() -> None:
+    frame = {
+        "n": [1, 2, 3, 6],
+        "s": ["b", "a", "c", "a"],
+        "t": [True, False, True, True],
+        "same": [0.1, 0.1, 0.1, 0.1],
+        "kind": ["u", "v", "u", "v"],
+    }
+    x = from_table(frame, context=["n", "s", "t", "same"], label="kind").features
+    z = (np.array([1, 2, 3, 6]) - 3) / np.std([1, 2, 3, 6])
+    expected = np.column_stack([np.ones(4), z, [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 1]])
+    np.testing.assert_allclose(x, expected / np.linalg.norm(expected, axis=1).max(), rtol=1e-14)
+    assert np.linalg.norm(x, axis=1).max() == pytest.approx(1)
+
+
+def test_known_rewards_and_usage() -> None:
+    frame = {"x": [0, 1, 2], "gain": [0.1, 0.2, 0.3], "hours": [0.5, 0.25, 1.0]}
+    rules = tr.Rules([tr.Share("b", at_least=0.25), tr.Budget("hours", at_most=0.5)], actions=["b", "a"])
+    env = from_table(
+        frame,
+        context=["x"],
+        reward={"a": "gain", "b": 0.6},
+        cost={"hours": {"a": "hours", "b": 0.0}},
+        rules=rules,
+    )
+    assert env.actions == ("b", "a")
+    assert env.rewards.tolist() == [[0.6, 0.1], [0.6, 0.2], [0.6, 0.3]]
+    assert env.costs[1].tolist() == [[-0.75, -0.5], [0.25, -0.25]]
+    assert env.constraints == rules.names
+    np.testing.assert_array_equal(env.cost_range, rules.cost_range)
+
+
+def test_logged_rewards_are_the_ridge_fit_of_each_action() -> None:
+    frame = logged()
+    env = from_table(frame, **CALL, ridge=5.0)
+    z = (frame["age"] - frame["age"].mean()) / frame["age"].std()
+    x = np.column_stack([np.ones(z.size), z, frame["sex"] == "m"])
+    for j, action in enumerate(env.actions):
+        rows = frame["sent"] == action
+        design = np.vstack([x[rows], np.sqrt(5.0) * np.eye(3)[1:]])
+        fitted = np.linalg.lstsq(design, np.concatenate([frame["bought"][rows], [0, 0]]))[0]
+        np.testing.assert_allclose(env.rewards[:, j], x @ fitted, rtol=0, atol=1e-10)
+    assert env.theta is not None
+    np.testing.assert_allclose(env.features @ env.theta.reshape(2, 3).T, env.rewards, rtol=0, atol=1e-12)
+
+
+def test_logged_fit_comes_near_the_truth() -> None:
+    frame = logged(40_000)
+    env = from_table(frame, **CALL)
+    email, letter = env.rewards.T
+    assert np.abs(letter - frame["age"] / 100).max() < 0.05
+    assert np.abs(email - 0.3 - 0.2 * (frame["sex"] == "m")).max() < 0.05
+
+
+def test_logged_usage_is_fitted_for_every_action() -> None:
+    rules = tr.Rules([tr.Budget("minutes", at_most=0.4)], actions=["letter", "email"])
+    frame = logged()
+    env = from_table(frame, **CALL, cost={"minutes": "minutes"}, rules=rules, ridge=1e-6, costs_seen="after")
+    assert env.costs_seen == "after"
+    letter, email = env.costs[:, :, 0].T
+    np.testing.assert_allclose(letter, 0.2, atol=1e-6)
+    np.testing.assert_allclose(email, 0.1 + 0.2 * (frame["sex"] == "f") - 0.4, atol=1e-6)
+
+
+def test_groups_switch_rules_on_and_off() -> None:
+    frame = {"x": [0, 0, 1], "team": ["A", "B", "B"], "kind": ["u", "v", "u"]}
+    rules = tr.Rules([tr.Share("u", at_least=0.5, among="A")], actions=["u", "v"])
+    env = from_table(frame, context=["x"], label="kind", rules=rules, group="team")
+    assert env.n_contexts == 3  # equal rows of different groups are different contexts
+    assert env.costs[:, :, 0].tolist() == [[-0.5, 0.5], [0, 0], [0, 0]]
+
+
+def test_any_kind_of_frame_gives_the_same_environment() -> None:
+    frame = logged(500)
+    expected = from_table(frame, **CALL)
+
+    class Series:
+        def __init__(self, values: Any) -> None:
+            self._values = values
+
+        def to_numpy(self) -> Any:
+            return np.asarray(self._values, dtype=object)
+
+    frames: list[Any] = [
+        {name: list(values.tolist()) for name, values in frame.items()},
+        {name: Series(values.tolist()) for name, values in frame.items()},
+    ]
+    pyarrow = pytest.importorskip("pyarrow")
+    frames.append(pyarrow.table(frame))
+    for other in frames:
+        env = from_table(other, **CALL)
+        np.testing.assert_array_equal(env.rewards, expected.rewards)
+        np.testing.assert_array_equal(env.features, expected.features)
+        assert env.actions == expected.actions
+
+
+# --- doubts
+
+
+def doubts(frame: Any, **call: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from_table(frame, **call)
+    assert all(issubclass(one.category, WeakEvidence) and one.filename == __file__ for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def test_sound_data_raise_no_doubts() -> None:
+    assert doubts(logged(), **CALL) == []
+
+
+def test_an_action_seldom_seen_is_named() -> None:
+    frame = logged()
+    frame["sent"] = frame["sent"].astype("<U9")
+    frame["sent"][:5] = "messenger"
+    words = " / ".join(doubts(frame, **CALL))
+    assert "'messenger' has only 5 of 3000 rows" in words
+    assert "'email' has only" not in words
+
+
+def test_lack_of_overlap_is_named() -> None:
+    frame = logged()
+    frame["sent"] = np.where(frame["age"] > 50, "letter", "email")
+    words = " / ".join(doubts(frame, **CALL))
+    assert "action 'email' has a chance below 1%" in words
+    assert "action 'letter' has a chance below 1%" in words
+
+
+def test_a_fit_that_predicts_nothing_is_named() -> None:
+    frame = logged(200)
+    rng = np.random.default_rng(5)
+    frame["bought"] = rng.integers(0, 2, 200)
+    frame |= {f"noise{i}": rng.normal(size=200) for i in range(20)}
+    words = doubts(frame, **(CALL | {"context": [f"noise{i}" for i in range(20)]}))
+    assert any("'bought' predicts unseen rows no better than each action's average" in one for one in words)
+
+
+def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
+    frame = logged()
+    frame["bought"] = (frame["age"] > 50).astype(int)
+    words = doubts(frame, **CALL)
+    assert any("'bought' leaves [0, 1] in" in one for one in words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakEvidence)
+        env = from_table(frame, **CALL)
+    assert env.rewards.min() == 0
+    assert env.rewards.max() == 1
+    assert env.theta is None
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"context": ["height"]}, "frame must have a column 'height'"),
+        ({"context": "age"}, "context must be one or more column names, but got 'age'"),
+        ({"context": []}, "context must be one or more column names"),
+        ({"label": "sent"}, "label must be given without action and reward"),
+        ({"action": None}, "give label, or reward for every action"),
+        ({"reward": {"email": 0.1, "letter": 0.2}}, "action must be left out"),
+        ({"reward": {"email": 0.1}, "action": None, "rules": "two"}, "reward must have the actions"),
+        ({"reward": "age"}, r"column 'age'\[0\] must lie in \[0, 1\]"),
+        ({"reward": "sex"}, "column 'sex' must hold numbers, but its first entry is"),
+        ({"cost": {"minutes": "minutes"}}, "cost must come with the rules"),
+        ({"ridge": 0.0}, "ridge must be finite and > 0, but got 0.0"),
+        ({"context": ["hole"]}, r"column 'hole'\[3\] must be finite, but got nan"),
+        ({"context": ["gap"]}, r"column 'gap'\[2\] must be a string or a number, but got None"),
+        ({"context": ["mixed"]}, "column 'mixed' must hold strings or numbers, but it holds both"),
+        ({"context": ["short"]}, "column 'sent' must have 2 entries, but has 200|'short' must have"),
+        ({"context": ["id"]}, "column 'id' must have at most 100 levels to be a context, but has 200"),
+        ({"rules": "three"}, r"must hold the actions of the rules, \['email', 'letter', 'x'\]"),
+        (
+            {"action": None, "reward": None, "label": "sent", "rules": "two", "cost": {"minutes": "minutes"}},
+            r"cost\['minutes'\] must tell the usage of every action",
+        ),
+    ],
+)
+def test_bad_tables_are_refused_in_words(changes: dict[str, Any], words: str) -> None:
+    frame = logged(200) | {
+        "hole": [1.0, 2.0, 3.0, np.nan] + [0.0] * 196,
+        "gap": ["a", "b", None] + ["c"] * 197,
+        "mixed": ["a", 1] * 100,
+        "short": [1, 2],
+        "id": [f"row {i}" for i in range(200)],
+    }
+    rules = {
+        "two": tr.Rules([tr.Budget("minutes", at_most=0.4)], actions=["email", "letter"]),
+        "three": tr.Rules([tr.Share("x", at_least=0.1)], actions=["email", "letter", "x"]),
+    }
+    call = CALL | changes
+    if "rules" in call:
+        call["rules"] = rules[call["rules"]]
+    with pytest.raises(InvalidInput, match=words):
+        from_table(frame, **call)
+
+
+# --- real tables
+
+
+@pytest.mark.skipif(not SATIMAGE.is_file(), reason=f"the table is not at {SATIMAGE}")
+def test_satimage_is_exact() -> None:
+    """Least squares on the environment's features classifies as well as its README says."""
+    frame: dict[str, Any] = columns(SATIMAGE)
+    context = [f"x{i}" for i in range(1, 37)]
+    frame |= {name: np.array(frame[name], dtype=float) for name in context}
+    env = from_table(frame, context=context, label="label")
+    assert env.actions == ("1", "2", "3", "4", "5", "7")
+    assert env.n_features == 37
+    counts = np.array([1533, 703, 1358, 626, 707, 1508])
+    np.testing.assert_allclose(env.weights @ env.rewards, counts / 6435, rtol=1e-12)
+    assert env.n_contexts == 6435
+    train = np.array(frame["split"]) == "train"
+    fitted = np.linalg.lstsq(env.features[train], env.rewards[train])[0]
+    right = (env.features[~train] @ fitted).argmax(axis=1) == env.rewards[~train].argmax(axis=1)
+    assert right.mean() == pytest.approx(0.745, abs=0.003)
+
+
+@pytest.mark.skipif(not COUPON.is_file(), reason=f"the table is not at {COUPON}")
+def test_coupons_are_fitted() -> None:
+    """Intercepts are not penalised, so over an action's own rows the fit has the average that was logged."""
+    frame: dict[str, Any] = columns(COUPON)
+    frame |= {name: np.array(frame[name], dtype=float) for name in ("Y", "toCoupon_GEQ15min", "temperature")}
+    kinds = ["Coffee House", "Restaurant(<20)", "Carry out & Take away", "Bar", "Restaurant(20-50)"]
+    rules = tr.Rules(
+        [tr.Capacity(kind, at_most=0.3) for kind in kinds] + [tr.Budget("far", at_most=0.5)], actions=kinds
+    )
+    context = ["destination", "passanger", "weather", "temperature", "gender", "age", "CoffeeHouse", "Bar"]
+    call: dict[str, Any] = {"context": context, "action": "coupon", "reward": "Y", "rules": rules}
+    with pytest.warns(WeakEvidence, match="was clipped there") as caught:
+        env = from_table(frame, cost={"far": "toCoupon_GEQ15min"}, **call)
+    # The coupon shown hardly depends on the respondent, so every one has its chance.
+    assert not any("chance below" in str(one.message) for one in caught)
+    assert env.actions == tuple(kinds)
+    assert env.n_constraints == 6
+    met: dict[tuple[Any, ...], int] = {}
+    rows = np.array([met.setdefault(key, len(met)) for key in zip(*(frame[name] for name in context))])
+    assert env.n_contexts == len(met)
+    np.testing.assert_allclose(env.weights, np.bincount(rows) / rows.size, rtol=1e-12)
+    for j, (kind, rate) in enumerate(zip(kinds, [0.499, 0.707, 0.735, 0.410, 0.441], strict=True)):
+        own = rows[np.array(frame["coupon"]) == kind]
+        assert env.rewards[own, j].mean() == pytest.approx(rate, abs=0.002)
