@@ -1,7 +1,8 @@
 """The command `tightrope`: parse, call, print; nothing else.
 
-A command is a function under `@app.command`. It imports what it needs when it runs, hands tables for people and data for machines to
-its `Output`, and returns an exit status (None is 0). Errors that the package raises on purpose become messages in `main`.
+A command is a function under `@_command("an example of it")`. It imports what it needs when it runs, hands tables for people and
+data for machines to its `Output`, and returns nothing. Errors that the package raises on purpose become
+messages in `main`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = App(
@@ -33,10 +36,8 @@ app = App(
     help="Learn to decide under rules that must hold at all times.",
     help_format="markdown",
     help_epilogue=(
-        "**Examples**\n\n"
-        "`tightrope oracle examples/hospital.toml`: what the best policy could earn, and which rules bind\n\n"
-        "`tightrope simulate examples/ads-budget.toml --rounds 2000 --out out/ads`: try the spec's policies\n\n"
-        "`tightrope COMMAND --help`: what a command takes"
+        "`tightrope COMMAND --help` tells more of a command, with an example.\n\n"
+        "Exit status: 0; 1 when something failed; 2 for bad usage or a bad spec; 130 after Ctrl-C."
     ),
     version=__version__,
     version_format="plaintext",
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     tokens = sys.argv[1:] if argv is None else list(argv)
     try:
-        status = app(tokens, exit_on_error=False, print_error=False)
+        app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         return _complain(f"{_plain(error)}\nTry `tightrope --help`.", BAD_INPUT)
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), FAILED)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
-    return status if isinstance(status, int) else OK
+    return OK
 
 
 @Parameter(name="*")
@@ -103,21 +104,36 @@ class Output:
             return
         from rich.console import Console
 
-        console = Console(highlight=False, soft_wrap=True)
+        # A file or a pipe has no width: tables are then as wide as they need to be.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 250)
         for part in parts:
-            console.print(part, markup=not isinstance(part, str))
+            console.print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
-@app.command
+_DEFAULT = Output()
+
+
+def _command(example: str, *, of: App = app, name: str | None = None) -> Callable[[_Function], _Function]:
+    """Decorator: make a function a command, with an example below its help."""
+
+    def add(function: _Function) -> _Function:
+        of.command(function, name=name, help_epilogue=f"Example: `{example}`")
+        return function
+
+    return add
+
+
+@_command("tightrope oracle examples/hospital.toml")
 def oracle(
     spec: Path,
+    /,
     *,
     baseline: Literal["auto", "fluid", "joint"] = "auto",
-    output: Output = Output(),
+    output: Output = _DEFAULT,
 ) -> None:
     """What the best policy that knows all means earns: value, Slater's constant, binding rules, shares of the actions.
 
-    Also says which of the algorithm's assumptions hold. Example: `tightrope oracle examples/hospital.toml`
+    Also says which of the algorithm's assumptions hold.
 
     Parameters
     ----------
@@ -136,7 +152,7 @@ def oracle(
     assumptions = check(env, m=m, horizon=horizon)
     weights = env.weights if found.atoms is None else found.atoms.weights
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
-    constraints = [
+    constraints: list[dict[str, Any]] = [
         {"name": name, "slack": float(slack), "dual": float(dual), "binding": bool(binding)}
         for name, slack, dual, binding in zip(
             found.constraints, found.slack, found.duals, found.binding, strict=True
@@ -176,6 +192,10 @@ def oracle(
         ("value per round", f"{found.value:.6g}"),
         ("baseline", found.baseline),
         ("Slater's constant", f"{found.slater:.6g}"),
+        (
+            "τ', first round with ε ≤ δ/2",
+            "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}",
+        ),
         ("certificate", f"{'verified' if proof.verified else 'NOT VERIFIED'}, gap {max(0.0, proof.gap):.1e}"),
     ]
     if found.baseline == "joint-sampled":
@@ -188,7 +208,9 @@ def oracle(
         data,
         _table("", ("", read.name), facts),
         *([_table("constraints", ("name", "slack", "dual", "binding"), rows)] if rows else []),
-        _table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
+        _table(
+            "best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]
+        ),
         _table(
             "assumptions",
             ("must hold", "measured", "holds"),
@@ -198,20 +220,20 @@ def oracle(
     )
 
 
-@app.command
+@_command("tightrope simulate examples/fair-jobs.toml --rounds 5000 --out out/jobs")
 def simulate(
     spec: Path,
+    /,
     *,
     rounds: int | None = None,
     replications: int | None = None,
     seed: int | None = None,
     workers: int | None = None,
-    output: Output = Output(),
-) -> int | None:
+    output: Output = _DEFAULT,
+) -> None:
     """Run the policies of a spec in its environment, many times, on all cores.
 
     Every policy sees the same draws. Ctrl-C keeps the replications that were finished.
-    Example: `tightrope simulate examples/fair-jobs.toml --rounds 5000 --out out/jobs`
 
     Parameters
     ----------
@@ -256,5 +278,189 @@ def simulate(
         if result.interrupted:
             interrupted = True
             break
-    _report(results, folder, output)
-    return INTERRUPTED if interrupted else None
+    if results:
+        _report(results, folder, output)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+@_command("tightrope reproduce mab --replications 50 --out out/mab")
+def reproduce(
+    name: str = "all",
+    /,
+    *,
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int = 0,
+    output: Output = _DEFAULT,
+) -> None:
+    """Run the paper's studies again; tables, figures and report go to --out, by default to the folder reproduction.
+
+    Parameters
+    ----------
+    name
+        mab, hospital, bounds, tail, or all of them.
+    rounds
+        Decisions in each replication; by default the study's own.
+    replications
+        Independent runs; by default the study's own.
+    seed
+        Same seed, same numbers.
+    """
+    studies = importlib.import_module("tightrope.studies")
+    folder = output.out or Path("reproduction")
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = studies.reproduce(name, rounds=rounds, replications=replications, seed=seed, out=folder)
+    output.show(summary, _summary_table(summary["rows"]), f"written to {folder}")
+    if summary.get("interrupted"):
+        raise KeyboardInterrupt
+
+
+calibrate = App(name="calibrate", help="Fit an environment to real data.", help_epilogue="")
+app.command(calibrate)
+
+
+@_command(
+    "tightrope calibrate hospital --source encounters.parquet --out out/calibration",
+    of=calibrate,
+    name="hospital",
+)
+def calibrate_hospital(*, source: Path, first_encounter: bool = False, output: Output = _DEFAULT) -> None:
+    """Fit the ward-routing environment to a table of hospital encounters.
+
+    With --out the numbers go to hospital.json and the report to report.md.
+
+    Parameters
+    ----------
+    source
+        The public table of 101,766 diabetic encounters, CSV or Parquet.
+    first_encounter
+        Only the first encounter of each patient.
+    """
+    import tempfile
+
+    from tightrope.environments import calibration
+    from tightrope.environments.hospital import report
+
+    if not source.is_file():
+        raise InvalidInput(f"--source: {source} must be a file, but it is none")
+    fitted = calibration.calibrate_hospital(source, first_encounter=first_encounter)
+    text = report(fitted)
+    folder = output.folder()
+    with tempfile.TemporaryDirectory() as scratch:
+        target = (folder or Path(scratch)) / "hospital.json"
+        calibration.write(fitted, target)
+        data = json.loads(target.read_text())
+    if folder is not None:
+        (folder / "report.md").write_text(text)
+    output.show(data, text, *([] if folder is None else [f"written to {folder}"]))
+
+
+@_command("tightrope version --json")
+def version(*, output: Output = _DEFAULT) -> None:
+    """The versions of Tightrope, of Python and of what numbers depend on."""
+    import platform
+    from importlib.metadata import version as installed
+
+    versions = {"tightrope": __version__, "python": platform.python_version()}
+    versions |= {name: installed(name) for name in ("numpy", "scipy", "numba", "highspy")}
+    lines = "\n".join(f"{name} {number}" for name, number in versions.items())
+    folder = output.folder()
+    if folder is not None:
+        _write(folder / "version.json", versions)
+    output.show(versions, lines)
+
+
+# --- what commands share ---
+
+
+def _read(path: Path) -> Spec:
+    from tightrope.spec import read_spec
+
+    return read_spec(path)
+
+
+def _bounds(spec: Spec) -> tuple[float, int]:
+    """m and T as the first policy has them: what the assumptions are checked against."""
+    first = spec.policies[0]
+    m = first.reward.m if first.reward is not None else None
+    return (1.0 if m is None else m), (first.horizon or spec.simulation.rounds)
+
+
+def _report(results: Sequence[Result], folder: Path | None, output: Output) -> None:
+    """Print the last round of every result; write all rows and the figures."""
+    from tightrope.result import write_summary
+
+    last = [result.rows()[-1] for result in results]
+    interrupted = any(result.interrupted for result in results)
+    if folder is not None:
+        write_summary(results, folder / "summary.json")
+        for result in results:
+            result.plot(folder / _file_name(result.policy) / "figure.svg")
+    data = {"rows": last, "interrupted": interrupted, "out": None if folder is None else str(folder)}
+    where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
+    output.show(data, _summary_table(last), where)
+
+
+def _summary_table(rows: Sequence[dict[str, Any]]) -> Any:
+    head = ("policy", "scenario", "round", "runs", "regret", "violation", "last violated round")
+    body = [
+        (
+            row["policy"],
+            row["scenario"],
+            f"{row['round']:,}",
+            _number(row.get("replications")),
+            _interval(row, "regret"),
+            _interval(row, "violation"),
+            _number(row["last_violation"]),
+        )
+        for row in rows
+    ]
+    return _table("", head, body)
+
+
+def _interval(row: dict[str, Any], name: str) -> str:
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    around = "" if low is None or high is None else f" [{low:.4g}, {high:.4g}]"
+    return _number(row[name]) + around
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{0.0 if abs(value) < 1e-12 else value:.4g}"
+
+
+def _table(title: str, head: Sequence[str], body: Iterable[Sequence[str]]) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(body)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(head):
+        numeric = rows and all(row[i][:1] in "-–0123456789" for row in rows)
+        table.add_column(Text(name), overflow="fold", justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _file_name(policy: str) -> str:
+    """The name of a policy as that of a folder."""
+    return (
+        "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in policy).strip(".")
+        or "policy"
+    )
+
+
+def _write(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, allow_nan=False, ensure_ascii=False, indent=2) + "\n")
+
+
+def _plain(error: CycloptsError) -> str:
+    """A parsing error in one line, without the frame drawn around it."""
+    return " ".join(str(error).split())
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"tightrope: {message}", file=sys.stderr)
+    return status

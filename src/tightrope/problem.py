@@ -18,7 +18,7 @@ _F8 = np.dtype(np.float64)
 def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     """`value` as a C-contiguous, writeable float64 array of one of the shapes (None: any length).
 
-    The values themselves are not looked at: see `first_bad`.
+    The values themselves are not looked at: see `require_finite`, `require_unit_rows` and `require_range`.
 
     >>> real_array("costs", [[0, 1]], (None, 2))
     array([[0., 1.]])
@@ -51,12 +51,13 @@ def require_finite(name: str, array: Array) -> None:
 def require_unit_rows(name: str, rows: Array, limit: float) -> None:
     """Refuse a row whose Euclidean norm is above 1, naming it."""
     require_finite(name, rows)
-    squared = np.einsum("ij,ij->i", rows, rows)
+    with np.errstate(over="ignore"):
+        squared = np.einsum("ij,ij->i", rows, rows)
     bad = ~(squared <= limit)
     if bad.any():
         j = int(np.argmax(bad))
         raise InvalidInput(
-            f"{name}[{j}] must have a Euclidean norm of at most 1, but its norm is {math.sqrt(squared[j]):.6g}. "
+            f"{name}[{j}] must have a Euclidean norm of at most 1, but its norm is {math.sqrt(squared[j]):.9g}. "
             "Divide all features by the largest norm that can occur."
         )
 
@@ -85,7 +86,10 @@ def finite_number(
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidInput(f"{name} must be a number, but got {value!r}.")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     inside = (low < number if open_low else low <= number) and number <= high
     if not (math.isfinite(number) and inside):
         if low == -math.inf and high == math.inf:
@@ -98,8 +102,8 @@ def finite_number(
     return number
 
 
-def whole_number(name: str, value: Any, *, low: int = 0) -> int:
-    """`value` as an int ≥ low.
+def whole_number(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
+    """`value` as an int ≥ low, and ≤ high where it is given.
 
     >>> whole_number("horizon", 1.5, low=1)
     Traceback (most recent call last):
@@ -108,6 +112,8 @@ def whole_number(name: str, value: Any, *, low: int = 0) -> int:
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
         raise InvalidInput(f"{name} must be a whole number >= {low}, but got {value!r}.")
+    if high is not None and value > high:
+        raise InvalidInput(f"{name} must be a whole number <= {high}, but got {value!r}.")
     return int(value)
 
 

@@ -257,34 +257,45 @@ def bars_figure(
         left = 20.0 + max(_text_width(figure, name) for name in names)
         axes = _axes(figure, left, _WIDTH - 96.0, 54.0, 54.0 + pitch * n)
         thickness = (pitch - 10.0) / m / pitch
+        handles: list[Any] = []
         for i, (s, v) in enumerate(zip(series, values)):
             y = np.arange(n) + (i - (m - 1) / 2) * thickness
             low, high = _interval_of(s, v)
-            axes.barh(
-                y,
-                v,
-                height=thickness * 0.86,
-                color=_SERIES[i],
-                edgecolor=_LIGHT["paper"],
-                linewidth=0.0,
-                hatch=_HATCHES[i],
-                label=s.name,
+            handles.append(
+                axes.barh(
+                    y,
+                    v,
+                    height=thickness * 0.86,
+                    color=_SERIES[i],
+                    edgecolor=_LIGHT["paper"],
+                    linewidth=0.0,
+                    hatch=_HATCHES[i],
+                    label=s.name,
+                )
             )
             known = np.isfinite(low) & np.isfinite(high)
             axes.hlines(y[known], low[known], high[known], color=_LIGHT["ink"], linewidth=1.4)
-            for yi, vi, hi in zip(y, v, np.where(known, np.maximum(high, v), v)):
-                _note(axes, format_number(float(vi)), (max(float(hi), 0.0), float(yi)), (6.0, 0.0))
+            for place, value in zip(y, v):
+                axes.text(
+                    1.0 + 66.0 / axes.bbox.width,
+                    float(place),
+                    format_number(float(value)),
+                    transform=axes.get_yaxis_transform(),
+                    ha="right",
+                    va="center",
+                )
         for i, (name, at) in enumerate(ticks.items()):
             has = np.isfinite(at)
-            axes.plot(
-                at[has],
-                np.arange(n)[has],
-                linestyle="none",
-                marker="|",
-                markersize=pitch - 5.0,
-                markeredgewidth=2.0 + 1.5 * i,
-                color=_LIGHT["ink"] if i % 2 == 0 else _LIGHT["muted"],
-                label=name,
+            handles.append(
+                axes.vlines(
+                    at[has],
+                    np.arange(n)[has] - 0.42,
+                    np.arange(n)[has] + 0.42,
+                    color=_LIGHT["ink"],
+                    linewidth=2.0,
+                    linestyle=_DASHES[i % len(_DASHES)],
+                    label=name,
+                )
             )
         axes.axvline(0.0, color=_LIGHT["muted"], linewidth=1.0)
         axes.set_yticks(np.arange(n), names)
@@ -292,7 +303,17 @@ def bars_figure(
         axes.grid(visible=False, axis="y")
         _finish(axes, xlabel)
         if m > 1 or ticks:
-            _legend(axes, head)
+            axes.legend(
+                handles=handles,
+                loc="lower left",
+                bbox_to_anchor=(0.0, 1.0),
+                ncols=4,
+                frameon=False,
+                borderaxespad=0.3,
+                borderpad=0.0,
+                handlelength=1.8,
+                columnspacing=1.6,
+            )
     return figure
 
 
@@ -410,18 +431,17 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     tightrope.errors.InvalidInput: path must end in .png, .svg or .pdf, but got 'regret.xyz'.
     """
     target = Path(path)
-    if target.suffix == ".png":
-        target.write_bytes(png_bytes(figure))
-        return
-    dates = {".svg": "Date", ".pdf": "CreationDate"}
-    if target.suffix not in dates:
+    varying = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
+    if target.suffix not in varying:
         raise InvalidInput(f"path must end in .png, .svg or .pdf, but got {str(path)!r}.")
+    target.parent.mkdir(parents=True, exist_ok=True)
     with _style(salt=target.stem):
         figure.savefig(
             target,
             format=target.suffix[1:],
+            dpi=144 if target.suffix == ".png" else "figure",
             facecolor=_LIGHT["paper"],
-            metadata={dates[target.suffix]: None},
+            metadata={varying[target.suffix]: None},
         )
 
 
@@ -511,10 +531,13 @@ class Report:
 
     def headline(self, facts: Sequence[tuple[Cell, str]]) -> None:
         """Add a row of large numbers, each with the words that say what it is."""
-        tiles = "".join(
-            f"<li><strong>{html.escape(_cell_text(value))}</strong> <span>{self._inline(_filled('words', words))}</span></li>"
-            for value, words in facts
-        )
+        tiles = ""
+        for value, words in facts:
+            number, *interval = (
+                _cell_text(value).split(" [") if isinstance(value, tuple) else [_cell_text(value)]
+            )
+            range_ = f"<small>[{interval[0]}</small>" if interval else ""
+            tiles += f"<li><strong>{html.escape(number)}</strong>{range_} <span>{self._inline(_filled('words', words))}</span></li>"
         self._parts.append(f'<ul class="headline">{tiles}</ul>')
 
     def table(
@@ -750,11 +773,11 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.margins(x=0.0, y=0.06)
     axes.set_xlim(*_x_limits(panel))
     axes.text(
-        -64.0 / axes.bbox.width,
+        -72.0 / axes.bbox.width,
         1.0 + 16.0 / axes.bbox.height,
         panel.ylabel,
         transform=axes.transAxes,
-        weight=600,
+        weight="bold",
     )
     _finish(axes, panel.xlabel)
     _ticks(axes.yaxis, panel.logy)
@@ -869,11 +892,14 @@ def _ticks(axis: Any, log: bool) -> None:
     if isinstance(axis.get_major_locator(), FixedLocator):
         return
     if log:
-        axis.set_major_locator(LogLocator(numticks=8))
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(
+            LogLocator(subs=(1.0,) if high >= 100.0 * low else (1.0, 2.0, 5.0), numticks=8)
+        )
         axis.set_major_formatter(FuncFormatter(lambda value, _: _power_text(value)))
         axis.set_minor_formatter(NullFormatter())
     else:
-        axis.set_major_locator(MaxNLocator(6))
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(float(f"{value:.9g}"))))
 
 
@@ -894,23 +920,6 @@ def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, fl
         color=_LIGHT["ink"],
         annotation_clip=False,
     )
-
-
-def _legend(axes: Axes, head: float) -> None:
-    from matplotlib.lines import Line2D
-
-    legend = axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0, 0.0, head / axes.bbox.height),
-        ncols=4,
-        frameon=False,
-        borderaxespad=0.2,
-        handlelength=1.8,
-        columnspacing=1.6,
-    )
-    for handle in legend.legend_handles:
-        if isinstance(handle, Line2D):
-            handle.set_markersize(13.0)
 
 
 def _wrapped(text: str) -> str:
@@ -1062,8 +1071,9 @@ margin:1.75rem 0 2rem}
 .headline li{background:var(--panel);border-radius:10px;padding:1rem 1.15rem;line-height:1.4;font-size:.95rem}
 .headline strong{display:block;font-size:1.75rem;line-height:1.2;letter-spacing:-.02em;margin-bottom:.3rem;
 font-variant-numeric:tabular-nums}
+.headline small{display:block;font-size:.95rem;margin:-.15rem 0 .3rem;font-variant-numeric:tabular-nums}
 .headline span{color:var(--muted)}
-figure{margin:2rem 0 2.25rem}
+figure{margin:1.75rem 0 2.25rem}
 .plot{overflow-x:auto}
 .plot svg{display:block;width:100%;min-width:34rem;height:auto}
 .plot svg *{stroke-linejoin:round}
@@ -1075,12 +1085,12 @@ caption{text-align:left;font-weight:600;padding-bottom:.6rem}
 th,td{padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
 th:last-child,td:last-child{padding-right:.25rem}
 thead th{color:var(--muted);font-weight:600;border-bottom:2px solid var(--muted);vertical-align:bottom}
-tbody th{font-weight:500}
+tbody th{font-weight:500;min-width:10.5rem}
 .n{text-align:right;white-space:nowrap}
 .note{font-size:.9rem;color:var(--muted);margin-top:-1rem}
 .callout{background:var(--panel);border-left:4px solid var(--s1);border-radius:0 10px 10px 0;padding:1rem 1.25rem;margin:1.75rem 0}
-.callout div{display:grid;grid-template-columns:9rem 1fr;gap:.25rem 1rem;padding:.3rem 0}
-.callout dt{font-weight:600}
+.callout div{display:grid;grid-template-columns:9.5rem 1fr;gap:.25rem 1rem;padding:.3rem 0}
+.callout dt{font-weight:600;font-size:.95em}
 .callout dd{margin:0}
 footer{margin-top:4rem;padding-top:1rem;border-top:1px solid var(--grid);font-size:.875rem;color:var(--muted)}
 @media (min-width:80rem){

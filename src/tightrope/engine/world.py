@@ -161,12 +161,13 @@ def _rows_of(policy: Any, part: str, features: Array | None, J: int) -> Array | 
         return None
     if isinstance(model, (Ridge, DisjointRidge)):
         return rows_for(part, model, features, J)
-    return features if features is None or features.ndim == 3 else features[:, None, :]
+    if features is None or features.ndim == 3:
+        return features
+    shared: Array = features[:, None, :]
+    return shared
 
 
 def _offered(rows: Array, c: int, ids: NDArray[np.int64]) -> Array:
     row: Array = rows[c if len(rows) > 1 else 0]
-    if len(row) == 1:
-        return row[0].copy()
-    offered: Array = row[ids]
+    offered: Array = row[0].copy() if len(row) == 1 else row[ids]
     return offered

@@ -583,6 +583,7 @@ def _linear(rows: _Rows, y: Array, seen: NDArray[np.bool_], ridge: float) -> Arr
 def _boosted(rows: _Rows, y: Array, seen: NDArray[np.bool_]) -> Array:
     """Success by boosted trees on the levels of the context and the ward, (360, 6)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     levels = contexts().astype(np.float64)
     trees = HistGradientBoostingClassifier(
@@ -594,7 +595,9 @@ def _boosted(rows: _Rows, y: Array, seen: NDArray[np.bool_]) -> Array:
         early_stopping=False,
         random_state=0,
     )
-    trees.fit(np.column_stack([levels[rows.context[seen]], rows.ward[seen]]), y[seen])
+    # The trees are small: several threads would mostly wait for each other, without end on a busy machine.
+    with threadpool_limits(1, user_api="openmp"):
+        trees.fit(np.column_stack([levels[rows.context[seen]], rows.ward[seen]]), y[seen])
     grid = np.column_stack(
         [np.repeat(levels, len(WARDS), axis=0), np.tile(np.arange(len(WARDS)), len(levels))]
     )

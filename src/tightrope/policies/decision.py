@@ -136,4 +136,4 @@ _SHOWN = 6
 
 
 def _numbers(values: Array) -> list[str]:
-    return [f"{v:.4f}" for v in values]
+    return [f"{v:.4f}" for v in np.round(values, 4) + 0.0]  # + 0.0 turns −0 into 0

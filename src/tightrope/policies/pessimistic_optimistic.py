@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +125,7 @@ class PessimisticOptimistic:
             "slater": None
             if slater is None
             else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
-            "horizon": None if horizon is None else whole_number("horizon", horizon, low=1),
+            "horizon": None if horizon is None else whole_number("horizon", horizon, low=1, high=2**53),
             "V": _power_settings("V", V),
             "epsilon": _power_settings("epsilon", epsilon),
             "cost_range": ranges.tolist(),
@@ -427,19 +427,30 @@ class PessimisticOptimistic:
         if policy._meter is not None:
             names = [name for name in arrays if name.startswith("slater/")]
             policy._meter = SlaterMeter.restore(
-                {name.removeprefix("slater/"): arrays[name] for name in names}
+                policy._K, {name.removeprefix("slater/"): arrays[name] for name in names}
             )
-        numbers = arrays["pending/number"].tolist()
-        groups = settings["pending_groups"] or [None] * len(numbers)
-        for i, number in enumerate(numbers):
-            policy._pending[number] = _Pending(
-                int(arrays["pending/awaits"][i]),
-                int(arrays["pending/action"][i]),
-                arrays["pending/phi"][i].copy() if _row_length(policy._reward) else None,
-                arrays["pending/psi"][i].copy() if _row_length(policy._cost) else None,
+        policy._restore_pending(settings["pending_groups"], arrays)
+        return policy
+
+    def _restore_pending(self, groups: list[Any] | None, arrays: Arrays) -> None:
+        numbers, awaits, actions, phi, psi = (
+            arrays[f"pending/{name}"] for name in ("number", "awaits", "action", "phi", "psi")
+        )
+        n, limit = len(numbers), self._action_limit()
+        for rows, width in ((phi, _row_length(self._reward)), (psi, _row_length(self._cost))):
+            if rows.shape != (n, width) or rows.dtype != np.float64:
+                raise ValueError(f"pending features of shape {rows.shape}, expected {(n, width)}")
+        if n and (actions.min() < 0 or (limit is not None and actions.max() >= limit)):
+            raise ValueError(f"pending/action must lie in 0..{limit}, but found {actions.tolist()}")
+        groups = [None] * n if groups is None else groups
+        for i, number in enumerate(numbers.tolist()):
+            self._pending[number] = _Pending(
+                int(awaits[i]),
+                int(actions[i]),
+                phi[i].copy() if phi.shape[1] else None,
+                psi[i].copy() if psi.shape[1] else None,
                 tuple(groups[i]) if isinstance(groups[i], list) else groups[i],
             )
-        return policy
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -471,6 +482,7 @@ class PessimisticOptimistic:
         self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
     ) -> _Offer:
         K = self._K
+        group = _plain_group(group)
         if self._cost is not None and costs is not None and len(self._columns) == K:
             if cost_features is not None:
                 raise InvalidInput(
@@ -495,9 +507,10 @@ class PessimisticOptimistic:
         W = self._cost_matrix(costs, usage, group, ids, J)
         if ids is None:
             J = len(W)
-            if self.rules is not None and len(self.rules.actions) != J:
+            limit = self._action_limit()
+            if limit is not None and limit != J:
                 raise InvalidInput(
-                    f"the rules name {len(self.rules.actions)} actions, but {J} rows came: say with actions= which they are."
+                    f"there are {limit} actions, but {J} rows came: say with actions= which they are."
                 )
             ids = self._aranges.get(J)
             if ids is None:
@@ -518,7 +531,7 @@ class PessimisticOptimistic:
             W = self.rules.costs(usage=usage, group=group, actions=ids)
             if J is not None and len(W) != J:
                 raise InvalidInput(
-                    f"the rules name {len(W)} actions, but {J} rows came: say with actions= which they are."
+                    f"there are {len(W)} actions, but {J} rows came: say with actions= which they are."
                 )
             return W
         if not len(known) and (costs is None or K):
@@ -547,7 +560,7 @@ class PessimisticOptimistic:
         J = len(ids)
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
-                require_unit_rows("cost_features", psi, kernels.NORM_LIMIT)
+                self._check_values(offer)
             _optimistic_costs(self._cost, psi, ids, core, self._ranges, self._columns, W)
         trace = np.empty(2 * J + (J + 1) * self._K + 2)
         if isinstance(model, ArmMeans):
@@ -573,10 +586,10 @@ class PessimisticOptimistic:
 
     def _check_values(self, offer: _Offer) -> None:
         """Name the entry that is wrong."""
-        if offer.phi is not None:
-            require_unit_rows("features", offer.phi, kernels.NORM_LIMIT)
-        if offer.psi is not None:
-            require_unit_rows("cost_features", offer.psi, kernels.NORM_LIMIT)
+        for name, rows in (("features", offer.phi), ("cost_features", offer.psi)):
+            # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
+            if rows is not None and not kernels.rows_are_valid(rows):
+                require_unit_rows(name, rows, kernels.NORM_LIMIT - 1e-12)
         known = self._known_columns
         bad = ~(np.abs(offer.W[:, known]) <= kernels.COST_LIMIT)
         if bad.any():
@@ -585,8 +598,10 @@ class PessimisticOptimistic:
                 f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}."
             )
 
-    def _action_ids(self, actions: Sequence[int | str]) -> NDArray[np.int64]:
-        if isinstance(actions, (str, bytes)) or not isinstance(actions, (Sequence, np.ndarray)):
+    def _action_ids(self, actions: Any) -> NDArray[np.int64]:
+        if isinstance(actions, (str, bytes)) or not (
+            isinstance(actions, Sequence) or (isinstance(actions, np.ndarray) and actions.ndim == 1)
+        ):
             raise InvalidInput(f"actions must be a sequence of action ids, but got {actions!r}.")
         names = self._names[0]
         ids = np.empty(len(actions), dtype=np.int64)
@@ -601,7 +616,7 @@ class PessimisticOptimistic:
                     raise InvalidInput(f"actions[{i}] is the unknown name {action!r}; {known}.")
                 ids[i] = names.index(action)
             else:
-                ids[i] = whole_number(f"actions[{i}]", action)
+                ids[i] = whole_number(f"actions[{i}]", action, high=2**63 - 1)
         limit = self._action_limit()
         if limit is not None and len(ids) and ids.max() >= limit:
             i = int(np.argmax(ids >= limit))
@@ -781,6 +796,19 @@ def _fill(target: Array, source: NDArray[Any]) -> None:
 
 
 def _length(name: str, value: Any) -> int:
-    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
         raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
     return len(value)
+
+
+def _plain_group(group: Any) -> str | tuple[str, ...] | None:
+    """A context's groups in a form that can be kept and saved."""
+    if group is None or isinstance(group, str):
+        return group
+    if not isinstance(group, Iterable):
+        raise InvalidInput(f"group must be a name or several, but got {group!r}.")
+    names = tuple(group)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"group must be a name or several, but got {name!r} among them.")
+    return tuple(sorted(names))

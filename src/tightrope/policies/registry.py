@@ -55,5 +55,5 @@ def load(path: str | os.PathLike[str]) -> Any:
         )
     try:
         return POLICIES[kind].restore(settings, arrays)
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateDamagedError(f"{path} does not hold a complete {kind} policy: {error!r}.") from error

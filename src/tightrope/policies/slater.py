@@ -66,13 +66,18 @@ class SlaterMeter:
         }
 
     @classmethod
-    def restore(cls, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
+    def restore(cls, K: int, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
         """The meter that gave `arrays`."""
-        meter = cls(arrays["rows"].shape[1], 0)
+        meter = cls(K, 0)
+        rows, sizes = arrays["rows"], arrays["sizes"]
         meter.seen, meter.value = int(arrays["numbers"][0]), float(arrays["numbers"][1])
+        if rows.shape != (sizes.sum(), K) or rows.dtype != np.float64 or (sizes < 1).any():
+            raise ValueError(f"slater/rows of shape {rows.shape} do not fit K = {K} and slater/sizes")
+        if len(sizes) != min(meter.seen, KEPT):
+            raise ValueError(f"{len(sizes)} cost matrices are kept, but {meter.seen} rounds were seen")
         meter.random = np.uint64(arrays["random"][0])
-        ends = np.cumsum(arrays["sizes"])
-        meter.matrices = [m.copy() for m in np.split(arrays["rows"], ends[:-1])] if len(ends) else []
+        ends = np.cumsum(sizes)
+        meter.matrices = [m.copy() for m in np.split(rows, ends[:-1])] if len(ends) else []
         return meter
 
     def _draw(self) -> int:

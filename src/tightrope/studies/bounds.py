@@ -1,0 +1,161 @@
+"""The theorems' bounds against what is measured, over a grid of K, δ and d."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from tightrope import theory
+from tightrope.environments import synthetic
+from tightrope.estimators import Ridge
+from tightrope.policies import PessimisticOptimistic
+from tightrope.problem import Array
+from tightrope.report import Cell, NamedCurve, Report, bound_figure
+from tightrope.result import Result
+from tightrope.studies.study import Runs, last
+
+ROUNDS, REPLICATIONS = 20_000, 20
+CONTEXTS, ACTIONS = 20, 5
+GRID_A = [(K, delta, d) for K in (1, 4) for delta in (0.05, 0.2) for d in (3, 12)]
+GRID_B = [(1, delta, d) for delta in (0.05, 0.2) for d in (3, 6)]
+SHOWN_A, SHOWN_B = (4, 0.2, 3), (1, 0.2, 3)
+
+
+def run(runs: Runs) -> None:
+    """Random instances whose Slater's constant is verified by the LP, with the theorems' own schedules."""
+    T, replications = runs.size.rounds or ROUNDS, runs.size.replications or REPLICATIONS
+    for algorithm, grid in (("A", GRID_A), ("B", GRID_B)):
+        for K, delta, d in grid:
+            seen: Literal["before", "after"] = "before" if algorithm == "A" else "after"
+            env = synthetic(
+                contexts=CONTEXTS,
+                actions=ACTIONS,
+                features=d,
+                constraints=K,
+                slater=delta,
+                seed=1,
+                costs_seen=seen,
+            )
+            policy = PessimisticOptimistic(
+                reward=Ridge(d),
+                cost=Ridge(d) if algorithm == "B" else None,
+                constraints=K,
+                slater=delta,
+                horizon=T,
+            )
+            runs.add(_label(algorithm, K, delta, d), policy, env, T, replications)
+
+
+def tell(runs: Runs, report: Report) -> None:
+    """The section of the report."""
+    results = runs.results
+    first = next(iter(results.values()))
+    T, replications = int(first.rounds[-1]), first.n_replications
+    report.section("The theorems against measurement")
+    report.text(
+        f"Random instances with {CONTEXTS} contexts and {ACTIONS} actions whose rewards are linear in d features and whose Slater's "
+        "constant is δ, checked by the LP; the theorems' own schedules. Bounds are the mended forms (docs/bounds.md lists each slip of "
+        f"the print). {T:,} rounds, {replications} runs each."
+    )
+    report.code(
+        f"tightrope reproduce bounds --rounds {T} --replications {replications} --seed {runs.size.seed}"
+    )
+    for algorithm, grid, shown in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
+        title = (
+            "Theorem 1: costs seen before acting"
+            if algorithm == "A"
+            else "Theorem 2: linear costs seen after acting"
+        )
+        report.subsection(title)
+        K, delta, d = shown
+        r = results[_label(algorithm, K, delta, d)]
+        report.figure(
+            bound_figure(
+                [
+                    NamedCurve.of("measured regret", r.regret),
+                    NamedCurve.of("measured violation", r.violation),
+                ],
+                [
+                    NamedCurve("regret bound", r.rounds, _regret_bound(algorithm, r.rounds, K, delta, d, T)),
+                    NamedCurve(
+                        "violation bound", r.rounds, _violation_bound(algorithm, r.rounds, K, delta, d, T)
+                    ),
+                ],
+                xlabel="Round",
+                ylabel="Regret (reward), violation (cost)",
+            ),
+            name=f"bounds-{algorithm.lower()}",
+            alt=f"Measured regret and violation of algorithm {algorithm} far below their bounds, on log axes",
+            caption=f"Algorithm {algorithm}, K = {K}, δ = {delta:g}, d = {d}. On log axes values at or below 0 are not drawn.",
+        )
+        rows: list[list[Cell]] = []
+        for K, delta, d in grid:
+            r = results[_label(algorithm, K, delta, d)]
+            regret_bound = _regret_bound(algorithm, r.rounds, K, delta, d, T)
+            violation_bound = _violation_bound(algorithm, r.rounds, K, delta, d, T)
+            rows.append(
+                [
+                    f"{K}, {delta:g}, {d}",
+                    last(r.regret),
+                    float(regret_bound[-1]),
+                    float(r.violation.mean.max()),
+                    float(violation_bound[np.argmax(r.violation.mean)]),
+                    last(r.violation)[0],
+                    growth_exponent(r),
+                    "yes" if _holds(r, regret_bound, violation_bound) else "no",
+                ]
+            )
+        report.table(
+            [
+                "K, δ, d",
+                "regret at T",
+                "bound at T",
+                "largest violation",
+                "bound there",
+                "violation at T",
+                "growth exponent",
+                "within bounds at every round",
+            ],
+            rows,
+            caption=f"Algorithm {algorithm}: measured and promised, T = {T:,}",
+            note="Growth exponent: slope of log regret against log round over the last decade of rounds. 0.5 is what the theorem "
+            "promises for long runs; at these lengths the constants still rule.",
+        )
+    report.callout(
+        paper="Regret of order √τ and zero violation after a constant number of rounds.",
+        measured="Every measured curve lies below its bound at every recorded round, by factors of hundreds to billions.",
+        why="The constants (60K³/δ³ in the regret, 48K²/δ·log(16K/δ) + 24K²/δ² in the violation) are those of a worst-case proof. "
+        "The bounds say that the order is right; they are no forecast.",
+    )
+
+
+def growth_exponent(result: Result) -> float | None:
+    """Slope of log regret against log round over the last decade; None where regret is not positive there."""
+    rounds, regret = result.rounds, result.regret.mean
+    part = rounds >= rounds[-1] / 10
+    if part.sum() < 2 or (regret[part] <= 0).any():
+        return None
+    return float(np.polyfit(np.log(rounds[part]), np.log(regret[part]), 1)[0])
+
+
+def _regret_bound(algorithm: str, tau: Any, K: int, delta: float, d: int, T: int) -> Array:
+    if algorithm == "A":
+        return np.asarray(theory.regret_bound(tau, K=K, delta=delta, d=d, T=T, m=1.0))
+    return np.asarray(theory.regret_bound_linear(tau, delta=delta, d=d, T=T))
+
+
+def _violation_bound(algorithm: str, tau: Any, K: int, delta: float, d: int, T: int) -> Array:
+    if algorithm == "A":
+        return np.asarray(theory.violation_bound(tau, K=K, delta=delta))
+    return np.asarray(theory.violation_bound_linear(tau, delta=delta, d=d, T=T))
+
+
+def _holds(result: Result, regret_bound: Array, violation_bound: Array) -> bool:
+    return bool(
+        (result.regret.low <= regret_bound).all() and (result.violation.low <= violation_bound + 1e-9).all()
+    )
+
+
+def _label(algorithm: str, K: int, delta: float, d: int) -> str:
+    return f"{algorithm}: K = {K}, delta = {delta:g}, d = {d}"

@@ -1,0 +1,100 @@
+"""`reproduce`: run studies, write the report, say where it is."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tightrope.errors import InvalidInput
+from tightrope.report import Report
+from tightrope.studies import bounds, mab, tail, ward
+from tightrope.studies.study import Runs, Size
+
+STUDIES: dict[str, ModuleType] = {"mab": mab, "hospital": ward, "bounds": bounds, "tail": tail}
+
+
+def reproduce(
+    name: str = "all",
+    *,
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] = "reproduction",
+    workers: int | None = None,
+    progress: bool | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Run one study, or all, and write one report; returns the path of its page.
+
+    Parameters
+    ----------
+    name : "mab", "hospital", "bounds", "tail" or "all"
+    rounds, replications : int, optional
+        Each study has its own defaults; `make reproduce` uses them.
+    seed : int
+    out : path
+        Gets `index.html`, a PNG for each figure, `summary.json` and `curves.csv` with one row for each run and recorded round.
+    workers : int, optional
+        Cores to use; all of them by default.
+    progress : bool, optional
+        Progress bars on standard error; by default if that is a terminal.
+    tell : callable
+        Called with a line whenever a run starts.
+
+    Notes
+    -----
+    Ctrl-C ends it, and the studies that were finished are still written.
+    """
+    if name != "all" and name not in STUDIES:
+        raise InvalidInput(f"study must be one of {', '.join([*STUDIES, 'all'])}, but got {name!r}.")
+    size = Size(rounds, replications, seed, workers, progress)
+    report = Report(
+        "A pessimistic-optimistic algorithm, reproduced",
+        subtitle="Liu, Li, Shi, Ying (NeurIPS 2021): what the paper reports, run again with intervals, and where they differ and why",
+    )
+    report.text(
+        "Each round a context arrives, one of J actions is chosen, a reward is earned and K costs are incurred; every cumulative cost "
+        "must stay at or below 0 at every round. The algorithm adds LinUCB's optimism about rewards to a virtual queue for each "
+        "constraint, tightened by ε_{t}, which weighs the costs by Q/V_{t}."
+    )
+    rows: list[dict[str, Any]] = []
+    interrupted = False
+    started = time.perf_counter()
+    for study in STUDIES if name == "all" else [name]:
+        runs = Runs(study, size, lambda line, study=study: tell(f"{study}: {line}"))  # type: ignore[misc]
+        try:
+            STUDIES[study].run(runs)
+        except KeyboardInterrupt:
+            interrupted = True
+            break
+        STUDIES[study].tell(runs, report)
+        rows += runs.rows()
+    if not rows:
+        raise KeyboardInterrupt
+    folder = Path(out)
+    date = datetime.date.today().isoformat()
+    page = report.write(folder, date=date, seed=seed)
+    meta = {
+        "seed": seed,
+        "date": date,
+        "seconds": round(time.perf_counter() - started, 1),
+        "interrupted": interrupted,
+    }
+    (folder / "summary.json").write_text(
+        json.dumps({**meta, "rows": rows}, allow_nan=False), encoding="utf-8"
+    )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with open(folder / "curves.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    if interrupted:
+        raise KeyboardInterrupt
+    return page
