@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -256,6 +257,7 @@ def simulate(
     policies = policies_of(read, env)
     plan = read.simulation
     folder = output.folder()
+    folders = _folders(folder, policies)
     results: list[Result] = []
     interrupted = False
     for name, policy in policies.items():
@@ -273,8 +275,9 @@ def simulate(
             interrupted = True
             break
         results.append(result)
-        if folder is not None:
-            result.save(folder / _file_name(name))
+        if folders:
+            result.save(folders[name])
+            result.plot(folders[name] / "figure.svg")
         if result.interrupted:
             interrupted = True
             break
@@ -388,15 +391,13 @@ def _bounds(spec: Spec) -> tuple[float, int]:
 
 
 def _report(results: Sequence[Result], folder: Path | None, output: Output) -> None:
-    """Print the last round of every result; write all rows and the figures."""
+    """Print the last round of every result; write all rows."""
     from tightrope.result import write_summary
 
     last = [result.rows()[-1] for result in results]
     interrupted = any(result.interrupted for result in results)
     if folder is not None:
         write_summary(results, folder / "summary.json")
-        for result in results:
-            result.plot(folder / _file_name(result.policy) / "figure.svg")
     data = {"rows": last, "interrupted": interrupted, "out": None if folder is None else str(folder)}
     where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
     output.show(data, _summary_table(last), where)
@@ -444,12 +445,15 @@ def _table(title: str, head: Sequence[str], body: Iterable[Sequence[str]]) -> An
     return table
 
 
-def _file_name(policy: str) -> str:
-    """The name of a policy as that of a folder."""
-    return (
-        "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in policy).strip(".")
-        or "policy"
-    )
+def _folders(folder: Path | None, policies: Iterable[str]) -> dict[str, Path]:
+    """A folder below `folder` for each policy, named so that no file system minds."""
+    folders: dict[str, Path] = {}
+    for name in policies if folder is not None else ():
+        path = Path(folder or "", re.sub(r"[^\w-]+", "-", name).strip("-") or "policy")
+        while path in folders.values():
+            path = path.with_name(f"{path.name}~")
+        folders[name] = path
+    return folders
 
 
 def _write(path: Path, data: Any) -> None:

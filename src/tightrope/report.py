@@ -468,7 +468,7 @@ def format_number(value: float | None, decimals: int | None = None) -> str:
         mantissa, exponent = f"{value:.2e}".split("e")
         text = f"{mantissa}·10{str(int(exponent)).translate(_SUPERSCRIPT)}"
     else:
-        text = f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}".rstrip("0").rstrip(".")
+        text = f"{value:,.{3 - math.floor(math.log10(abs(value)))}f}".rstrip("0").rstrip(".")
     if not text.strip("-0.,"):
         text = text.lstrip("-")
     return text.replace("-", "−", 1) if text.startswith("-") else text
@@ -1007,10 +1007,7 @@ def _interval_text(low: float, high: float) -> tuple[str, int | None]:
     if not (math.isfinite(low) and math.isfinite(high)):
         return "", None
     width = float(high) - float(low)
-    if width > 0:
-        decimals = min(6, max(0, 1 - math.floor(math.log10(width))))
-    else:
-        decimals = 0 if float(low) == int(low) else 4
+    decimals = min(6, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
     return f"{format_number(low, decimals)}, {format_number(high, decimals)}", decimals
 
 

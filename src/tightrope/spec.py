@@ -126,9 +126,9 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
     usage : dict or None
         What each action uses, where that is fixed; None: the caller sends it.
     hard : bool
-        The rule is to hold in every decision sequence, not only on average over runs: for the service to enforce.
+        The service never lets the running total pass `total`, not even once.
     total : float or None
-        What may be used up in all, whatever the number of decisions: for the service to enforce.
+        What may be used up in all, whatever the number of decisions.
     """
 
     rule: Rule
@@ -439,9 +439,12 @@ def _made_rules(reader: _Reader, tables: list[dict[str, Any]], actions: tuple[st
 def _read_usage(
     reader: _Reader, table: Any, rule: Rule, actions: tuple[str, ...], where: str
 ) -> dict[str, float]:
-    usage: dict[str, float] = reader.convert(table, dict[str, float], where)
+    if not isinstance(table, Mapping):
+        reader.refuse(where, f"must be a table of numbers by action, but got {table!r}")
+    usage: dict[str, float] = {}
     low, high = rule.quantity.range
-    for action, value in usage.items():
+    for action, given in table.items():
+        usage[action] = value = reader.convert(given, float, f"{where}.{action}")
         if action not in actions:
             reader.refuse(f"{where}.{action}", f"unknown action{_hint(action, actions)}; {_allowed(actions)}")
         if not low <= value <= high:
@@ -564,18 +567,25 @@ def _value_at(value: Any, path: str) -> Any:
 
 
 def _type_at(kind: Any, path: str) -> Any:
-    """The Struct that describes the table at `path` below one of type `kind`."""
+    """The type of what stands at `path` below something of type `kind`; None where no Struct says."""
     for name, _ in _STEP.findall(path):
-        field = next((one for one in msgspec.structs.fields(kind) if one.encode_name == name), None)
-        kind = None if field is None else field.type
+        struct = _struct(kind)
+        fields = () if struct is None else msgspec.structs.fields(struct)
+        kind = next((one.type for one in fields if one.encode_name == name), None)
     return kind
 
 
 def _fields_at(kind: Any, path: str) -> tuple[str, ...]:
-    found = _type_at(kind, path)
-    options = [found, *getattr(found, "__args__", ())]
-    struct = next((one for one in options if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+    struct = _struct(_type_at(kind, path))
     return () if struct is None else struct.__struct_fields__
+
+
+def _struct(kind: Any) -> type[msgspec.Struct] | None:
+    """The Struct that `kind` is, or that it admits."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+    return None
 
 
 def _choices(kind: Any) -> list[str]:

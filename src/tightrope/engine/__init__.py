@@ -1,5 +1,5 @@
 """Engines that run a policy in an environment many times: `simulate`."""
 
-from tightrope.engine.simulate import simulate
+from tightrope.engine.simulation import simulate
 
 __all__ = ["simulate"]

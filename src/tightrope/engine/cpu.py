@@ -12,9 +12,9 @@ from tightrope import _kernels as kernels
 from tightrope.engine.world import Replication, context_index, rows_for
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans
+from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
 from tightrope.policies import OPB, Oracle, PessimisticOptimistic, RoundRobin, Uniform
-from tightrope.problem import Array
+from tightrope.problem import Array, require_unit_rows
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
 
@@ -151,7 +151,12 @@ def check_fit(policy: Any, env: Tabular) -> None:
         )
     if not isinstance(policy, PessimisticOptimistic):
         return
-    K, seen = policy.n_constraints, env.costs_seen
+    K, seen, J = policy.n_constraints, env.costs_seen, env.n_actions
+    for model, features in ((policy._reward, env.features), (policy._cost, env.cost_features)):
+        if isinstance(model, (ArmMeans, DisjointRidge)) and model.n_actions != J:
+            raise InvalidInput(f"the environment has {J} actions, but the policy's model is {model!r}.")
+        if isinstance(model, (Ridge, DisjointRidge)) and features is not None:
+            require_unit_rows("features", features.reshape(-1, features.shape[-1]), kernels.NORM_LIMIT)
     if K == 0:
         return
     if env.n_constraints != K:

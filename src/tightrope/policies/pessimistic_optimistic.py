@@ -264,6 +264,27 @@ class PessimisticOptimistic:
         """
         return self._commit(self._prepare(features, costs, cost_features, actions, usage, group))
 
+    def propose(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing can be learnt from it.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
+        >>> policy.propose(costs=[[0.5], [-0.5]]).action, policy.rounds
+        (0, 0)
+        """
+        offer = self._prepare(features, costs, cost_features, actions, usage, group)
+        row, trace = self._choose(offer, self._core.copy())
+        return Decision(int(offer.ids[row]), row, self._made, self._owner, offer.ids, trace, self._names)
+
     def decide_many(
         self,
         features: Any = None,
@@ -358,6 +379,41 @@ class PessimisticOptimistic:
         """Drop a pending decision: its outcome will never come. The queue has moved already, and stays."""
         number, _ = self._find(decision)
         del self._pending[number]
+
+    # Slater's constant, measured elsewhere
+
+    def defer_slater(self) -> bool:
+        """From now on `decide` never stops to measure δ, which stays as it is until `take_slater`; whether δ is measured at all.
+
+        For a service, which can't solve an LP while someone waits. A saved policy does not remember this.
+
+        >>> import tightrope as tr
+        >>> from tightrope.policies.slater import measure
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
+        >>> policy.defer_slater()
+        True
+        >>> decision = policy.decide(costs=[[0.5], [-0.25]])
+        >>> policy.slater
+        0.001
+        >>> policy.take_slater(measure(policy.slater_sample()))
+        >>> policy.slater
+        0.25
+        """
+        if self._meter is None:
+            return False
+        self._meter.deferred = True
+        return True
+
+    def slater_sample(self) -> list[Array]:
+        """The cost matrices on which δ is measured, for `tightrope.policies.slater.measure` on any thread."""
+        return [] if self._meter is None else list(self._meter.matrices)
+
+    def take_slater(self, value: float) -> None:
+        """Go on with a δ that was measured on `slater_sample`."""
+        if self._meter is None:
+            raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
+        self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
+        self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
 
     # Save, restore, copy
 
@@ -551,13 +607,17 @@ class PessimisticOptimistic:
         if len(known) == K:
             return given
         W = np.zeros((len(given), K))
-        W[:, known] = given if given.shape[1] == len(known) else given[:, known]
+        if given.shape[1] == K:
+            W[:, known] = given[:, known]
+        else:
+            require_range("costs", given, -kernels.COST_LIMIT, kernels.COST_LIMIT)
+            W[:, known] = given
         return W
 
-    def _commit(self, offer: _Offer) -> Decision:
-        ids, phi, W, psi, group = offer
-        core, model = self._core, self._reward
-        J = len(ids)
+    def _choose(self, offer: _Offer, core: Array) -> tuple[int, Array]:
+        """The row chosen and the numbers behind it; moves the queue in `core`, and nothing else."""
+        ids, phi, W, psi, _ = offer
+        model, J = self._reward, len(offer.ids)
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._check_values(offer)
@@ -570,6 +630,11 @@ class PessimisticOptimistic:
         if row < 0:
             self._check_values(offer)
             raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
+        return row, trace
+
+    def _commit(self, offer: _Offer) -> Decision:
+        ids, phi, W, psi, group = offer
+        row, trace = self._choose(offer, self._core)
         number = self._made
         self._made = number + 1
         action = int(ids[row])
@@ -581,7 +646,7 @@ class PessimisticOptimistic:
             group,
         )
         if self._meter is not None and self._meter.offer(W):
-            core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+            self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         return Decision(action, row, number, self._owner, ids, trace, self._names)
 
     def _check_values(self, offer: _Offer) -> None:

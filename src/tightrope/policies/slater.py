@@ -32,9 +32,10 @@ class SlaterMeter:
         self.value = FLOOR
         self.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
         self.matrices: list[Array] = []
+        self.deferred = False
 
     def offer(self, W: Array) -> bool:
-        """Take note of one round's costs (J, K); whether δ was measured afresh."""
+        """Take note of one round's costs (J, K); whether δ was measured afresh, which `deferred` leaves to someone else."""
         self.seen += 1
         if len(self.matrices) < KEPT:
             self.matrices.append(W.copy())
@@ -42,19 +43,10 @@ class SlaterMeter:
             slot = self._draw() % self.seen
             if slot < KEPT:
                 self.matrices[slot] = W.copy()
-        if self.seen & (self.seen - 1) == 0:
-            self.measure()
+        if self.seen & (self.seen - 1) == 0 and not self.deferred:
+            self.value = measure(self.matrices)
             return True
         return False
-
-    def measure(self) -> float:
-        """δ̂ on the kept matrices, at least FLOOR and at most 1."""
-        rows = np.concatenate(self.matrices)
-        offsets = np.concatenate([[0], np.cumsum([len(W) for W in self.matrices])])
-        n = len(self.matrices)
-        estimate = lp.slater(np.full(n, 1.0 / n), rows, offsets=offsets).value
-        self.value = min(1.0, max(FLOOR, estimate))
-        return self.value
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
@@ -88,3 +80,16 @@ class SlaterMeter:
         z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
+
+
+def measure(matrices: list[Array]) -> float:
+    """δ̂ on cost matrices (J_i, K), at least FLOOR and at most 1: a pure function, for any thread.
+
+    >>> measure([np.array([[0.5], [-0.25]])])
+    0.25
+    """
+    rows = np.concatenate(matrices)
+    offsets = np.concatenate([[0], np.cumsum([len(W) for W in matrices])])
+    n = len(matrices)
+    estimate = lp.slater(np.full(n, 1.0 / n), rows, offsets=offsets).value
+    return min(1.0, max(FLOOR, estimate))

@@ -15,7 +15,7 @@ from tightrope.report import Cell, NamedCurve, Report, bound_figure
 from tightrope.result import Result
 from tightrope.studies.study import Runs, last
 
-ROUNDS, REPLICATIONS = 20_000, 20
+ROUNDS, REPLICATIONS = 100_000, 20
 CONTEXTS, ACTIONS = 20, 5
 GRID_A = [(K, delta, d) for K in (1, 4) for delta in (0.05, 0.2) for d in (3, 12)]
 GRID_B = [(1, delta, d) for delta in (0.05, 0.2) for d in (3, 6)]
@@ -61,6 +61,7 @@ def tell(runs: Runs, report: Report) -> None:
     report.code(
         f"tightrope reproduce bounds --rounds {T} --replications {replications} --seed {runs.size.seed}"
     )
+    all_hold, ratios = True, []
     for algorithm, grid, shown in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
         title = (
             "Theorem 1: costs seen before acting"
@@ -94,6 +95,9 @@ def tell(runs: Runs, report: Report) -> None:
             r = results[_label(algorithm, K, delta, d)]
             regret_bound = _regret_bound(algorithm, r.rounds, K, delta, d, T)
             violation_bound = _violation_bound(algorithm, r.rounds, K, delta, d, T)
+            holds = _holds(r, regret_bound, violation_bound)
+            all_hold = all_hold and holds
+            ratios.append(float(regret_bound[-1] / r.regret.mean[-1]))
             rows.append(
                 [
                     f"{K}, {delta:g}, {d}",
@@ -103,28 +107,31 @@ def tell(runs: Runs, report: Report) -> None:
                     float(violation_bound[np.argmax(r.violation.mean)]),
                     last(r.violation)[0],
                     growth_exponent(r),
-                    "yes" if _holds(r, regret_bound, violation_bound) else "no",
+                    "yes" if holds else "no",
                 ]
             )
         report.table(
             [
                 "K, δ, d",
                 "regret at T",
-                "bound at T",
+                "its bound",
                 "largest violation",
-                "bound there",
+                "its bound",
                 "violation at T",
-                "growth exponent",
-                "within bounds at every round",
+                "growth",
+                "holds",
             ],
             rows,
             caption=f"Algorithm {algorithm}: measured and promised, T = {T:,}",
-            note="Growth exponent: slope of log regret against log round over the last decade of rounds. 0.5 is what the theorem "
-            "promises for long runs; at these lengths the constants still rule.",
+            note="Growth: slope of log regret against log round over the last decade of rounds. 0.5 is what the theorem "
+            "promises for long runs; at these lengths the constants still rule. Holds: within both bounds at every recorded round.",
         )
+    least, most = min(ratios), max(ratios)
     report.callout(
         paper="Regret of order √τ and zero violation after a constant number of rounds.",
-        measured="Every measured curve lies below its bound at every recorded round, by factors of hundreds to billions.",
+        measured=("Every" if all_hold else "Not every")
+        + f" measured curve lies below its bounds at every recorded round; at T the regret is {least:,.0f} to {most:,.0f} times "
+        "smaller than promised.",
         why="The constants (60K³/δ³ in the regret, 48K²/δ·log(16K/δ) + 24K²/δ² in the violation) are those of a worst-case proof. "
         "The bounds say that the order is right; they are no forecast.",
     )

@@ -179,7 +179,7 @@ def _optimum(env: Tabular, optimum: float | None) -> tuple[float | None, tuple[f
     try:
         solution = solve(env)
     except InfeasibleProblem:
-        return None, None, "infeasible"
+        return None, None, "fluid"
     return solution.value, solution.interval, solution.baseline
 
 

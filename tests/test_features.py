@@ -1,0 +1,149 @@
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightrope.errors import InvalidInput
+from tightrope.features import Category, FeatureMap, Number
+
+FIELDS = {
+    "age": Number(0, 120),
+    "ward": Category(["a", "b", "c"]),
+    "stay": Number(-3.5, 14),
+    "sex": Category(["f", "m"]),
+}
+GOOD = {"age": 30, "ward": "c", "stay": 14, "sex": "f"}
+
+
+def test_the_vector_by_hand():
+    features = FeatureMap(FIELDS)
+    assert features.names == ("one", "age", "ward=b", "ward=c", "stay", "sex=m")
+    assert features.n_features == 6
+    x = features.vector(GOOD)
+    # Four fields and the constant: each entry is divided by √5.
+    np.testing.assert_allclose(x * math.sqrt(5), [1, 0.25, 0, 1, 1, 0], atol=1e-14)
+    assert x.dtype == np.float64
+    assert x.flags.c_contiguous
+
+
+def test_order_of_what_is_sent_does_not_matter():
+    features = FeatureMap(FIELDS)
+    backwards = dict(reversed(GOOD.items()))
+    np.testing.assert_array_equal(features.vector(GOOD), features.vector(backwards))
+
+
+def test_each_vector_is_new():
+    features = FeatureMap(FIELDS)
+    first = features.vector(GOOD)
+    first[:] = 7
+    assert features.vector(GOOD)[0] < 1
+
+
+@st.composite
+def maps(draw):
+    numbers = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(lambda p: Number(p[0], p[0] + p[1]))
+    texts = st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=5, unique=True).map(Category)
+    return draw(st.dictionaries(st.text(min_size=1, max_size=5), numbers | texts, max_size=6))
+
+
+@settings(max_examples=150, deadline=None)
+@given(maps(), st.data())
+def test_norm_is_at_most_one_and_extremes_reach_it(fields, data):
+    features = FeatureMap(fields)
+    context = {}
+    for name, field in fields.items():
+        if isinstance(field, Number):
+            context[name] = data.draw(
+                st.floats(field.min, field.max) | st.sampled_from([field.min, field.max])
+            )
+        else:
+            context[name] = data.draw(st.sampled_from(field.values))
+    x = features.vector(context)
+    assert x.shape == (features.n_features,) == (len(features.names),)
+    assert math.sqrt(math.fsum(x * x)) <= 1.0
+    assert (x >= 0).all()
+    largest = {n: f.max if isinstance(f, Number) else f.values[-1] for n, f in fields.items()}
+    assert math.sqrt(math.fsum(features.vector(largest) ** 2)) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_category_of_one_value_adds_nothing():
+    assert FeatureMap({"only": Category(["x"])}).names == ("one",)
+    assert FeatureMap({}).vector({}) == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": 121}, r"context\.age must lie in \[0, 120\], but got 121"),
+        ({"age": -1e-9}, r"context\.age must lie in"),
+        ({"age": math.nan}, r"context\.age must lie in \[0, 120\], but got nan"),
+        ({"age": math.inf}, r"context\.age must lie in"),
+        ({"age": True}, r"context\.age must be a number, but got True"),
+        ({"age": "30"}, r"context\.age must be a number, but got '30'"),
+        ({"age": None}, r"context\.age must be a number, but got None"),
+        ({"age": [1]}, r"context\.age must be a number"),
+        ({"age": 10**400}, r"context\.age must lie in"),
+        ({"ward": "d"}, r"context\.ward must be one of 'a', 'b', 'c', but got 'd'"),
+        ({"ward": 1}, r"context\.ward must be one of"),
+        ({"ward": ["a"]}, r"context\.ward must be one of"),
+        ({"agee": 3}, r"context\.agee is not a declared field \(did you mean 'age'\?\); declared: age, ward"),
+        ({1: 3}, r"context\.1 is not a declared field"),
+    ],
+)
+def test_what_is_refused_names_the_field(change, message):
+    with pytest.raises(InvalidInput, match=message):
+        FeatureMap(FIELDS).vector({**GOOD, **change})
+
+
+@pytest.mark.parametrize("name", list(FIELDS))
+def test_a_missing_field_is_named(name):
+    context = {key: value for key, value in GOOD.items() if key != name}
+    with pytest.raises(InvalidInput, match=rf"context\.{name} is missing"):
+        FeatureMap(FIELDS).vector(context)
+
+
+def test_a_missing_and_an_unknown_field_do_not_cancel():
+    context = {**GOOD, "sx": "f"}
+    del context["sex"]
+    with pytest.raises(InvalidInput, match=r"context\.sx is not a declared field"):
+        FeatureMap(FIELDS).vector(context)
+
+
+@pytest.mark.parametrize("context", [[1, 2], "age", None, 3])
+def test_a_context_is_a_table(context):
+    with pytest.raises(InvalidInput, match="table of named fields"):
+        FeatureMap(FIELDS).vector(context)
+
+
+def test_numpy_scalars_are_numbers():
+    context = {**GOOD, "age": np.int64(30), "stay": np.float64(14)}
+    np.testing.assert_array_equal(FeatureMap(FIELDS).vector(context), FeatureMap(FIELDS).vector(GOOD))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Number(1, 1), "min < max"),
+        (lambda: Number(2, 1), "min < max"),
+        (lambda: Number(-1e308, 1e308), "min < max"),
+        (lambda: Number(math.nan, 1), "min must be finite"),
+        (lambda: Number(True, 2), "min must be a number"),
+        (lambda: Category([]), "at least one"),
+        (lambda: Category(["a", "a"]), "differ"),
+        (lambda: Category("ab"), "list of texts"),
+        (lambda: Category([1]), "list of texts"),
+        (lambda: FeatureMap({"x": "number"}), r"context\.x must be a Number or a Category"),
+    ],
+)
+def test_declarations_are_checked(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
+
+
+def test_fields_survive_json():
+    for field in FIELDS.values():
+        data = msgspec.json.encode(field)
+        assert msgspec.json.decode(data, type=Number | Category) == field
