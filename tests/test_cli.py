@@ -2,7 +2,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +161,20 @@ def test_simulate_for_people(capsys, small, tmp_path):
         assert word in shown
 
 
+def test_policies_of_other_kinds(capsys, tmp_path):
+    path = tmp_path / "s.toml"
+    others = (
+        '[[policy]]\nkind = "oracle"\n[[policy]]\nkind = "round-robin"\nshares = [0.75, 0.25]\n[environment]'
+    )
+    path.write_text(SMALL.replace("[environment]", others))
+    rows = machine(capsys, "simulate", path, "--rounds", 400, "--replications", 20)["rows"]
+    by_name = {row["policy"]: row for row in rows}
+    assert list(by_name) == ["one", "two", "oracle", "round-robin"]
+    # A quarter of b is earned where half of it is best: 0.25 · 0.6 a round.
+    assert by_name["round-robin"]["regret"] == pytest.approx(400 * 0.15)
+    assert by_name["oracle"]["regret_low"] <= 0 <= by_name["oracle"]["regret_high"]
+
+
 def test_policies_whose_names_look_alike_keep_apart(capsys, tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(SMALL.replace('"one"', '"../x y"').replace('"two"', '"x/y"'))
@@ -212,6 +225,7 @@ def test_ctrl_c_keeps_what_is_finished(capsys, small, tmp_path, monkeypatch):
         (["simulate", "{small}", "--rounds", "0"], "rounds must be a whole number >= 1"),
         (["simulate", "{small}", "--round", "3"], "Unknown option"),
         (["oracle", "{small}", "--baseline", "best"], "--baseline"),
+        (["reproduce", "mbb"], "study must be one of mab, hospital, bounds, tail, all, but got 'mbb'"),
         (["calibrate", "hospital", "--source", "none.csv"], "--source: none.csv must be a file"),
     ],
 )
@@ -276,34 +290,38 @@ def test_an_error_of_ours_is_not_swallowed(small, monkeypatch):
 # --- the others ---
 
 
-def test_reproduce_hands_its_settings_on(capsys, tmp_path, monkeypatch):
-    calls = []
-
-    def reproduce(name, **settings):
-        calls.append((name, settings))
-        row = {
-            "policy": "p",
-            "scenario": "s",
-            "round": 9,
-            "regret": 1.5,
-            "violation": 0.0,
-            "last_violation": None,
-        }
-        return {"rows": [row], "interrupted": settings["seed"] == 13}
-
-    monkeypatch.setitem(sys.modules, "tightrope.studies", types.SimpleNamespace(reproduce=reproduce))
+def test_reproduce_a_study(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["reproduce"]) == 0
-    assert (tmp_path / "reproduction").is_dir()
-    assert "1.5" in capsys.readouterr().out
-    assert (
-        main(["reproduce", "mab", "--rounds", "5", "--replications", "2", "--seed", "13", "--out", "x"])
-        == 130
-    )
-    assert calls == [
-        ("all", {"rounds": None, "replications": None, "seed": 0, "out": Path("reproduction")}),
-        ("mab", {"rounds": 5, "replications": 2, "seed": 13, "out": Path("x")}),
-    ]
+    size = ("--rounds", "60", "--replications", "2", "--seed", "3", "--workers", "1")
+    assert main(["reproduce", "mab", *size, "--json"]) == 0
+    captured = capsys.readouterr()
+    data = json.loads(captured.out)
+    assert "mab: " in captured.err
+    assert (data["seed"], data["interrupted"]) == (3, False)
+    assert Path(data["page"]).is_file()
+    assert Path(data["page"]).parent == Path("reproduction")
+    labels = [(row["study"], row["variant"]) for row in data["rows"]]
+    assert len(set(labels)) == len(labels) > 1
+    written = json.loads(Path("reproduction", "summary.json").read_text())["rows"]
+    for row in data["rows"]:
+        same = [
+            other for other in written if (other["study"], other["variant"]) == (row["study"], row["variant"])
+        ]
+        assert row == max(same, key=lambda other: other["round"])
+
+
+def test_reproduce_hands_its_settings_on(capsys, tmp_path, monkeypatch):
+    from tightrope import studies
+
+    def stopped(name, **settings):
+        assert name == "all"
+        assert callable(settings.pop("tell"))
+        assert settings == {"rounds": None, "replications": 5, "seed": 0, "out": tmp_path, "workers": None}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(studies, "reproduce", stopped)
+    assert main(["reproduce", "--replications", "5", "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "tightrope: interrupted\n"
 
 
 def test_calibrate_writes_numbers_and_report(capsys, tmp_path, monkeypatch):
@@ -381,3 +399,10 @@ def test_a_reader_that_leaves_early_is_no_crash(small):
         complaint = process.stderr.read()
     assert process.returncode == cli.FAILED
     assert complaint == ""
+
+
+def test_every_command_is_documented():
+    text = (EXAMPLES.parent / "docs" / "commands.md").read_text()
+    for command in ("oracle", "simulate", "reproduce", "calibrate hospital", "version"):
+        assert f"## `tightrope {command}" in text
+        assert f"$ tightrope {command}" in text

@@ -1,4 +1,8 @@
+import dataclasses
+import inspect
+import re
 import textwrap
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,7 +21,16 @@ from tightrope.features import Category, Number
 from tightrope.policies import POLICIES
 from tightrope.policies import register as register_policy
 from tightrope.policies.build import build_policy
-from tightrope.spec import EnvironmentSpec, ModelSpec, PolicySpec, PowerSpec, SpecError, make_spec, read_spec
+from tightrope.spec import (
+    EnvironmentSpec,
+    ModelSpec,
+    PolicySpec,
+    PowerSpec,
+    SimulationSpec,
+    SpecError,
+    make_spec,
+    read_spec,
+)
 
 FULL = """
 name = "ward-routing"
@@ -361,6 +374,20 @@ def test_what_a_policy_refuses_names_the_field(text, sizes, says):
         built(text, **sizes)
 
 
+def test_what_is_known_is_asked_for_only_when_needed():
+    calls = []
+
+    def x():
+        calls.append(1)
+        return [[0.25, 0.75]]
+
+    assert build_policy(PolicySpec(kind="uniform"), n_actions=2, known={"x": x}).n_actions == 2
+    stated = PolicySpec(kind="oracle", settings={"x": [[1.0, 0.0]]})
+    assert build_policy(stated, n_actions=2, known={"x": x}).x.tolist() == [[1.0, 0.0]]
+    assert not calls
+    assert build_policy(PolicySpec(kind="oracle"), n_actions=2, known={"x": x}).x.tolist() == [[0.25, 0.75]]
+
+
 def test_a_policy_of_ones_own_is_built_by_name():
     @register_policy("test-own")
     class Own:
@@ -625,3 +652,30 @@ def test_errors_of_policies_name_the_file(tmp_path):
 
 def test_policy_spec_needs_no_file():
     assert build_policy(PolicySpec(slater=0.5), n_actions=2, constraints=1).slater == 0.5
+
+
+# --- the documentation ---
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "spec.md"
+
+
+@pytest.mark.parametrize(
+    "block", re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.S), ids=lambda b: b.split("\n")[0]
+)
+def test_the_examples_of_the_documentation_work(block):
+    spec = read_spec(block)
+    if spec.environment is not None:
+        assert policies_of(spec, environment_of(spec))
+
+
+def test_the_documentation_names_every_field():
+    text = DOCS.read_text()
+    structs = (ModelSpec, PowerSpec, PolicySpec, SimulationSpec, Number, Category)
+    fields = {field for struct in structs for field in struct.__struct_fields__} - {"settings", "where"}
+    for factory in (tr.environments.bandit, tr.environments.hospital, tr.environments.synthetic):
+        fields |= set(inspect.signature(factory).parameters)
+    for kind in (tr.Capacity, tr.Share, tr.Budget, tr.Mean):
+        fields |= {one.name for one in dataclasses.fields(kind)}
+    missing = {field for field in fields if f"`{field}`" not in text and f"{field} = " not in text}
+    assert not missing

@@ -7,8 +7,9 @@ not notice a change in a function that is called from another file.
 
 Small quantities are packed into flat vectors, for every array argument costs a call about 0.15 µs:
 
-`core` (CORE_HEAD + 3K + p,): round counter and schedules, then Q (K,), cumulative costs (K,), 1 where a cost is seen before acting
-(K,), and room for intermediate results (p,).
+`core` (CORE_HEAD + 3K + 2p,): round counter, schedules and K, then Q (K,), cumulative costs (K,), 1 where a cost is seen before
+acting (K,), and room for intermediate results (2p,).
+`flat`: all arrays of a ridge model in one, taken apart by `ridge_views`.
 `stat` (STAT_SIZE,): one model's count of learnt outcomes and its settings.
 `trace` (2J + JK + K + 2,): r̂ (J,), values (J,), W as used (J, K), Q before the step (K,), V_t, ε_t.
 """
@@ -22,8 +23,8 @@ import numpy as np
 from numba import njit
 
 # core
-ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, E_SCALE, E_EXPONENT, E_LOG = range(8)
-CORE_HEAD = 8
+ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, E_SCALE, E_EXPONENT, E_LOG, CONSTRAINTS = range(9)
+CORE_HEAD = 9
 # stat
 LEARNT, BONUS, NORM, RIDGE, DIMENSION = range(5)
 STAT_SIZE = 5
@@ -34,6 +35,7 @@ TIE = 1e-12
 NORM_LIMIT = (1.0 + 1e-6) ** 2
 COST_LIMIT = 1.0 + 1e-9
 REFRESH_EVERY = 256
+REFRESH_ROWS = 8
 REFRESH_DRIFT = 1e-9
 EPSILON = 2.220446049250313e-16
 
@@ -99,23 +101,83 @@ def matvec(A, x, out):
 
 
 @njit(cache=True)
-def quadratic_form(A, x, scratch):
-    """xᵀAx for symmetric A, from its lower triangle."""
+def quadratic_form(A, x, u):
+    """xᵀAx for symmetric A, from its lower triangle, four rows at a time; u is room for n numbers."""
     n = x.shape[0]
     for j in range(n):
-        scratch[j] = 0.5 * A[j, j] * x[j]
-    for i in range(1, n):
-        a = x[i]
-        row = A[i]
+        u[j] = 0.5 * A[j, j] * x[j]
+    i = 0
+    while i + 4 <= n:
+        a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
         for j in range(i):
-            scratch[j] += a * row[j]
-    return 2.0 * dot(scratch[:n], x)
+            u[j] = u[j] + a0 * A[i, j] + a1 * A[i + 1, j] + a2 * A[i + 2, j] + a3 * A[i + 3, j]
+        u[i] += a1 * A[i + 1, i] + a2 * A[i + 2, i] + a3 * A[i + 3, i]
+        u[i + 1] += a2 * A[i + 2, i + 1] + a3 * A[i + 3, i + 1]
+        u[i + 2] += a3 * A[i + 3, i + 2]
+        i += 4
+    while i < n:
+        a = x[i]
+        for j in range(i):
+            u[j] += a * A[i, j]
+        i += 1
+    return 2.0 * dot(u[:n], x)
 
 
 @njit(cache=True)
-def ridge_width(Sigma_inv, phi, scratch):
+def two_quadratic_forms(A, x, y, u, v):
+    """xᵀAx and yᵀAy, each by the same sums as `quadratic_form`, reading A once."""
+    n = x.shape[0]
+    for j in range(n):
+        u[j] = 0.5 * A[j, j] * x[j]
+        v[j] = 0.5 * A[j, j] * y[j]
+    i = 0
+    while i + 4 <= n:
+        a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+        b0, b1, b2, b3 = y[i], y[i + 1], y[i + 2], y[i + 3]
+        for j in range(i):
+            p, q, r, s = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j]
+            u[j] = u[j] + a0 * p + a1 * q + a2 * r + a3 * s
+            v[j] = v[j] + b0 * p + b1 * q + b2 * r + b3 * s
+        u[i] += a1 * A[i + 1, i] + a2 * A[i + 2, i] + a3 * A[i + 3, i]
+        u[i + 1] += a2 * A[i + 2, i + 1] + a3 * A[i + 3, i + 1]
+        u[i + 2] += a3 * A[i + 3, i + 2]
+        v[i] += b1 * A[i + 1, i] + b2 * A[i + 2, i] + b3 * A[i + 3, i]
+        v[i + 1] += b2 * A[i + 2, i + 1] + b3 * A[i + 3, i + 1]
+        v[i + 2] += b3 * A[i + 3, i + 2]
+        i += 4
+    while i < n:
+        a, b = x[i], y[i]
+        for j in range(i):
+            u[j] += a * A[i, j]
+            v[j] += b * A[i, j]
+        i += 1
+    return 2.0 * dot(u[:n], x), 2.0 * dot(v[:n], y)
+
+
+@njit(cache=True)
+def ridge_width(Sigma_inv, phi, room):
     """‖φ‖_{Σ⁻¹}."""
-    return math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi, scratch)))
+    return math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi, room)))
+
+
+@njit(cache=True)
+def ridge_widths(Sigma_inv, phi, ids, room, out):
+    """‖φ_j‖_{Σ⁻¹} of every action on offer into out: by one block for all, or by block ids[j]; one row may stand for all."""
+    J = ids.shape[0]
+    p = phi.shape[1]
+    if Sigma_inv.shape[0] > 1:
+        for j in range(J):
+            out[j] = ridge_width(Sigma_inv[ids[j]], phi[0] if phi.shape[0] < J else phi[j], room)
+        return
+    A = Sigma_inv[0]
+    j = 0
+    while j + 2 <= J:
+        a, b = two_quadratic_forms(A, phi[j], phi[j + 1], room[:p], room[p : 2 * p])
+        out[j] = math.sqrt(max(0.0, a))
+        out[j + 1] = math.sqrt(max(0.0, b))
+        j += 2
+    if j < J:
+        out[j] = ridge_width(A, phi[j], room)
 
 
 @njit(cache=True)
@@ -125,6 +187,12 @@ def rows_are_valid(phi):
         if not dot(phi[j], phi[j]) <= NORM_LIMIT:
             return False
     return True
+
+
+@njit(cache=True)
+def fits(W, J, core):
+    """Whether W has a row for each action on offer, at least one, and a column for each constraint."""
+    return J > 0 and W.shape[0] == J and W.shape[1] == core[CONSTRAINTS]
 
 
 @njit(cache=True)
@@ -154,12 +222,11 @@ def optimistic_rewards_ridge(phi, ids, Theta, Sigma_inv, stat, core, trace):
     )
     disjoint = Theta.shape[0] > 1
     one_row = phi.shape[0] < J
-    scratch = core[core.shape[0] - p :]
+    ridge_widths(Sigma_inv, phi, ids, core[core.shape[0] - 2 * p :], trace)
     for j in range(J):
         g = ids[j] if disjoint else 0
         x = phi[0] if one_row else phi[j]
-        width = ridge_width(Sigma_inv[g], x, scratch)
-        trace[j] = min(1.0, dot(Theta[g, 0], x) + root_beta * width)
+        trace[j] = min(1.0, dot(Theta[g, 0], x) + root_beta * trace[j])
 
 
 @njit(cache=True)
@@ -183,14 +250,15 @@ def optimistic_costs_ridge(psi, ids, Theta, Sigma_inv, stat, core, ranges, colum
         stat[LEARNT], stat[DIMENSION], horizon_at(core, t), stat[NORM], stat[RIDGE]
     )
     disjoint = Theta.shape[0] > 1
-    one_row = psi.shape[0] < ids.shape[0]
-    scratch = core[core.shape[0] - psi.shape[1] :]
-    for j in range(ids.shape[0]):
+    J = ids.shape[0]
+    one_row = psi.shape[0] < J
+    widths = np.empty(J)
+    ridge_widths(Sigma_inv, psi, ids, core[core.shape[0] - 2 * psi.shape[1] :], widths)
+    for j in range(J):
         g = ids[j] if disjoint else 0
         x = psi[0] if one_row else psi[j]
-        width = ridge_width(Sigma_inv[g], x, scratch)
         for i in range(columns.shape[0]):
-            low = dot(Theta[g, i], x) - root_beta * width
+            low = dot(Theta[g, i], x) - root_beta * widths[j]
             W[j, columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
 
 
@@ -278,16 +346,55 @@ def act(ids, W, core, trace):
 @njit(cache=True)
 def decide_ridge(phi, ids, W, Theta, Sigma_inv, stat, core, trace):
     """One decision on a ridge reward model; −1, with nothing changed, where an input is not valid."""
-    if not (rows_are_valid(phi) and costs_are_valid(W, core)):
+    J = ids.shape[0]
+    if phi.shape[1] != Theta.shape[2] or not (
+        phi.shape[0] == J or (phi.shape[0] == 1 and Theta.shape[0] > 1)
+    ):
+        return -1
+    if not (fits(W, J, core) and rows_are_valid(phi) and costs_are_valid(W, core)):
         return -1
     optimistic_rewards_ridge(phi, ids, Theta, Sigma_inv, stat, core, trace)
     return act(ids, W, core, trace)
 
 
 @njit(cache=True)
+def ridge_views(flat):
+    """Σ⁻¹, Θ, Σ, b, wear and stat of a ridge model from the one array that holds them after G, p and M."""
+    G = int(flat[0])
+    p = int(flat[1])
+    M = int(flat[2])
+    at = 3 + STAT_SIZE
+    stat = flat[3:at]
+    Theta = flat[at : at + G * M * p].reshape((G, M, p))
+    at += G * M * p
+    Sigma_inv = flat[at : at + G * p * p].reshape((G, p, p))
+    at += G * p * p
+    Sigma = flat[at : at + G * p * p].reshape((G, p, p))
+    at += G * p * p
+    B = flat[at : at + G * M * p].reshape((G, M, p))
+    at += G * M * p
+    wear = flat[at : at + 2 * G].reshape((G, 2))
+    return stat, Theta, Sigma_inv, Sigma, B, wear
+
+
+@njit(cache=True)
+def decide_flat(phi, ids, W, flat, core, trace):
+    """`decide_ridge` with fewer arguments."""
+    stat, Theta, Sigma_inv, _, _, _ = ridge_views(flat)
+    return decide_ridge(phi, ids, W, Theta, Sigma_inv, stat, core, trace)
+
+
+@njit(cache=True)
+def learn_flat(g, x, y, flat, core):
+    """`ridge_learn` of one outcome, with fewer arguments."""
+    stat, Theta, Sigma_inv, Sigma, B, wear = ridge_views(flat)
+    ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, core[core.shape[0] - x.shape[0] :])
+
+
+@njit(cache=True)
 def decide_arms(ids, W, counts, sums, stat, core, trace):
     """One decision on arm means; −1, with nothing changed, where a cost is not valid."""
-    if not costs_are_valid(W, core):
+    if not (fits(W, ids.shape[0], core) and costs_are_valid(W, core)):
         return -1
     optimistic_rewards_arms(ids, counts, sums, stat, core, trace)
     return act(ids, W, core, trace)
@@ -338,7 +445,7 @@ def refresh(Sigma, Sigma_inv, B, Theta, wear):
 def ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
     """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each entry of y.
 
-    Σ⁻¹ is refreshed from Σ every max(256, 2p) updates, and sooner when xᵀΣ⁻¹x shows that digits were cancelled (a tiny ridge).
+    Σ⁻¹ is refreshed from Σ every max(256, 8p) updates, and sooner when xᵀΣ⁻¹x shows that digits were cancelled (a tiny ridge).
     """
     p = x.shape[0]
     S = Sigma[g]
@@ -360,7 +467,7 @@ def ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
     stat[LEARNT] += 1.0
     wear[g, SINCE] += 1.0
     wear[g, DRIFT] += EPSILON * (1.0 + q)
-    if wear[g, SINCE] >= max(REFRESH_EVERY, 2 * p) or wear[g, DRIFT] > REFRESH_DRIFT:
+    if wear[g, SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or wear[g, DRIFT] > REFRESH_DRIFT:
         refresh(S, X, B[g], Theta[g], wear[g])
 
 

@@ -7,7 +7,6 @@ messages in `main`.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -251,10 +250,11 @@ def simulate(
     """
     from tightrope import engine
     from tightrope.environments.build import environment_of, policies_of
+    from tightrope.oracle import solve
 
     read = _read(spec)
     env = environment_of(read)
-    policies = policies_of(read, env)
+    policies = policies_of(read, env, {"x": lambda: solve(env, baseline="fluid").policy})
     plan = read.simulation
     folder = output.folder()
     folders = _folders(folder, policies)
@@ -295,9 +295,12 @@ def reproduce(
     rounds: int | None = None,
     replications: int | None = None,
     seed: int = 0,
+    workers: int | None = None,
     output: Output = _DEFAULT,
 ) -> None:
-    """Run the paper's studies again; tables, figures and report go to --out, by default to the folder reproduction.
+    """Run the paper's studies again; figures, tables and report go to --out, by default to the folder reproduction.
+
+    Ctrl-C keeps the studies that were finished.
 
     Parameters
     ----------
@@ -309,14 +312,25 @@ def reproduce(
         Independent runs; by default the study's own.
     seed
         Same seed, same numbers.
+    workers
+        Cores to use; all by default.
     """
-    studies = importlib.import_module("tightrope.studies")
+    from tightrope import studies
+
     folder = output.out or Path("reproduction")
-    folder.mkdir(parents=True, exist_ok=True)
-    summary = studies.reproduce(name, rounds=rounds, replications=replications, seed=seed, out=folder)
-    output.show(summary, _summary_table(summary["rows"]), f"written to {folder}")
-    if summary.get("interrupted"):
-        raise KeyboardInterrupt
+    page = studies.reproduce(
+        name,
+        rounds=rounds,
+        replications=replications,
+        seed=seed,
+        out=folder,
+        workers=workers,
+        tell=lambda line: print(line, file=sys.stderr),
+    )
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    last = {(row["study"], row["variant"]): row for row in summary["rows"]}
+    data = {**summary, "rows": list(last.values()), "page": str(page)}
+    output.show(data, _summary_table(data["rows"], "study", "variant"), f"the report is {page}")
 
 
 calibrate = App(name="calibrate", help="Fit an environment to real data.", help_epilogue="")
@@ -400,17 +414,16 @@ def _report(results: Sequence[Result], folder: Path | None, output: Output) -> N
         write_summary(results, folder / "summary.json")
     data = {"rows": last, "interrupted": interrupted, "out": None if folder is None else str(folder)}
     where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
-    output.show(data, _summary_table(last), where)
+    output.show(data, _summary_table(last, "policy", "scenario"), where)
 
 
-def _summary_table(rows: Sequence[dict[str, Any]]) -> Any:
-    head = ("policy", "scenario", "round", "runs", "regret", "violation", "last violated round")
+def _summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
+    head = (*labels, "runs", "round", "regret", "violation", "last violated round")
     body = [
         (
-            row["policy"],
-            row["scenario"],
+            *(str(row[label]) for label in labels),
+            f"{row['replications']:,}",
             f"{row['round']:,}",
-            _number(row.get("replications")),
             _interval(row, "regret"),
             _interval(row, "violation"),
             _number(row["last_violation"]),

@@ -86,6 +86,7 @@ class Ridge:
         self.ridge = finite_number("ridge", ridge, low=SMALLEST_RIDGE)
         _start_ridge(self, blocks=1)
 
+    flat: Array
     stat: Array
     Sigma: Array
     Sigma_inv: Array
@@ -219,6 +220,7 @@ class DisjointRidge:
         self.ridge = finite_number("ridge", ridge, low=SMALLEST_RIDGE)
         _start_ridge(self, blocks=self.n_actions)
 
+    flat: Array
     stat: Array
     Sigma: Array
     Sigma_inv: Array
@@ -433,13 +435,17 @@ def estimator_from_settings(settings: dict[str, Any]) -> Ridge | DisjointRidge |
 
 
 def _start_ridge(model: Ridge | DisjointRidge, blocks: int) -> None:
+    """All arrays in one, `model.flat`, and a view of each."""
     p, M = model.n_features, model.n_outputs
-    model.stat = np.array([0.0, model.bonus, model.m, model.ridge, model.dimension])
-    model.Sigma = np.tile(model.ridge * np.eye(p), (blocks, 1, 1))
-    model.Sigma_inv = np.tile(np.eye(p) / model.ridge, (blocks, 1, 1))
-    model.B = np.zeros((blocks, M, p))
-    model.Theta = np.zeros((blocks, M, p))
-    model.wear = np.zeros((blocks, 2))
+    size = 3 + kernels.STAT_SIZE + 2 * blocks * M * p + 2 * blocks * p * p + 2 * blocks
+    model.flat = np.zeros(size)
+    model.flat[:3] = blocks, p, M
+    model.stat, model.Theta, model.Sigma_inv, model.Sigma, model.B, model.wear = kernels.ridge_views(
+        model.flat
+    )
+    model.stat[:] = 0.0, model.bonus, model.m, model.ridge, model.dimension
+    model.Sigma[:] = model.ridge * np.eye(p)
+    model.Sigma_inv[:] = np.eye(p) / model.ridge
 
 
 def _ridge_arrays(model: Ridge | DisjointRidge) -> dict[str, Array]:

@@ -417,7 +417,7 @@ def png_bytes(figure: Figure) -> bytes:
     """
     buffer = io.BytesIO()
     with _style():
-        figure.savefig(buffer, format="png", dpi=144, facecolor=_LIGHT["paper"], metadata={"Software": None})
+        figure.savefig(buffer, format="png", metadata={"Software": None}, **_framed(figure))
     return buffer.getvalue()
 
 
@@ -436,13 +436,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
         raise InvalidInput(f"path must end in .png, .svg or .pdf, but got {str(path)!r}.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with _style(salt=target.stem):
-        figure.savefig(
-            target,
-            format=target.suffix[1:],
-            dpi=144 if target.suffix == ".png" else "figure",
-            facecolor=_LIGHT["paper"],
-            metadata={varying[target.suffix]: None},
-        )
+        kind = target.suffix[1:]
+        figure.savefig(target, format=kind, metadata={varying[target.suffix]: None}, **_framed(figure))
 
 
 # ---------------------------------------------------------------------------------------------------------------- numbers
@@ -717,6 +712,11 @@ def _style(salt: str = "tightrope") -> Iterator[None]:
     }
     with matplotlib.style.context(["default", ours]):
         yield
+
+
+def _framed(figure: Figure) -> dict[str, Any]:
+    """How a figure is saved to stand alone: at twice its size, on paper, with a margin."""
+    return {"dpi": 144, "facecolor": _LIGHT["paper"], "bbox_inches": figure.bbox_inches.padded(0.25)}
 
 
 def _blank(height: float) -> Figure:

@@ -75,8 +75,10 @@ def environment_of(spec: Spec) -> Tabular:
         raise spec.error(str(error)) from error
 
 
-def policies_of(spec: Spec, env: Tabular) -> dict[str, Any]:
-    """The policies of a spec, by name, made to fit `env`.
+def policies_of(
+    spec: Spec, env: Tabular, known: Mapping[str, Callable[[], Any]] | None = None
+) -> dict[str, Any]:
+    """The policies of a spec, by name, made to fit `env`; for `known` see `build_policy`.
 
     Examples
     --------
@@ -86,12 +88,12 @@ def policies_of(spec: Spec, env: Tabular) -> dict[str, Any]:
     PessimisticOptimistic(reward=ArmMeans(4, bonus=1), cost=ArmMeans(4, bonus=1), constraints=1, slater=0.5)
     """
     try:
-        return {policy.name: policy_for(policy, env) for policy in spec.policies}
+        return {policy.name: policy_for(policy, env, known) for policy in spec.policies}
     except SpecError as error:
         raise spec.error(str(error)) from error
 
 
-def policy_for(spec: PolicySpec, env: Tabular) -> Any:
+def policy_for(spec: PolicySpec, env: Tabular, known: Mapping[str, Callable[[], Any]] | None = None) -> Any:
     """The policy that `spec` states, with the sizes, the ranges of costs and the moment of seeing them of `env`.
 
     Examples
@@ -110,6 +112,7 @@ def policy_for(spec: PolicySpec, env: Tabular) -> Any:
         constraints=env.n_constraints,
         costs_seen=env.costs_seen,
         cost_range=env.cost_range,
+        known=known,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tightrope.errors import InvalidInput
@@ -28,6 +29,7 @@ def build_policy(
     constraints: int | Rules = 0,
     costs_seen: Seen = "before",
     cost_range: Any = None,
+    known: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Any:
     """The policy that `spec` states, of the class that is registered under its kind.
 
@@ -51,6 +53,8 @@ def build_policy(
         For constraints that are only counted; rules say it themselves.
     cost_range : pair or (K, 2), optional
         What the costs are known to lie in; rules say it themselves.
+    known : mapping of names to functions, optional
+        What else a constructor may ask for by name; a function is called only where that is so and the spec does not say.
 
     Raises
     ------
@@ -65,8 +69,8 @@ def build_policy(
     """
     where = spec.where
     if spec.kind not in POLICIES:
-        known = ", ".join(repr(kind) for kind in sorted(POLICIES))
-        raise SpecError(f"{where}.kind: must be one of {known}, but got {spec.kind!r}")
+        listed = ", ".join(repr(kind) for kind in sorted(POLICIES))
+        raise SpecError(f"{where}.kind: must be one of {listed}, but got {spec.kind!r}")
     make = POLICIES[spec.kind]
     rules = constraints if isinstance(constraints, Rules) else None
     n_constraints = rules.n_constraints if rules is not None else int(constraints)  # type: ignore[arg-type]
@@ -97,6 +101,9 @@ def build_policy(
     if rules is None and cost_range is not None and n_constraints:
         supplied["cost_range"] = cost_range
     stated = _stated(spec)
+    supplied |= {
+        name: get() for name, get in (known or {}).items() if name in parameters and name not in stated
+    }
     open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     settable = [
         name for name in parameters if name not in supplied or name in ("reward", "cost", "cost_range")

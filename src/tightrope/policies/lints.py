@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tightrope import _kernels as kernels
-from tightrope.estimators import DisjointRidge, Ridge
+from tightrope.estimators import DisjointRidge
 from tightrope.policies.decision import Decision
 from tightrope.policies.greedy import (
     Linear,
@@ -35,7 +35,8 @@ class LinTS:
     Setting: rewards linear in the features, noise 1-sub-Gaussian, ‖θ*‖ ≤ 1, ‖φ‖ ≤ 1; costs are neither seen nor learnt.
     Steps, in round t: draw θ̃ ~ N(θ̂, v_t² Σ⁻¹), v_t = sqrt(9 d log(t / p)); play argmax_j ⟨θ̃, φ_j⟩.
     Guarantee: with probability 1 − p, regret of order d^{3/2} √T up to logarithms, against any sequence of features.
-    Source: Agrawal, Goyal, *Thompson sampling for contextual bandits with linear payoffs* (ICML 2013; v_t as in the revised version).
+    Source: Agrawal, Goyal, *Thompson sampling for contextual bandits with linear payoffs* (ICML 2013), v_t as in its revised
+    version.
     Choices: the sub-Gaussian constant R is 1, as in the rest of the package; the model's `bonus` multiplies v_t. The draw uses the
     Cholesky factor of Σ, which gives the same law as Σ^{-1/2}. `decision.probability` is nan, for it has no closed form.
 
@@ -49,6 +50,7 @@ class LinTS:
 
     Examples
     --------
+    >>> from tightrope import Ridge
     >>> policy = LinTS(Ridge(2), seed=3)
     >>> decision = policy.decide([[1.0, 0.0], [0.0, 1.0]])
     >>> policy.learn(decision, 1.0)
@@ -102,6 +104,7 @@ class LinTS:
 def sampled_values(model: Linear, offer: Offer, scale: float, seed: int, number: int) -> Array:
     """⟨θ̃, φ_j⟩ by row for one θ̃ ~ N(θ̂, scale² Σ⁻¹), a function of the seed and the decision's number.
 
+    >>> from tightrope import Ridge
     >>> model = Ridge(1)
     >>> offer = Offer(np.arange(1), np.ones((1, 1)))
     >>> float(np.std([sampled_values(model, offer, 2.0, 0, i)[0] for i in range(4000)]).round(1))

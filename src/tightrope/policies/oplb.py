@@ -1,4 +1,4 @@
-"""OPLB, the optimistic-pessimistic linear bandit of Pacchiano, Ghavamzadeh, Bartlett, Jiang (AISTATS 2021), in its tractable form."""
+"""OPLB, the optimistic-pessimistic linear bandit (Pacchiano, Ghavamzadeh, Bartlett, Jiang, AISTATS 2021), in a tractable form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tightrope import _kernels as kernels
-from tightrope.estimators import Ridge
+from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.greedy import (
     Linear,
@@ -80,6 +80,7 @@ class OPLB:
 
     Examples
     --------
+    >>> from tightrope import Ridge
     >>> policy = OPLB(Ridge(2), cost=Ridge(2), safe_action=0, safe_cost=-0.5)
     >>> decision = policy.decide([[1.0, 0.0], [0.0, 1.0]])
     >>> policy.learn(decision, 0.2, [-0.5])
@@ -194,8 +195,13 @@ class OPLB:
 
 
 def safe_margin(safe_cost: Any) -> float:
-    """The mean cost of a safe action, in [−1, 0)."""
-    return -finite_number("-safe_cost", -finite_number("safe_cost", safe_cost), low=0.0, high=1.0, open_low=True)
+    """An upper bound on the mean costs of a safe action, in [−1, 0)."""
+    bound = finite_number("safe_cost", safe_cost)
+    if not -1.0 <= bound < 0.0:
+        raise InvalidInput(
+            f"safe_cost must lie in [-1, 0), for the safe action's mean costs are strictly below 0, but got {safe_cost!r}."
+        )
+    return bound
 
 
 def best_mixture(u: Array, W: Array) -> Array | None:
@@ -230,5 +236,6 @@ def _program(u: Array, W: Array) -> Array | None:
     found = lp.solve_lp(u, A_ub=W.T, b_ub=np.zeros(W.shape[1]), A_eq=np.ones((1, len(u))), b_eq=[1.0])
     if found.status != "optimal":
         return None
-    pi: Array = np.maximum(found.x, 0.0)
-    return pi / pi.sum()
+    positive = np.maximum(found.x, 0.0)
+    pi: Array = positive / positive.sum()
+    return pi

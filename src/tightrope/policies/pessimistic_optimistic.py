@@ -17,7 +17,7 @@ from tightrope.estimators import ArmMeans, DisjointRidge, Ridge, estimator_from_
 from tightrope.policies.decision import Decision
 from tightrope.policies.registry import register
 from tightrope.policies.slater import SlaterMeter
-from tightrope.policies.store import Arrays, write_state
+from tightrope.policies.store import Arrays, checked, write_state
 from tightrope.problem import (
     Array,
     finite_number,
@@ -45,14 +45,10 @@ class _Offer(NamedTuple):
     group: Any
 
 
-class _Pending(NamedTuple):
-    """A decision whose outcome is still to come."""
+# A decision whose outcome is still to come: what it awaits, its action, φ, ψ, and the context's group.
+_Pending = tuple[int, int, Array | None, Array | None, Any]
 
-    awaits: int
-    action: int
-    phi: Array | None
-    psi: Array | None
-    group: Any
+FLOAT = np.dtype(np.float64)
 
 
 @register("pessimistic-optimistic")
@@ -117,7 +113,11 @@ class PessimisticOptimistic:
         if cost is not None and not isinstance(cost, Model):
             raise InvalidInput(f"cost must be a Ridge, DisjointRidge or ArmMeans, but got {cost!r}.")
         self.rules = constraints if isinstance(constraints, Rules) else None
-        K = self.rules.n_constraints if self.rules is not None else whole_number("constraints", constraints)
+        K = (
+            constraints.n_constraints
+            if isinstance(constraints, Rules)
+            else whole_number("constraints must be Rules or their number, which", constraints)
+        )
         known = _seen_before(K, self.rules, cost)
         after = np.flatnonzero(~known)
         ranges = _cost_ranges(K, self.rules, cost_range)
@@ -148,15 +148,19 @@ class PessimisticOptimistic:
         elif len(after):
             raise InvalidInput(
                 "slater=None measures Slater's constant from costs that are seen before acting, but "
-                + ("every" if len(after) == K else f"{len(after)} of {K}")
-                + " constraint here is seen only after. Give slater=, or V= (V_t is all that needs it)."
+                + (
+                    "every constraint here is"
+                    if len(after) == K
+                    else f"{len(after)} of {K} constraints here are"
+                )
+                + " seen only after. Give slater=, or V= (V_t is all that needs it)."
             )
         else:
             self._meter = SlaterMeter(K, self._settings["seed"])
             V_t = _scaled(unit_V, self._meter.value)
 
         scratch = max(_row_length(self._reward), _row_length(self._cost))
-        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + scratch)
+        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + 2 * scratch)
         self._core[: kernels.CORE_HEAD] = [
             0.0,
             0.0 if horizon is None else float(horizon),
@@ -166,6 +170,7 @@ class PessimisticOptimistic:
             eps.scale,
             eps.exponent,
             eps.log_power,
+            float(K),
         ]
         self._core[kernels.CORE_HEAD + 2 * K : kernels.CORE_HEAD + 3 * K] = known
         self._K = K
@@ -177,6 +182,14 @@ class PessimisticOptimistic:
         self._pending: dict[int, _Pending] = {}
         self._owner = secrets.randbits(63)
         self._aranges: dict[int, NDArray[np.int64]] = {}
+        self._plain = (
+            isinstance(self._reward, Ridge)
+            and self._cost is None
+            and self._meter is None
+            and self.rules is None
+        )
+        self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
+        self._y = np.empty(1)
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         if self.rules is not None:
             self._names = (tuple(map(str, self.rules.actions)), self.rules.names)
@@ -262,6 +275,29 @@ class PessimisticOptimistic:
         -------
         Decision
         """
+        if (
+            self._plain
+            and type(features) is np.ndarray
+            and type(costs) is np.ndarray
+            and features.dtype is FLOAT
+            and costs.dtype is FLOAT
+            and features.ndim == costs.ndim == 2
+            and features.flags.carray
+            and costs.flags.carray
+            and actions is None
+            and usage is None
+            and group is None
+            and cost_features is None
+        ):
+            # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
+            # below says why.
+            J = len(features)
+            ids = self._aranges.get(J)
+            if ids is not None:
+                trace = np.empty(2 * J + (J + 1) * self._K + 2)
+                row = kernels.decide_flat(features, ids, costs, self._flat, self._core, trace)
+                if row >= 0:
+                    return self._record(row, row, features[row].copy(), None, None, ids, trace)
         return self._commit(self._prepare(features, costs, cost_features, actions, usage, group))
 
     def propose(
@@ -348,30 +384,41 @@ class PessimisticOptimistic:
             The costs that are seen after acting, in the order of the constraints.
         """
         number, pending = self._find(decision)
+        if (
+            costs is None
+            and type(reward) is float
+            and reward - reward == 0.0
+            and pending[0] == AWAITS_REWARD
+            and self._plain
+        ):
+            self._y[0] = reward
+            kernels.learn_flat(0, pending[2], self._y, self._flat, self._core)
+            del self._pending[number]
+            return
         if reward is None and costs is None:
             raise InvalidInput("learn needs a reward, costs, or both.")
+        awaits, action, phi, psi, group = pending
         y = None
         if reward is not None:
-            if not pending.awaits & AWAITS_REWARD:
+            if not awaits & AWAITS_REWARD:
                 raise InvalidInput(f"decision {number} has its reward already.")
             y = np.array([finite_number("reward", reward)])
         w = None
         if costs is not None:
             if not len(self._columns):
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            if not pending.awaits & AWAITS_COSTS:
+            if not awaits & AWAITS_COSTS:
                 raise InvalidInput(f"decision {number} has its costs already.")
             w = self._observed_costs(costs, pending)
-        awaits = pending.awaits
         if y is not None:
             awaits &= ~AWAITS_REWARD
-            _learn(self._reward, pending.action, pending.phi, y, self._core)
+            _learn(self._reward, action, phi, y, self._core)
         if w is not None and self._cost is not None:
             awaits &= ~AWAITS_COSTS
-            _learn(self._cost, pending.action, pending.psi, w, self._core)
+            _learn(self._cost, action, psi, w, self._core)
             self._core[kernels.CORE_HEAD + self._K + self._columns] += w
         if awaits:
-            self._pending[number] = pending._replace(awaits=awaits)
+            self._pending[number] = (awaits, action, phi, psi, group)
         else:
             del self._pending[number]
 
@@ -423,7 +470,7 @@ class PessimisticOptimistic:
 
     def settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
-        groups = [entry.group for entry in self._pending.values()]
+        groups = [group for *_, group in self._pending.values()]
         return {
             **self._settings,
             "constraints": self._K
@@ -442,10 +489,10 @@ class PessimisticOptimistic:
             "core": self._core[: kernels.CORE_HEAD + 3 * self._K].copy(),
             "made": np.array([self._made], dtype=np.int64),
             "pending/number": np.array(list(self._pending), dtype=np.int64),
-            "pending/awaits": np.array([e.awaits for e in entries], dtype=np.int64),
-            "pending/action": np.array([e.action for e in entries], dtype=np.int64),
-            "pending/phi": _stack([e.phi for e in entries], _row_length(self._reward)),
-            "pending/psi": _stack([e.psi for e in entries], _row_length(self._cost)),
+            "pending/awaits": np.array([e[0] for e in entries], dtype=np.int64),
+            "pending/action": np.array([e[1] for e in entries], dtype=np.int64),
+            "pending/phi": _stack([e[2] for e in entries], _row_length(self._reward)),
+            "pending/psi": _stack([e[3] for e in entries], _row_length(self._cost)),
         }
         for name, array in self._reward.arrays().items():
             state[f"reward/{name}"] = array.copy()
@@ -475,11 +522,12 @@ class PessimisticOptimistic:
             seed=settings["seed"],
         )
         policy._owner = int(settings["owner"])
-        _fill(policy._core[: kernels.CORE_HEAD + 3 * policy._K], arrays["core"])
-        policy._made = int(arrays["made"][0])
+        head = policy._core[: kernels.CORE_HEAD + 3 * policy._K]
+        head[:] = checked(arrays, "core", head.dtype, head.shape)
+        policy._made = int(checked(arrays, "made", np.int64, (1,))[0])
         for prefix, model in (("reward", policy._reward), ("cost", policy._cost)):
             for name, array in model.arrays().items() if model is not None else ():
-                _fill(array, arrays[f"{prefix}/{name}"])
+                array[...] = checked(arrays, f"{prefix}/{name}", array.dtype, array.shape)
         if policy._meter is not None:
             names = [name for name in arrays if name.startswith("slater/")]
             policy._meter = SlaterMeter.restore(
@@ -489,18 +537,17 @@ class PessimisticOptimistic:
         return policy
 
     def _restore_pending(self, groups: list[Any] | None, arrays: Arrays) -> None:
-        numbers, awaits, actions, phi, psi = (
-            arrays[f"pending/{name}"] for name in ("number", "awaits", "action", "phi", "psi")
+        n, limit = len(arrays["pending/number"]), self._action_limit()
+        numbers, awaits, actions = (
+            checked(arrays, f"pending/{name}", np.int64, (n,)) for name in ("number", "awaits", "action")
         )
-        n, limit = len(numbers), self._action_limit()
-        for rows, width in ((phi, _row_length(self._reward)), (psi, _row_length(self._cost))):
-            if rows.shape != (n, width) or rows.dtype != np.float64:
-                raise ValueError(f"pending features of shape {rows.shape}, expected {(n, width)}")
+        phi = checked(arrays, "pending/phi", np.float64, (n, _row_length(self._reward)))
+        psi = checked(arrays, "pending/psi", np.float64, (n, _row_length(self._cost)))
         if n and (actions.min() < 0 or (limit is not None and actions.max() >= limit)):
             raise ValueError(f"pending/action must lie in 0..{limit}, but found {actions.tolist()}")
         groups = [None] * n if groups is None else groups
         for i, number in enumerate(numbers.tolist()):
-            self._pending[number] = _Pending(
+            self._pending[number] = (
                 int(awaits[i]),
                 int(actions[i]),
                 phi[i].copy() if phi.shape[1] else None,
@@ -544,6 +591,8 @@ class PessimisticOptimistic:
                 raise InvalidInput(
                     "costs are seen after acting here: give the cost features once, not costs as well."
                 )
+            if isinstance(self._cost, ArmMeans):
+                raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
             costs, cost_features = None, costs
         if actions is None:
             ids = None
@@ -635,18 +684,31 @@ class PessimisticOptimistic:
     def _commit(self, offer: _Offer) -> Decision:
         ids, phi, W, psi, group = offer
         row, trace = self._choose(offer, self._core)
-        number = self._made
-        self._made = number + 1
-        action = int(ids[row])
-        self._pending[number] = _Pending(
-            self._awaits,
-            action,
+        if self._meter is not None and self._meter.offer(W):
+            self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+        return self._record(
+            int(ids[row]),
+            row,
             None if phi is None else phi[row if len(phi) > 1 else 0].copy(),
             None if psi is None else psi[row if len(psi) > 1 else 0].copy(),
             group,
+            ids,
+            trace,
         )
-        if self._meter is not None and self._meter.offer(W):
-            self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+
+    def _record(
+        self,
+        action: int,
+        row: int,
+        x: Array | None,
+        z: Array | None,
+        group: Any,
+        ids: NDArray[np.int64],
+        trace: Array,
+    ) -> Decision:
+        number = self._made
+        self._made = number + 1
+        self._pending[number] = (self._awaits, action, x, z, group)
         return Decision(action, row, number, self._owner, ids, trace, self._names)
 
     def _check_values(self, offer: _Offer) -> None:
@@ -704,7 +766,7 @@ class PessimisticOptimistic:
                 raise InvalidInput(f"decision {decision.number} was made by another policy.")
             number = decision.number
         else:
-            number = whole_number("decision", decision)
+            number = whole_number("decision must be a Decision or its number, which", decision)
         pending = self._pending.get(number)
         if pending is None:
             if number >= self._made:
@@ -720,7 +782,7 @@ class PessimisticOptimistic:
                 raise InvalidInput(
                     "costs by usage name need rules: make the policy with constraints=Rules([...])."
                 )
-            costs = self.rules.observed(costs, action=pending.action, group=pending.group)
+            costs = self.rules.observed(costs, action=pending[1], group=pending[4])
         n = len(self._columns)
         w = real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
         require_finite("costs", w)
@@ -850,14 +912,6 @@ def _learn(model: Model, action: int, x: Array | None, y: Array, core: Array) ->
 
 def _stack(rows: list[Array | None], width: int) -> Array:
     return np.stack([r for r in rows if r is not None]) if rows and width else np.empty((len(rows), width))
-
-
-def _fill(target: Array, source: NDArray[Any]) -> None:
-    if target.shape != source.shape or target.dtype != source.dtype:
-        raise ValueError(
-            f"expected {target.dtype} of shape {target.shape}, but found {source.dtype} of {source.shape}"
-        )
-    target[...] = source
 
 
 def _length(name: str, value: Any) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
+from tightrope.policies.store import checked
 from tightrope.problem import Array
 
 KEPT = 1024
@@ -61,13 +62,13 @@ class SlaterMeter:
     def restore(cls, K: int, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
         """The meter that gave `arrays`."""
         meter = cls(K, 0)
-        rows, sizes = arrays["rows"], arrays["sizes"]
-        meter.seen, meter.value = int(arrays["numbers"][0]), float(arrays["numbers"][1])
-        if rows.shape != (sizes.sum(), K) or rows.dtype != np.float64 or (sizes < 1).any():
-            raise ValueError(f"slater/rows of shape {rows.shape} do not fit K = {K} and slater/sizes")
-        if len(sizes) != min(meter.seen, KEPT):
-            raise ValueError(f"{len(sizes)} cost matrices are kept, but {meter.seen} rounds were seen")
-        meter.random = np.uint64(arrays["random"][0])
+        seen, value = checked(arrays, "numbers", np.float64, (2,)).tolist()
+        meter.seen, meter.value = int(seen), value
+        sizes = checked(arrays, "sizes", np.int64, (min(meter.seen, KEPT),))
+        if (sizes < 1).any():
+            raise ValueError("every cost matrix that is kept must have a row")
+        rows = checked(arrays, "rows", np.float64, (int(sizes.sum()), K))
+        meter.random = np.uint64(checked(arrays, "random", np.uint64, (1,))[0])
         ends = np.cumsum(sizes)
         meter.matrices = [m.copy() for m in np.split(rows, ends[:-1])] if len(ends) else []
         return meter

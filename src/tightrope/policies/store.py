@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tightrope.errors import StateDamagedError, StateFileError, StateVersionError
 
@@ -47,6 +47,16 @@ def write_state(path: str | os.PathLike[str], kind: str, settings: Mapping[str, 
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)
         raise
+
+
+def checked(arrays: Arrays, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The array of that name, refused with a ValueError unless it is of this kind and shape."""
+    array = arrays[name]
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"{name} must be {np.dtype(dtype)} of shape {shape}, but is {array.dtype} of {array.shape}"
+        )
+    return array
 
 
 def sealed(entries: Arrays) -> bytes:

@@ -1,0 +1,435 @@
+"""What a caller may send, and how it is refused: JSON read strictly, with the field or the byte named.
+
+>>> request = read_decision(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}')
+>>> request.context
+{'age': 71.0, 'sex': 'f'}
+>>> read_decision(b'{"context": {"age": true}}')
+Traceback (most recent call last):
+...
+tightrope.service.bodies.Refusal: context.age must be a number or a text, but got true
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+
+from tightrope.errors import TightropeError
+
+__all__ = [
+    "DecisionRequest",
+    "Limits",
+    "ModeRequest",
+    "OutcomeRequest",
+    "Refusal",
+    "RollbackRequest",
+    "SnapshotRequest",
+    "fingerprint",
+    "read_body",
+    "read_decision",
+    "read_outcome",
+]
+
+# PostgreSQL's text can't hold U+0000, and no one should have to print the others.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class Refusal(TightropeError):
+    """A request that is answered with an error: its HTTP status, a code for programs and words for people.
+
+    >>> Refusal(404, "unknown", "no such event").body()
+    b'{"error":{"code":"unknown","message":"no such event"}}'
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+
+    def body(self) -> bytes:
+        """The answer's JSON."""
+        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest.
+
+    Attributes
+    ----------
+    body_bytes : int
+    actions : int
+        Rows on offer in one decision.
+    numbers : int
+        Entries in `features`, in `costs`, and in `usage`.
+    depth : int
+        Nesting of arrays and objects.
+
+    Examples
+    --------
+    >>> Limits(body_bytes=4096).actions
+    1000
+    """
+
+    body_bytes: int = 1 << 20
+    actions: int = 1_000
+    numbers: int = 50_000
+    depth: int = 8
+
+
+LIMITS: Final = Limits()
+
+
+class DecisionRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/decisions`.
+
+    Attributes
+    ----------
+    event_id : str, optional
+        The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
+    context : object, or features : list
+        What the spec declares, by name; or x as a vector, or one row for each action.
+    usage : object, group : str or list, or costs : list of rows
+        What each action uses, by the names in the rules; the groups of the context. Or the costs themselves.
+    actions : list, optional
+        Names or numbers of the actions on offer; all by default.
+    default : str or int, optional
+        The action that is served in shadow mode; elsewhere not looked at.
+    explain : bool
+        Whether the answer says why. No part of what makes two bodies equal.
+    """
+
+    event_id: Name | None = None
+    context: dict[str, float | str] | None = None
+    features: list[float | list[float]] | None = None
+    costs: list[list[float]] | None = None
+    usage: dict[str, float | list[float] | dict[str, float]] | None = None
+    group: Name | list[Name] | None = None
+    actions: list[int | str] | None = None
+    default: int | str | None = None
+    explain: bool = False
+
+
+class OutcomeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/outcomes`: the reward, the costs that are seen after acting, or both; each once.
+
+    Attributes
+    ----------
+    event_id : str
+    reward : float, optional
+    costs : object or list, optional
+        What was used, by the names in the rules; or the costs themselves, in the order of the rules.
+    """
+
+    event_id: Name
+    reward: float | None = None
+    costs: list[float] | dict[str, float] | None = None
+
+
+class ModeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/mode`.
+
+    Attributes
+    ----------
+    mode : "live", "shadow" or "paused"
+    default : str or int, optional
+        In shadow mode the action that is served to a caller who names none.
+    """
+
+    mode: Literal["live", "shadow", "paused"]
+    default: int | str | None = None
+
+
+class SnapshotRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/snapshots`.
+
+    Attributes
+    ----------
+    label : str
+        What people call it; a labelled snapshot is kept for ever.
+    """
+
+    label: Name
+
+
+class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/rollback`.
+
+    Attributes
+    ----------
+    position : int
+        Of the snapshot, as `GET /v1/snapshots` lists it.
+    restore : "learnt" or "all"
+        What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
+    """
+
+    position: Annotated[int, msgspec.Meta(ge=1)]
+    restore: Literal["learnt", "all"]
+
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+def read_decision(body: bytes, limits: Limits = LIMITS) -> DecisionRequest:
+    """A decision's request, checked for form and size; what the fields mean is for the experiment to judge."""
+    request = read_body(body, DecisionRequest, limits)
+    if request.features is not None:
+        _require_count("features", request.features, limits.numbers)
+    if request.costs is not None:
+        _require_count("costs", request.costs, limits.numbers)
+    if request.usage is not None:
+        _require_count("usage", list(request.usage.values()), limits.numbers)
+    for name in ("actions", "group"):
+        entries = getattr(request, name)
+        if isinstance(entries, list) and len(entries) > limits.actions:
+            raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
+    return request
+
+
+def read_outcome(body: bytes, limits: Limits = LIMITS) -> OutcomeRequest:
+    """An outcome's request, checked for form and size.
+
+    >>> read_outcome(b'{"event_id": "visit-1", "reward": "NaN"}')
+    Traceback (most recent call last):
+    ...
+    tightrope.service.bodies.Refusal: reward must be a number, but got "NaN"
+    """
+    request = read_body(body, OutcomeRequest, limits)
+    if request.costs is not None:
+        _require_count("costs", list(request.costs), limits.numbers)
+    if request.reward is None and request.costs is None:
+        raise _invalid("reward or costs must be given, but got neither")
+    return request
+
+
+def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
+    """`body` as `kind`, or a `Refusal` that names the byte (not JSON) or the field (anything else).
+
+    >>> read_body(b'{"mode": "live", "mode": "paused"}', ModeRequest)
+    Traceback (most recent call last):
+    ...
+    tightrope.service.bodies.Refusal: mode comes twice in one object
+    """
+    if len(body) > limits.body_bytes:
+        raise Refusal(
+            413, "too-large", f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
+        )
+    if body.count(b"[") + body.count(b"{") > limits.depth:
+        _require_depth(body, limits.depth)
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    try:
+        request: Body = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        _require_single_keys(body)
+        raise _invalid(_in_words(str(error), body)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(error, body) from None
+    _require_single_keys(body)
+    return request
+
+
+def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
+    """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces.
+
+    >>> a = read_decision(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}')
+    >>> b = read_decision(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}')
+    >>> fingerprint(a) == fingerprint(b)
+    True
+    """
+    if isinstance(request, DecisionRequest) and request.explain:
+        request = msgspec.structs.replace(request, explain=False)
+    return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
+
+
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(422, "invalid", message)
+
+
+def _require_count(name: str, entries: list[Any], limit: int) -> None:
+    count = sum(len(entry) if isinstance(entry, list | dict) else 1 for entry in entries)
+    if count > limit:
+        raise _invalid(f"{name} must hold at most {limit} numbers, but holds {count}")
+
+
+def _require_depth(body: bytes, limit: int) -> None:
+    depth = 0
+    for token in _TOKENS.finditer(body):
+        first = body[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth > limit:
+                raise Refusal(
+                    400, "malformed", f"nested deeper than {limit} levels (byte {token.start()} of the body)"
+                )
+        elif first in b"]}":
+            depth -= 1
+
+
+class _Twice(Exception):
+    pass
+
+
+def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return table
+
+
+# Numbers are of no interest in this pass; `float` never fails on what the JSON scanner takes for a number.
+_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_single, parse_int=float, parse_float=float)
+
+
+def _require_single_keys(body: bytes) -> None:
+    """msgspec takes the last of two equal keys without a word."""
+    try:
+        _PAIRS.decode(body.decode())
+    except _Twice as twice:
+        raise _invalid(f"{twice} comes twice in one object") from None
+    except (ValueError, RecursionError):
+        # What msgspec refused at an earlier place, with the better message.
+        return
+
+
+def _malformed(error: Exception, body: bytes) -> Refusal:
+    try:
+        body.decode()
+    except UnicodeDecodeError as wrong:
+        return Refusal(400, "malformed", f"not UTF-8: {wrong.reason} (byte {wrong.start} of the body)")
+    message = str(error)
+    found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", message)
+    if found:
+        return Refusal(400, "malformed", f"not JSON: {found[1]} (byte {found[2]} of the body)")
+    reason, place = "it ends too early", len(body)
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as wrong:
+        # Offsets are counted in characters there.
+        place = len(wrong.doc[: wrong.pos].encode(errors="replace"))
+        if place < len(body):
+            reason = wrong.msg[:1].lower() + wrong.msg[1:]
+    except (ValueError, RecursionError):
+        pass
+    else:
+        lone = re.search(rb"\\u[dD][89a-fA-F]", body)
+        if lone:
+            reason, place = "half of a surrogate pair", lone.start()
+    return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _in_words(message: str, body: bytes) -> str:
+    """msgspec's message with the field first, its key named, and what came."""
+    message, _, path = message.partition(" - at `$")
+    path = path.removesuffix("`")
+    plain = _plain(body)
+    if "[...]" in path:
+        path = _with_keys(path, plain, message)
+    where = path.removeprefix(".") or "the body"
+    came = _shown(_at(plain, path))
+    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
+    if expected:
+        parts = [_WORDS.get(part, part) for part in expected[1].split(" | ") if part != "null"]
+        return f"{where} must be {' or '.join(parts)}, but got {came}"
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+    if unknown:
+        return f"{(path.removeprefix('.') + '.').lstrip('.')}{unknown[1]} is an unknown field"
+    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+    if missing:
+        return f"{(path.removeprefix('.') + '.').lstrip('.')}{missing[1]} is missing"
+    if message == "Number out of range":
+        return f"{where} must be a finite number, but what came is too large for one"
+    if "matching regex" in message:
+        return f"{where} must hold no control characters, but got {came}"
+    length = re.fullmatch(r"Expected `str` of length (.*)", message)
+    if length:
+        return f"{where} must have a length {length[1]}, but got {came}"
+    if message.startswith("Invalid enum value"):
+        return f"{where} has a value that is not allowed: {came}"
+    return f"{where}: {message}, but got {came}"
+
+
+def _plain(body: bytes) -> Any:
+    try:
+        return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _with_keys(path: str, value: Any, message: str) -> str:
+    """`path` with each [...], which is msgspec's word for the values of an object, replaced by the key that is at fault."""
+    got = re.search(r"got `(\w+)`", message)
+    kind = got[1] if got else "number"
+    for concrete in _expanded(path, value):
+        if _KINDS[kind](_at(value, concrete)):
+            return concrete
+    return path.partition("[...]")[0]
+
+
+def _expanded(path: str, value: Any) -> Iterator[str]:
+    head, more, tail = path.partition("[...]")
+    if not more:
+        yield path
+        return
+    table = _at(value, head)
+    for key in table if isinstance(table, Mapping) else ():
+        yield from _expanded(f"{head}.{key}{tail}", value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# What msgspec says came, and out of range: a number that is too large to be one.
+_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "str": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "int": _is_number,
+    "float": _is_number,
+    "number": lambda value: _is_number(value) and math.isinf(value),
+}
+
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+
+
+def _at(value: Any, path: str) -> Any:
+    for name, index in _STEP.findall(path):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,293 @@
+"""The journal: what happened to an experiment, in order. Everything else about it can be computed from this.
+
+A journal is a list of rows, numbered from 1 without gaps, each an `Entry` in MessagePack, and snapshots of the state at
+some of these positions. `append` is all or nothing, and durable when it returns.
+
+>>> journal = MemoryJournal()
+>>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+>>> [entry_of(row) for row in journal.rows()]
+[Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from tightrope.errors import TightropeError
+from tightrope.service.bodies import DecisionRequest
+
+__all__ = [
+    "Decided",
+    "Entry",
+    "Expired",
+    "Journal",
+    "JournalDamaged",
+    "JournalError",
+    "JournalLocked",
+    "Learnt",
+    "Measured",
+    "MemoryJournal",
+    "ModeChanged",
+    "Refused",
+    "RolledBack",
+    "Row",
+    "Snapshot",
+    "Started",
+    "entry_of",
+    "row_of",
+]
+
+FORMAT: Final = 1
+
+
+class JournalError(TightropeError):
+    """The journal can't be read or written now: nothing was acknowledged that is not in it."""
+
+
+class JournalLocked(JournalError):
+    """Another process writes this journal."""
+
+
+class JournalDamaged(JournalError):
+    """What the journal holds can't have been written by this program, or does not replay to what it says."""
+
+
+class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
+    pass
+
+
+class Started(_Entry, tag="started"):
+    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes."""
+
+    format: int
+    version: str
+    spec: dict[str, Any]
+    expire_after: float
+    max_pending: int
+
+
+class Decided(_Entry, tag="decided"):
+    """A decision: what was asked, what was answered, the numbers behind it (`Decision`'s trace) and the queue after it.
+
+    `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
+    shadow mode served the default.
+    """
+
+    event_id: str
+    request: DecisionRequest
+    fingerprint: bytes
+    number: int
+    action: int
+    trace: bytes
+    queue: bytes
+    offered: list[int] | None = None
+    proposed: int | None = None
+
+
+class Learnt(_Entry, tag="learnt"):
+    """An outcome, or a part of one, that was applied."""
+
+    event_id: str
+    number: int
+    reward: float | None = None
+    costs: list[float] | dict[str, float] | None = None
+
+
+class Expired(_Entry, tag="expired"):
+    """Decisions whose outcome is waited for no longer."""
+
+    numbers: list[int]
+    event_ids: list[str]
+
+
+class Refused(_Entry, tag="refused"):
+    """An outcome that was well formed, but came too late, for an event that no one knows, or at odds with an earlier one."""
+
+    event_id: str
+    reason: Literal["late", "unknown", "differs"]
+    reward: float | None = None
+    costs: list[float] | dict[str, float] | None = None
+
+
+class Measured(_Entry, tag="measured"):
+    """Slater's constant, measured on what was seen up to a number of rounds."""
+
+    rounds: int
+    slater: float
+
+
+class ModeChanged(_Entry, tag="mode"):
+    """Live, shadow (with the action that is served by default) or paused."""
+
+    mode: Literal["live", "shadow", "paused"]
+    default: int | None = None
+
+
+class RolledBack(_Entry, tag="rolled back"):
+    """Back to the snapshot at `position`, whose state is here once more: snapshots may be dropped, the journal needs none."""
+
+    position: int
+    restore: Literal["learnt", "all"]
+    state: bytes
+
+
+Entry: TypeAlias = Started | Decided | Learnt | Expired | Refused | Measured | ModeChanged | RolledBack
+
+# Numbers of the kinds in the tables, so that a query can pick some without decoding. Never reuse one.
+KINDS: Final[dict[type[Any], int]] = {
+    Decided: 1,
+    Learnt: 2,
+    Started: 3,
+    Expired: 4,
+    Refused: 5,
+    Measured: 6,
+    ModeChanged: 7,
+    RolledBack: 8,
+}
+# The kinds up to this one are found by their event id; the others, which are few, by their kind.
+LAST_BY_EVENT: Final = 2
+
+
+class Row(NamedTuple):
+    """An entry as it is stored: its place from 1, microseconds since 1970, its kind's number, its event, the entry itself."""
+
+    position: int
+    time: int
+    kind: int
+    event_id: str | None
+    data: bytes
+
+
+class Snapshot(NamedTuple):
+    """The state after the entry at `position`, a SHA-256 of it in hexadecimal, and the name that people gave it."""
+
+    position: int
+    time: int
+    digest: str
+    label: str | None
+    state: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def row_of(position: int, time: int, entry: Entry) -> Row:
+    """The entry as a row."""
+    kind = KINDS[type(entry)]
+    event_id = entry.event_id if isinstance(entry, Decided | Learnt) else None
+    return Row(position, time, kind, event_id, _encoder.encode(entry))
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry in a row."""
+    try:
+        entry: Entry = _decoder.decode(row.data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
+    return entry
+
+
+class Journal(Protocol):
+    """What an experiment needs of a journal. One thread at a time calls it; only `append` and `probe` write."""
+
+    def open(self) -> bool:
+        """Get ready to read and write, also after a failure. False: another process is active, ask again later.
+
+        Raises
+        ------
+        JournalLocked
+            Another process writes here, and waiting for it is not how this journal works.
+        """
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        """Add rows and snapshots and drop the snapshots at some positions, all or nothing, durable on return."""
+
+    def probe(self) -> None:
+        """Write something that does not matter, durably: raises `JournalError` where `append` would."""
+
+    def find(self, event_ids: Collection[str]) -> list[Row]:
+        """The rows of these events, in order."""
+
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        """All rows beyond a position, in order, read as they are needed."""
+
+    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
+        """The newest rows of these kinds, newest first."""
+
+    def last(self) -> int:
+        """The position of the last row; 0 for an empty journal."""
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first, without their states."""
+
+    def snapshot(self, position: int) -> Snapshot | None:
+        """The snapshot at a position."""
+
+    def close(self) -> None:
+        """Let go of everything; another process may write from now on."""
+
+
+class MemoryJournal:
+    """A journal that lives and dies with the process: for tests, and to see what durability costs."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._snapshots: dict[int, Snapshot] = {}
+        self._by_event: dict[str, list[Row]] = {}
+
+    def open(self) -> bool:
+        """Nothing to do."""
+        return True
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        """Keep rows and snapshots."""
+        for row in rows:
+            if row.position != len(self._rows) + 1:
+                raise JournalDamaged(f"row {row.position} can't follow row {len(self._rows)}.")
+            self._rows.append(row)
+            if row.event_id is not None:
+                self._by_event.setdefault(row.event_id, []).append(row)
+        self._snapshots.update({snapshot.position: snapshot for snapshot in snapshots})
+        for position in drop:
+            self._snapshots.pop(position, None)
+
+    def probe(self) -> None:
+        """Nothing to do."""
+
+    def find(self, event_ids: Collection[str]) -> list[Row]:
+        """The rows of these events, in order."""
+        found = [row for one in event_ids for row in self._by_event.get(one, ())]
+        return sorted(found)
+
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        """All rows beyond a position."""
+        return iter(self._rows[after:])
+
+    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
+        """The newest rows of these kinds, newest first."""
+        end = len(self._rows) if before is None else before - 1
+        found = (row for row in reversed(self._rows[:end]) if row.kind in kinds)
+        return [row for row, _ in zip(found, range(limit))]
+
+    def last(self) -> int:
+        """The number of rows."""
+        return len(self._rows)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first, without their states."""
+        return [self._snapshots[at]._replace(state=b"") for at in sorted(self._snapshots)]
+
+    def snapshot(self, position: int) -> Snapshot | None:
+        """The snapshot at a position."""
+        return self._snapshots.get(position)
+
+    def close(self) -> None:
+        """Nothing to do."""

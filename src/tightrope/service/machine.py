@@ -1,0 +1,787 @@
+"""The state of an experiment as a function of its journal.
+
+Every change goes through a method that returns the journal's entry for it. `replay` goes the other way: it repeats what an
+entry says and refuses the journal if a single bit of the answer comes out differently.
+
+>>> from tightrope.spec import make_spec
+>>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
+>>> machine = Machine(spec)
+>>> entry = machine.decide("visit-1", DecisionRequest(), time=0)
+>>> spec.actions[entry.action], machine.queue.tolist()
+('a', [2.949489742783178])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.estimators import ArmMeans, Ridge
+from tightrope.policies import Decision, Explanation, PessimisticOptimistic
+from tightrope.policies.build import build_policy
+from tightrope.problem import Array, real_array
+from tightrope.rules import Budget, Capacity, Mean, Rule
+from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
+from tightrope.service.journal import (
+    Decided,
+    Entry,
+    Expired,
+    JournalDamaged,
+    Learnt,
+    Measured,
+    ModeChanged,
+    Refused,
+    RolledBack,
+    Row,
+    Started,
+    entry_of,
+)
+from tightrope.spec import RuleSpec, Spec, make_spec
+
+__all__ = ["Machine", "served_part"]
+
+Mode = Literal["live", "shadow", "paused"]
+
+AWAITS_REWARD, AWAITS_COSTS = 1, 2
+# At most so many at a time, so that a batch that follows a long silence is not held up.
+_EXPIRE_AT_ONCE = 1000
+_KEPT_COSTS = 256
+_TRAIL = 240
+
+
+class Waiting(NamedTuple):
+    """A decision whose outcome is still to come. `holds` are the hard caps that keep the high end of its cost reserved."""
+
+    event_id: str
+    time: int
+    action: int
+    awaits: int
+    group: str | list[str] | None
+    holds: list[int]
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What has been counted since the beginning."""
+
+    actions: list[int]
+    shadow: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    complete: int = 0
+    expired: int = 0
+    rolled_back: int = 0
+    late: int = 0
+    unknown: int = 0
+    differs: int = 0
+
+
+class Machine:
+    """The policy of one experiment, its hard caps and everything else that a decision depends on.
+
+    Parameters
+    ----------
+    spec : Spec
+        With named actions and one policy, a pessimistic-optimistic one.
+    expire_after : float
+        Seconds until a decision without its whole outcome is no longer waited for.
+    max_pending : int
+        Decisions waited for at most: beyond, the oldest expire.
+    """
+
+    def __init__(
+        self, spec: Spec, *, expire_after: float = 30 * 86_400.0, max_pending: int = 200_000
+    ) -> None:
+        self.spec = spec
+        self.expire_after = expire_after
+        self.max_pending = max_pending
+        self.position = 0
+        self.time = 0
+        self.mode: Mode = "live"
+        self.default: int | None = None
+        self.measured = 0
+        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self.policy = _build(spec)
+        self.measures = self.policy.defer_slater()
+        self.caps = _read_caps(spec)
+        self.tally = Tally(actions=[0] * len(spec.actions))
+        self.trail: list[list[float]] = []
+        self.stride = 1
+        self._features = spec.features() if spec.context else None
+        self._ids = {name: i for i, name in enumerate(spec.actions)}
+        rules = spec.rules
+        self._after = rules is not None and not bool(rules.seen.all())
+        self._none_before = rules is None or not bool(rules.seen.any())
+        self._grouped = rules is not None and any(rule.among is not None for rule in rules)
+        self._fixed = {
+            one.rule.name: one.usage
+            for one in spec.rule_specs
+            if one.usage is not None and isinstance(one.rule, Budget | Mean) and one.rule.seen == "before"
+        }
+        self._late_usage = {
+            rule.name for rule in rules or () if isinstance(rule, Budget | Mean) and rule.seen == "after"
+        }
+        self._kinds = (type(self.policy.reward_model), type(self.policy.cost_model))
+        self._costs: dict[Any, Array] = {}
+
+    # What it knows
+
+    @property
+    def queue(self) -> Array:
+        """The dual variables Q, (K,)."""
+        return self.policy.queue
+
+    @property
+    def slater_due(self) -> bool:
+        """Whether the number of rounds has doubled since Slater's constant was measured."""
+        return self.measures and self.policy.rounds.bit_length() > self.measured.bit_length()
+
+    def explain(self, entry: Decided) -> Explanation:
+        """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
+        ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
+        chosen = entry.action if entry.proposed is None else entry.proposed
+        rules = self.spec.rules
+        return Decision(
+            chosen,
+            int(np.flatnonzero(ids == chosen)[0]),
+            entry.number,
+            0,
+            ids,
+            np.frombuffer(entry.trace),
+            (self.spec.actions, None if rules is None else rules.names),
+        ).explain()
+
+    # What changes it
+
+    def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
+        """Choose, move the queue, reserve what hard caps need.
+
+        Raises
+        ------
+        InvalidInput
+            The request is not what the spec asks for; nothing has changed.
+        Refusal
+            The experiment is paused, or its hard caps leave nothing to choose; nothing has changed.
+        """
+        if self.mode == "paused":
+            raise Refusal(
+                503, "paused", "the experiment is paused: no decisions until it is live", retry_after=5
+            )
+        ids = None if request.actions is None else self._action_ids(request.actions)
+        x = self._vector(request, ids)
+        usage = self._usage(request)
+        W = self._cost_matrix(request, usage, ids)
+        needs: list[list[Decimal]] | None = None
+        if self.caps:
+            needs, keep = self._allowed(request, usage, ids)
+            if len(keep) < len(needs):
+                ids = keep if ids is None else [ids[row] for row in keep]
+                needs = [needs[row] for row in keep]
+                W = None if W is None else np.ascontiguousarray(W[keep])
+                x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
+        phi, psi = self._rows(0, x, ids), self._rows(1, x, ids)
+        proposed: int | None = None
+        if self.mode == "shadow":
+            served = self._default(request, ids)
+            seen = self.policy.propose(phi, W, cost_features=psi, actions=ids)
+            row = served if ids is None else ids.index(served)
+            decision = self.policy.decide(
+                _one(phi, row), _one(W, row), cost_features=_one(psi, row), actions=[served]
+            )
+            proposed = seen.action
+        else:
+            seen = decision = self.policy.decide(phi, W, cost_features=psi, actions=ids)
+            row = decision.row
+        holds = self._spend(needs[row]) if needs is not None else []
+        self.tally.actions[decision.action] += 1
+        self.tally.shadow += proposed is not None
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if self._after else 0)
+        self.waiting[decision.number] = Waiting(event_id, time, decision.action, awaits, request.group, holds)
+        self._mark(time)
+        assert seen._trace is not None
+        return Decided(
+            event_id=event_id,
+            request=request,
+            fingerprint=fingerprint(request),
+            number=decision.number,
+            action=decision.action,
+            trace=seen._trace.tobytes(),
+            queue=self.policy.queue.tobytes(),
+            offered=ids,
+            proposed=proposed,
+        )
+
+    def learn(
+        self,
+        number: int,
+        reward: float | None = None,
+        costs: list[float] | dict[str, float] | None = None,
+    ) -> Learnt:
+        """Apply an outcome, or a part of one, to a decision in `waiting`.
+
+        Raises
+        ------
+        InvalidInput
+            The outcome is not what the spec asks for; nothing has changed.
+        """
+        entry = self.waiting[number]
+        observed: Any = costs
+        if isinstance(costs, dict):
+            if self.spec.rules is None or not self._after:
+                raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
+            observed = self.spec.rules.observed(costs, action=entry.action, group=entry.group)
+        elif costs is not None and entry.holds:
+            name = self.caps[entry.holds[0]].name
+            raise InvalidInput(
+                f"costs must be an object of usages by name, since a hard cap counts {name!r}."
+            )
+        self.policy.learn(number, reward, observed)
+        awaits, holds = entry.awaits, entry.holds
+        if reward is not None:
+            awaits &= ~AWAITS_REWARD
+            self.tally.rewards += 1
+            self.tally.reward_sum += reward
+        if costs is not None:
+            awaits &= ~AWAITS_COSTS
+            for k in holds:
+                cap = self.caps[k]
+                assert isinstance(costs, dict)
+                assert cap.usage is not None
+                actual = min(_decimal(costs[cap.usage]), cap.high)
+                cap.used = _EXACT.add(_EXACT.subtract(cap.used, cap.high), actual)
+            holds = []
+        if awaits:
+            self.waiting[number] = entry._replace(awaits=awaits, holds=holds)
+        else:
+            del self.waiting[number]
+            self.tally.complete += 1
+        return Learnt(event_id=entry.event_id, number=number, reward=reward, costs=costs)
+
+    def expire(self, time: int) -> Expired | None:
+        """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
+        due = time - int(self.expire_after * 1e6)
+        excess = len(self.waiting) - self.max_pending
+        numbers: list[int] = []
+        for number, entry in self.waiting.items():
+            if (entry.time > due and len(numbers) >= excess) or len(numbers) == _EXPIRE_AT_ONCE:
+                break
+            numbers.append(number)
+        return self._drop(numbers) if numbers else None
+
+    def refuse(
+        self,
+        event_id: str,
+        reason: Literal["late", "unknown", "differs"],
+        reward: float | None = None,
+        costs: list[float] | dict[str, float] | None = None,
+    ) -> Refused:
+        """Count an outcome that can't be applied."""
+        setattr(self.tally, reason, getattr(self.tally, reason) + 1)
+        return Refused(event_id=event_id, reason=reason, reward=reward, costs=costs)
+
+    def take_slater(self, slater: float, rounds: int) -> Measured:
+        """Go on with Slater's constant as measured on the first `rounds` rounds."""
+        self.policy.take_slater(slater)
+        self.measured = rounds
+        return Measured(rounds=rounds, slater=slater)
+
+    def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
+        """Go live, into shadow mode, or pause."""
+        if default is not None and mode != "shadow":
+            raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
+        self.default = None if default is None else self._action_ids([default], "default")[0]
+        self.mode = mode
+        return ModeChanged(mode=mode, default=self.default)
+
+    def reconfigure(self, expire_after: float, max_pending: int, version: str) -> Started:
+        """Wait for outcomes longer, or shorter, from now on."""
+        self.expire_after, self.max_pending = expire_after, max_pending
+        return self.started(version)
+
+    def started(self, version: str) -> Started:
+        """The entry that states the configuration."""
+        return Started(
+            format=1,
+            version=version,
+            spec=served_part(self.spec),
+            expire_after=self.expire_after,
+            max_pending=self.max_pending,
+        )
+
+    def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> RolledBack:
+        """Take what was learnt, or rounds, queues and cumulative costs too, from a snapshot's state.
+
+        Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
+        still pending now stay pending; with "all", younger ones are dropped.
+        """
+        then = _read_arrays(_unpacked(state)["policy"])
+        now = self.policy.state()
+        if restore == "learnt":
+            arrays = {
+                name: then[name] if name.startswith(("reward/", "cost/")) else array
+                for name, array in now.items()
+            }
+        else:
+            kept = np.isin(now["pending/number"], then["pending/number"])
+            arrays = {
+                name: array[kept] if name.startswith("pending/") else array if name == "made" else then[name]
+                for name, array in now.items()
+            }
+            dropped = now["pending/number"][~kept].tolist()
+            for number in dropped:
+                del self.waiting[number]
+            self.tally.rolled_back += len(dropped)
+        self._restore_policy(arrays)
+        return RolledBack(position=position, restore=restore, state=state)
+
+    def advance(self, row: Row) -> None:
+        """Take note that `row` is in the journal."""
+        self.position, self.time = row.position, row.time
+
+    # Replay, snapshots
+
+    @classmethod
+    def begin(cls, row: Row, source: str = "journal") -> Machine:
+        """The machine at the first row of a journal."""
+        entry = entry_of(row)
+        if not isinstance(entry, Started) or row.position != 1:
+            raise JournalDamaged(
+                f"row {row.position}: a journal begins with the experiment's configuration at row 1."
+            )
+        machine = cls.of(entry, source)
+        machine.advance(row)
+        return machine
+
+    @classmethod
+    def of(cls, entry: Started, source: str = "journal") -> Machine:
+        """A machine at rest, in a journaled configuration."""
+        return cls(
+            make_spec(entry.spec, source=source),
+            expire_after=entry.expire_after,
+            max_pending=entry.max_pending,
+        )
+
+    def replay(self, row: Row) -> Entry:
+        """Repeat the entry that follows, and compare."""
+        if row.position != self.position + 1:
+            raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
+        entry = entry_of(row)
+        try:
+            again = self._repeat(entry, row.time)
+        except (InvalidInput, Refusal, KeyError) as error:
+            raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
+        if again != entry:
+            raise JournalDamaged(
+                f"row {row.position} does not come out as it was recorded: {_difference(entry, again)}. Was it written by another "
+                "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
+            )
+        self.advance(row)
+        return entry
+
+    def snapshot(self) -> tuple[bytes, str]:
+        """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
+        state = _pack(
+            {
+                "position": self.position,
+                "time": self.time,
+                "mode": self.mode,
+                "default": self.default,
+                "measured": self.measured,
+                "expire_after": self.expire_after,
+                "max_pending": self.max_pending,
+                "waiting": [[number, *entry] for number, entry in self.waiting.items()],
+                "caps": [[cap.name, str(cap.used)] for cap in self.caps],
+                "tally": self.tally,
+                "trail": self.trail,
+                "stride": self.stride,
+                "policy": _plain_arrays(self.policy.state()),
+            }
+        )
+        return state, digest_of(state)
+
+    def restore(self, state: bytes) -> None:
+        """Become what `snapshot` saw."""
+        saved = _unpacked(state)
+        self.position, self.time = saved["position"], saved["time"]
+        self.mode, self.default = saved["mode"], saved["default"]
+        self.measured = saved["measured"]
+        self.expire_after, self.max_pending = saved["expire_after"], saved["max_pending"]
+        self.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in saved["waiting"])
+        for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
+            if cap.name != name:
+                raise JournalDamaged(
+                    f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
+                )
+            cap.used = Decimal(used)
+        self.tally = msgspec.convert(saved["tally"], Tally)
+        self.trail, self.stride = saved["trail"], saved["stride"]
+        self._restore_policy(_read_arrays(saved["policy"]))
+
+    # Helpers
+
+    def _repeat(self, entry: Entry, time: int) -> Entry | None:
+        match entry:
+            case Decided():
+                return self.decide(entry.event_id, entry.request, time=time)
+            case Learnt():
+                return self.learn(entry.number, entry.reward, entry.costs)
+            case Expired():
+                return self._drop(entry.numbers)
+            case Refused():
+                return self.refuse(entry.event_id, entry.reason, entry.reward, entry.costs)
+            case Measured():
+                return self.take_slater(entry.slater, entry.rounds)
+            case ModeChanged():
+                return self.change_mode(entry.mode, entry.default)
+            case RolledBack():
+                return self.roll_back(entry.position, entry.state, entry.restore)
+            case Started():
+                return self.reconfigure(entry.expire_after, entry.max_pending, entry.version)
+
+    def _drop(self, numbers: list[int]) -> Expired:
+        event_ids = [self.waiting[number].event_id for number in numbers]
+        for number in numbers:
+            del self.waiting[number]
+            self.policy.forget(number)
+        self.tally.expired += len(numbers)
+        return Expired(numbers=numbers, event_ids=event_ids)
+
+    def _restore_policy(self, arrays: dict[str, NDArray[Any]]) -> None:
+        settings = {**self.policy.settings(), "pending_groups": None}
+        try:
+            self.policy = PessimisticOptimistic.restore(settings, arrays)
+        except (KeyError, ValueError, IndexError) as error:
+            raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
+        self.policy.defer_slater()
+
+    def _action_ids(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
+        ids: list[int] = []
+        for i, action in enumerate(actions):
+            entry = what if what != "actions" else f"actions[{i}]"
+            found = self._ids.get(action) if isinstance(action, str) else action
+            if found is None or not 0 <= found < len(self._ids):
+                raise InvalidInput(
+                    f"{entry} must be one of {_listed(self.spec.actions)}, or an index, but got {action!r}."
+                )
+            ids.append(found)
+        if not ids:
+            raise InvalidInput(f"{what} must name at least one action, but it is empty.")
+        if len(set(ids)) < len(ids):
+            raise InvalidInput(f"{what} must name each action once, but got {list(actions)!r}.")
+        return ids
+
+    def _vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
+        """x (p,), or a row for each action on offer."""
+        if self._features is None:
+            if request.features is not None or request.context:
+                name = "context" if request.features is None else "features"
+                raise InvalidInput(f"{name} can't be given: the spec declares no [context].")
+            return None
+        if request.context is not None:
+            if request.features is not None:
+                raise InvalidInput("features and context can't both be given.")
+            return self._features.vector(request.context)
+        if request.features is None:
+            raise InvalidInput(
+                f"context is missing; needed: {_listed(self._features.fields)} (or features, the vector itself)."
+            )
+        J = len(self.spec.actions) if ids is None else len(ids)
+        p = self._features.n_features
+        return real_array("features", request.features, (p,), (J, p))
+
+    def _rows(self, model: int, x: Array | None, ids: list[int] | None) -> Array | None:
+        """x as the model of the reward (0) or of the costs (1) takes it."""
+        kind = self._kinds[model]
+        if x is None or kind in (ArmMeans, type(None)):
+            return None
+        if kind is not Ridge:
+            return x
+        # One Ridge over all actions: φ = e_j ⊗ x.
+        offered = range(len(self.spec.actions)) if ids is None else ids
+        phi = np.zeros((len(offered), len(self.spec.actions), x.shape[-1]))
+        for row, action in enumerate(offered):
+            phi[row, action] = x if x.ndim == 1 else x[row]
+        return phi.reshape(len(offered), -1)
+
+    def _usage(self, request: DecisionRequest) -> Mapping[str, Any]:
+        if request.usage is None:
+            return self._fixed
+        for name in request.usage:
+            if name in self._fixed:
+                raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
+            if name in self._late_usage:
+                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome, as a cost.")
+        return {**self._fixed, **request.usage}
+
+    def _cost_matrix(
+        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
+    ) -> Array | None:
+        """W (J, K), None where no constraint is seen before acting."""
+        rules = self.spec.rules
+        if rules is None:
+            for name in ("costs", "usage", "group"):
+                if getattr(request, name) is not None:
+                    raise InvalidInput(f"{name} can't be given: the spec has no rules.")
+            return None
+        if request.costs is not None:
+            if self.caps:
+                raise InvalidInput("costs can't be given where hard caps count: send usage.")
+            if request.usage is not None or request.group is not None:
+                raise InvalidInput("costs and usage or group can't both be given.")
+            if self._none_before:
+                raise InvalidInput("costs can't be given: every rule here is seen after acting.")
+            J = len(self.spec.actions) if ids is None else len(ids)
+            return real_array("costs", request.costs, (J, int(rules.seen.sum())), (J, rules.n_constraints))
+        if self._grouped and request.group is None:
+            raise InvalidInput(
+                "group is missing (an empty list for a context in no group): a rule is for a group."
+            )
+        key: Any = None
+        if request.usage is None:
+            group = request.group
+            key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
+            kept = self._costs.get(key)
+            if kept is not None:
+                return None if self._none_before else kept
+        W = rules.costs(usage=usage, group=request.group, actions=ids)
+        if key is not None:
+            if len(self._costs) >= _KEPT_COSTS:
+                self._costs.clear()
+            self._costs[key] = W
+        return None if self._none_before else W
+
+    def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
+        if request.default is not None:
+            served = self._action_ids([request.default], "default")[0]
+        elif self.default is not None:
+            served = self.default
+        else:
+            raise InvalidInput("default is missing: in shadow mode it says which action is served.")
+        if ids is not None and served not in ids:
+            if self.caps and (request.actions is None or served in self._action_ids(request.actions)):
+                raise _exhausted(
+                    [cap for cap in self.caps], f"the default action {self.spec.actions[served]!r}"
+                )
+            raise InvalidInput(
+                f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
+            )
+        return served
+
+    def _allowed(
+        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
+    ) -> tuple[list[list[Decimal]], list[int]]:
+        """What each row needs of each hard cap, and the rows that leave all of them intact."""
+        offered = range(len(self.spec.actions)) if ids is None else ids
+        group = request.group
+        groups = {group} if isinstance(group, str) else set(group or ())
+        needs = [
+            [cap.need(action, self.spec.actions[action], row, usage, groups) for cap in self.caps]
+            for row, action in enumerate(offered)
+        ]
+        keep = [
+            row
+            for row, need in enumerate(needs)
+            if all(not n or _EXACT.add(cap.used, n) <= cap.total for cap, n in zip(self.caps, need))
+        ]
+        if not keep:
+            full = [
+                cap
+                for k, cap in enumerate(self.caps)
+                if any(need[k] and _EXACT.add(cap.used, need[k]) > cap.total for need in needs)
+            ]
+            raise _exhausted(full, "every action on offer")
+        return needs, keep
+
+    def _spend(self, need: list[Decimal]) -> list[int]:
+        holds = []
+        for k, (cap, amount) in enumerate(zip(self.caps, need, strict=True)):
+            if amount:
+                cap.used = _EXACT.add(cap.used, amount)
+                if cap.after:
+                    holds.append(k)
+        return holds
+
+    def _mark(self, time: int) -> None:
+        """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""
+        if sum(self.tally.actions) % self.stride:
+            return
+        tally = self.tally
+        self.trail.append(
+            [
+                float(sum(tally.actions)),
+                float(time),
+                float(tally.rewards),
+                tally.reward_sum,
+                *self.policy.totals.tolist(),
+                *self.policy.queue.tolist(),
+                *map(float, tally.actions),
+            ]
+        )
+        if len(self.trail) >= _TRAIL:
+            self.trail = self.trail[1::2]
+            self.stride *= 2
+
+
+class _Cap:
+    """A hard cap: what its rule counts never adds up to more than `total`.
+
+    Sums are decimal, of the digits that people write, so that ten times 0.1 is 1; where digits run out they are rounded up.
+    """
+
+    def __init__(self, spec: RuleSpec, ids: Mapping[str, int], where: str) -> None:
+        rule, total = spec.rule, spec.total
+        if not spec.hard or total is None:
+            raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
+        if not isinstance(rule, Capacity) and getattr(rule, "at_most", None) is None:
+            raise InvalidInput(
+                f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
+            )
+        quantity = rule.quantity
+        self.rule: Rule = rule
+        self.name = rule.name if isinstance(rule, Budget | Mean) else str(rule)
+        self.total = _decimal(total)
+        self.used = Decimal(0)
+        self.high = _decimal(quantity.range[1])
+        self.usage = quantity.usage
+        self.after = quantity.usage is not None and rule.seen == "after"
+        self._counted = None if quantity.actions is None else {ids[str(a)] for a in quantity.actions}
+        among = rule.among
+        self._groups = {among} if isinstance(among, str) else set(among or ())
+
+    def need(self, action: int, name: str, row: int, usage: Mapping[str, Any], groups: set[str]) -> Decimal:
+        """What choosing this action would add, the high end of the range where that is seen only after."""
+        if self._counted is not None and action not in self._counted:
+            return _ZERO
+        if self._groups and not self._groups & groups:
+            return _ZERO
+        if self.usage is None:
+            return _ONE
+        if self.after:
+            return self.high
+        given = usage[self.usage]
+        if isinstance(given, Mapping):
+            given = given[name]
+        elif isinstance(given, list):
+            given = given[row]
+        return _decimal(given)
+
+
+_EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
+_ZERO, _ONE = Decimal(0), Decimal(1)
+
+
+def _decimal(value: float) -> Decimal:
+    return Decimal(repr(float(value)))
+
+
+def _exhausted(caps: list[_Cap], what: str) -> Refusal:
+    spent = ", ".join(
+        f"{cap.name} ({cap.used.normalize():f} of {cap.total.normalize():f} used or reserved)" for cap in caps
+    )
+    return Refusal(409, "exhausted", f"{what} would exceed a hard cap: {spent}")
+
+
+def served_part(spec: Spec) -> dict[str, Any]:
+    """What of a spec the service depends on, as plain data for the journal.
+
+    >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
+    {'actions': ['a'], 'name': 'beds'}
+    """
+    apart = ("environment", "simulation", "sweep")
+    return {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
+
+
+def _build(spec: Spec) -> PessimisticOptimistic:
+    if not spec.actions:
+        raise spec.error("actions: is missing: the service must know what it may answer")
+    if len(spec.policies) != 1:
+        names = ", ".join(repr(policy.name) for policy in spec.policies)
+        raise spec.error(
+            f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
+        )
+    policy = build_policy(
+        spec.policies[0],
+        n_actions=len(spec.actions),
+        n_features=spec.features().n_features if spec.context else 0,
+        constraints=spec.rules if spec.rules is not None else 0,
+    )
+    if type(policy) is not PessimisticOptimistic:
+        raise spec.error(
+            f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'
+        )
+    return policy
+
+
+def _read_caps(spec: Spec) -> list[_Cap]:
+    ids = {name: i for i, name in enumerate(spec.actions)}
+    try:
+        return [
+            _Cap(one, ids, f"rule[{i}]")
+            for i, one in enumerate(spec.rule_specs)
+            if one.hard or one.total is not None
+        ]
+    except InvalidInput as error:
+        raise spec.error(str(error)) from error
+
+
+def _one(rows: Array | None, row: int) -> Array | None:
+    """The row alone; a vector for all actions stays one."""
+    return rows if rows is None or rows.ndim == 1 else np.ascontiguousarray(rows[row : row + 1])
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(str, names))
+
+
+# --- states as bytes ---
+
+
+def digest_of(state: bytes) -> str:
+    """The SHA-256 of a state, in hexadecimal."""
+    return hashlib.sha256(state).hexdigest()
+
+
+_packer = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def _pack(state: dict[str, Any]) -> bytes:
+    return _packer.encode(state)
+
+
+def _unpacked(state: bytes) -> dict[str, Any]:
+    try:
+        saved: dict[str, Any] = msgspec.msgpack.decode(state, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(f"a snapshot can't be read: {error}") from error
+    return saved
+
+
+def _plain_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    return {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
+
+
+def _read_arrays(plain: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    arrays = {}
+    for name, (dtype, shape, data) in plain.items():
+        if len(data) != np.dtype(dtype).itemsize * math.prod(shape):
+            raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
+        arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    return arrays
+
+
+def _difference(recorded: Entry, again: Entry | None) -> str:
+    for name in recorded.__struct_fields__:
+        old, new = getattr(recorded, name), getattr(again, name, None)
+        if old != new:
+            if isinstance(old, bytes) and isinstance(new, bytes) and name in ("trace", "queue"):
+                return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
+            return f"{name} was {old!r}, and now is {new!r}"
+    return "its kind differs"
