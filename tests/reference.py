@@ -1,4 +1,4 @@
-"""The paper's two algorithms, transcribed literally and slowly: Σ is solved afresh in every round, nothing is shared with the package."""
+"""The paper's two algorithms, transcribed literally and slowly: Σ is solved afresh in every round, no code is the package's."""
 
 from __future__ import annotations
 
@@ -56,8 +56,12 @@ class ReferenceA:
         if K:
             V_t = self.delta * K**0.25 * math.sqrt(2 * t / 3) if self.V is None else self.V(t)
             eps_t = K**0.75 * math.sqrt(6 / t) if self.epsilon is None else self.epsilon(t)
-        r_hat = [min(1.0, self.model.estimate(f) + self.model.root_beta(T) * self.model.width(f)) for f in phi]
-        values = [r - (sum(W[j][k] * self.Q[k] for k in range(K)) / V_t if K else 0.0) for j, r in enumerate(r_hat)]
+        r_hat = [
+            min(1.0, self.model.estimate(f) + self.model.root_beta(T) * self.model.width(f)) for f in phi
+        ]
+        values = [
+            r - (sum(W[j][k] * self.Q[k] for k in range(K)) / V_t if K else 0.0) for j, r in enumerate(r_hat)
+        ]
         self.values = values
         a = choose(values)
         if K:
@@ -81,10 +85,15 @@ class ReferenceB:
         T = t if self.T is None else self.T
         V_t = K**0.25 * self.delta * self.D * math.sqrt(t) * math.log(1 + T) / 4
         eps_t = K**0.75 * 4 * self.D * math.log(1 + T) / math.sqrt(t)
-        r_hat = [min(1.0, self.reward.estimate(f) + self.reward.root_beta(T) * self.reward.width(f)) for f in phi]
+        r_hat = [
+            min(1.0, self.reward.estimate(f) + self.reward.root_beta(T) * self.reward.width(f)) for f in phi
+        ]
         W = [
             [
-                max(self.low, min(self.high, self.cost.estimate(f, k) - self.cost.root_beta(T) * self.cost.width(f)))
+                max(
+                    self.low,
+                    min(self.high, self.cost.estimate(f, k) - self.cost.root_beta(T) * self.cost.width(f)),
+                )
                 for k in range(K)
             ]
             for f in psi
@@ -116,7 +125,9 @@ class ReferenceArms:
             else:
                 width = math.sqrt(math.log(t) / self.N[j])
                 r_hat.append(min(1.0, self.R[j] / self.N[j] + width))
-                W_check.append([max(self.range[0], min(self.range[1], c / self.N[j] - width)) for c in self.C[j]])
+                W_check.append(
+                    [max(self.range[0], min(self.range[1], c / self.N[j] - width)) for c in self.C[j]]
+                )
         W = W_check if W is None else W
         values = [r - sum(W[j][k] * self.Q[k] for k in range(K)) / self.V(t) for j, r in enumerate(r_hat)]
         self.values = values

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import ReferenceA, ReferenceArms, ReferenceB, gap
 
 import tightrope as tr
+from reference import ReferenceA, ReferenceArms, ReferenceB, gap
 
 # Two correct programs may part where two values differ from the tie rule's edge by rounding alone: there the package's choice is
 # followed, so that the rest of the stream is still compared.
@@ -63,7 +63,11 @@ def test_algorithm_A(seed, d, K, J_max, ridge, bonus, m, delay, horizon, power):
     rng = np.random.default_rng(seed)
     schedules = {"V": tr.Power(2.0, 0.4), "epsilon": tr.Power(1.5, -0.6)} if power else {}
     policy = tr.PessimisticOptimistic(
-        reward=tr.Ridge(d, bonus=bonus, m=m, ridge=ridge), constraints=K, slater=0.3, horizon=horizon, **schedules
+        reward=tr.Ridge(d, bonus=bonus, m=m, ridge=ridge),
+        constraints=K,
+        slater=0.3,
+        horizon=horizon,
+        **schedules,
     )
     reference = ReferenceA(d, K, slater=0.3, horizon=horizon, bonus=bonus, m=m, ridge=ridge, **schedules)
     theta = rng.normal(size=d) / np.sqrt(d)
@@ -165,11 +169,18 @@ def test_arms(seed, J, K, low, seen):
 
 
 @slow
-@given(seed=st.integers(0, 2**32 - 1), J=st.integers(1, 6), p=st.integers(1, 6), ridge=st.sampled_from([0.5, 1.0]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    J=st.integers(1, 6),
+    p=st.integers(1, 6),
+    ridge=st.sampled_from([0.5, 1.0]),
+)
 def test_disjoint_ridge_is_ridge_on_the_kronecker_features(seed, J, p, ridge):
     rng = np.random.default_rng(seed)
     settings_ = {"constraints": 2, "slater": 0.4, "horizon": 100}
-    disjoint = tr.PessimisticOptimistic(reward=tr.DisjointRidge(J, p, ridge=ridge, bonus=0.3, m=2.0), **settings_)
+    disjoint = tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(J, p, ridge=ridge, bonus=0.3, m=2.0), **settings_
+    )
     shared = tr.PessimisticOptimistic(reward=tr.Ridge(J * p, ridge=ridge, bonus=0.3, m=2.0), **settings_)
     for _ in range(60):
         x = unit_rows(rng, 1, p)[0]

@@ -436,6 +436,27 @@ def test_warm_start():
         tr.PessimisticOptimistic(taught, cost=cost, constraints=1, slater=0.2, horizon=100)
 
 
+# Proposals
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_proposal_is_the_next_decision_and_changes_nothing(form):
+    rng = np.random.default_rng(15)
+    policy = FORMS[form]()
+    inputs = batch_inputs("A" if form == "measured" else form, rng, 20)
+    for i in range(20):
+        now = {name: value[i] for name, value in inputs.items() if name != "rounds"}
+        before = policy.state()
+        proposal = policy.propose(**now)
+        assert_same_state(before, policy.state())
+        decision = policy.decide(**now)
+        assert (proposal.action, proposal.row) == (decision.action, decision.row)
+        assert str(proposal.explain()) == str(decision.explain())
+        with pytest.raises(tr.InvalidInput, match="decision was proposed, not made"):
+            policy.learn(proposal, 1.0)
+        policy.learn(decision, 0.5, None if policy.cost_model is None else [0.1] * policy.n_constraints)
+
+
 # Explanations
 
 

@@ -33,6 +33,7 @@ from tightrope.rules import Rules
 Model = Ridge | DisjointRidge | ArmMeans
 
 AWAITS_REWARD, AWAITS_COSTS = 1, 2
+NOBODY = -1  # owner of what was only proposed
 
 
 class _Offer(NamedTuple):
@@ -319,7 +320,7 @@ class PessimisticOptimistic:
         """
         offer = self._prepare(features, costs, cost_features, actions, usage, group)
         row, trace = self._choose(offer, self._core.copy())
-        return Decision(int(offer.ids[row]), row, self._made, self._owner, offer.ids, trace, self._names)
+        return Decision(int(offer.ids[row]), row, self._made, NOBODY, offer.ids, trace, self._names)
 
     def decide_many(
         self,
@@ -762,6 +763,10 @@ class PessimisticOptimistic:
 
     def _find(self, decision: Decision | int) -> tuple[int, _Pending]:
         if isinstance(decision, Decision):
+            if decision.owner == NOBODY:
+                raise InvalidInput(
+                    "decision was proposed, not made: only what `decide` returns has an outcome."
+                )
             if decision.owner != self._owner:
                 raise InvalidInput(f"decision {decision.number} was made by another policy.")
             number = decision.number

@@ -1,0 +1,56 @@
+"""`import tightrope` stays light, and what it names is there and documented."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+import tightrope as tr
+
+HEAVY = ["numba", "highspy", "matplotlib", "scipy", "pyarrow", "sklearn"]
+
+PROBE = """
+import json, sys, time
+start = time.process_time()
+import tightrope
+spent = time.process_time() - start
+print(json.dumps({"spent": spent, "modules": sorted(sys.modules)}))
+"""
+
+
+def probe():
+    found = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    return json.loads(found.stdout)
+
+
+def test_import_is_light():
+    found = [probe() for _ in range(3)]
+    loaded = set(found[0]["modules"])
+    assert "tightrope" in loaded
+    assert not [name for name in HEAVY if name in loaded]
+    assert min(one["spent"] for one in found) < 0.3
+
+
+@pytest.mark.parametrize("name", tr.__all__)
+def test_every_public_name_resolves_and_is_documented(name):
+    value = getattr(tr, name)
+    assert name in dir(tr)
+    if callable(value) or isinstance(value, types.ModuleType):
+        assert (inspect.getdoc(value) or "").strip(), name
+    if isinstance(value, type) and value.__module__.startswith("tightrope"):
+        for attribute, member in vars(value).items():
+            if not attribute.startswith("_") and (
+                inspect.isfunction(member) or isinstance(member, (property, classmethod))
+            ):
+                assert (inspect.getdoc(getattr(value, attribute)) or "").strip(), f"{name}.{attribute}"
+
+
+def test_no_name_comes_twice_and_unknown_ones_are_refused():
+    assert len(set(tr.__all__)) == len(tr.__all__)
+    with pytest.raises(AttributeError, match="module 'tightrope' has no attribute 'nonsense'"):
+        tr.nonsense  # noqa: B018
