@@ -1077,13 +1077,14 @@ figure{margin:1.75rem 0 2.25rem}
 figcaption{font-size:.95rem;color:var(--muted);margin-top:.5rem;max-width:44rem}
 figcaption b{color:var(--ink)}
 .table{overflow-x:auto;margin:1.75rem 0}
-table{border-collapse:collapse;width:100%;font-size:.95rem;font-variant-numeric:tabular-nums lining-nums}
+table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums lining-nums}
 caption{text-align:left;font-weight:600;padding-bottom:.6rem}
-th,td{padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
+th,td{padding:.42rem .95rem .42rem 0;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
 th:last-child,td:last-child{padding-right:.25rem}
 thead th{color:var(--muted);font-weight:600;border-bottom:2px solid var(--muted);vertical-align:bottom}
-tbody th{font-weight:500;min-width:10.5rem}
+tbody th{font-weight:500;min-width:8.5rem}
 .n{text-align:right;white-space:nowrap}
+thead .n{white-space:normal}
 .note{font-size:.9rem;color:var(--muted);margin-top:-1rem}
 .callout{background:var(--panel);border-left:4px solid var(--s1);border-radius:0 10px 10px 0;padding:1rem 1.25rem;margin:1.75rem 0}
 .callout div{display:grid;grid-template-columns:9.5rem 1fr;gap:.25rem 1rem;padding:.3rem 0}

@@ -428,6 +428,55 @@ class PessimisticOptimistic:
         number, _ = self._find(decision)
         del self._pending[number]
 
+    def warm_start(
+        self, features: Any, actions: Any, rewards: Any, costs: Any = None, *, cost_features: Any = None
+    ) -> None:
+        """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
+
+        The log may be of any policy whose choices depended on nothing but what the features tell. Row by row it is what the models'
+        own `learn` does. All rows are checked before the first is learnt.
+
+        Parameters
+        ----------
+        features : (n, d) array, or (n, p) for `DisjointRidge`; None for `ArmMeans`
+            φ of what was done, ‖φ‖ ≤ 1.
+        actions : (n,) ids or names; None where no model tells actions apart
+        rewards : (n,) array
+        costs : (n, K_after) array, optional; (n,) where K_after is 1
+            The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
+        cost_features : (n, d_w) array, optional
+            ψ of what was done; `features` by default.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
+        >>> policy.warm_start(None, [0, 1, 1], [0.0, 1.0, 1.0])
+        >>> policy.reward_model.means(), policy.queue, policy.rounds
+        (array([0., 1.]), array([0.]), 0)
+        """
+        y = real_array("rewards", rewards, (None,))
+        require_finite("rewards", y)
+        n = len(y)
+        ids = self._logged_ids(actions, n)
+        phi = _logged_rows("features", features, self._reward, n)
+        w = psi = None
+        if costs is not None:
+            if self._cost is None:
+                raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
+            K = len(self._columns)
+            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
+            w = self._costs_in_range(w)
+            if cost_features is None and not isinstance(self._cost, ArmMeans):
+                cost_features = features
+            psi = _logged_rows("cost_features", cost_features, self._cost, n)
+        elif cost_features is not None:
+            raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
+        for i in range(n):
+            _learn(self._reward, ids[i], None if phi is None else phi[i], y[i : i + 1], self._core)
+            if w is not None and self._cost is not None:
+                _learn(self._cost, ids[i], None if psi is None else psi[i], w[i], self._core)
+
     # Slater's constant, measured elsewhere
 
     def defer_slater(self) -> bool:
@@ -715,9 +764,8 @@ class PessimisticOptimistic:
     def _check_values(self, offer: _Offer) -> None:
         """Name the entry that is wrong."""
         for name, rows in (("features", offer.phi), ("cost_features", offer.psi)):
-            # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
-            if rows is not None and not kernels.rows_are_valid(rows):
-                require_unit_rows(name, rows, kernels.NORM_LIMIT - 1e-12)
+            if rows is not None:
+                _require_valid_rows(name, rows)
         known = self._known_columns
         bad = ~(np.abs(offer.W[:, known]) <= kernels.COST_LIMIT)
         if bad.any():
@@ -727,6 +775,22 @@ class PessimisticOptimistic:
             )
 
     def _action_ids(self, actions: Any) -> NDArray[np.int64]:
+        ids = self._known_ids(actions)
+        if len(np.unique(ids)) != len(ids):
+            raise InvalidInput(f"actions must name each action once, but got {list(actions)!r}.")
+        return ids
+
+    def _logged_ids(self, actions: Any, n: int) -> list[int]:
+        if actions is None:
+            if any(isinstance(model, (DisjointRidge, ArmMeans)) for model in (self._reward, self._cost)):
+                raise InvalidInput("actions are needed: the models tell actions apart.")
+            return [0] * n
+        ids: list[int] = self._known_ids(actions).tolist()
+        if len(ids) != n:
+            raise InvalidInput(f"actions must have one entry for each of {n} rewards, but got {len(ids)}.")
+        return ids
+
+    def _known_ids(self, actions: Any) -> NDArray[np.int64]:
         if isinstance(actions, (str, bytes)) or not (
             isinstance(actions, Sequence) or (isinstance(actions, np.ndarray) and actions.ndim == 1)
         ):
@@ -751,8 +815,6 @@ class PessimisticOptimistic:
             raise InvalidInput(
                 f"actions[{i}] must be below {limit}, the number of actions, but got {ids[i]}."
             )
-        if len(np.unique(ids)) != len(ids):
-            raise InvalidInput(f"actions must name each action once, but got {list(actions)!r}.")
         return ids
 
     def _action_limit(self) -> int | None:
@@ -790,7 +852,9 @@ class PessimisticOptimistic:
             costs = self.rules.observed(costs, action=pending[1], group=pending[4])
         n = len(self._columns)
         w = real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
-        require_finite("costs", w)
+        return self._costs_in_range(w)
+
+    def _costs_in_range(self, w: Array) -> Array:
         require_range("costs", w, self._ranges[:, 0] - 1e-9, self._ranges[:, 1] + 1e-9)
         return w
 
@@ -885,6 +949,27 @@ def _rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Array | N
     if not len(rows):
         raise InvalidInput(f"at least one action must be on offer, but {name} has no row.")
     return rows, len(rows)
+
+
+def _logged_rows(name: str, value: Any, model: Model, n: int) -> Array | None:
+    """One feature row for each of n logged decisions."""
+    if isinstance(model, ArmMeans):
+        if value is not None:
+            raise InvalidInput(f"{name} are not needed by ArmMeans, so they can't be given.")
+        return None
+    if value is None:
+        raise InvalidInput(
+            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers a decision."
+        )
+    rows = real_array(name, value, (n, model.n_features))
+    _require_valid_rows(name, rows)
+    return rows
+
+
+def _require_valid_rows(name: str, rows: Array) -> None:
+    # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
+    if not kernels.rows_are_valid(rows):
+        require_unit_rows(name, rows, kernels.NORM_LIMIT - 1e-12)
 
 
 def _optimistic_costs(

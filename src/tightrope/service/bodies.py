@@ -71,6 +71,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         Entries in `features`, in `costs`, and in `usage`.
     depth : int
         Nesting of arrays and objects.
+    reward : float
+        Largest magnitude of a reward: the formulas are for rewards near [0, 1], and sums of huge ones overflow.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     actions: int = 1_000
     numbers: int = 50_000
     depth: int = 8
+    reward: float = 1e6
 
 
 LIMITS: Final = Limits()

@@ -567,9 +567,7 @@ class Machine:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
             if self.caps and (request.actions is None or served in self._action_ids(request.actions)):
-                raise _exhausted(
-                    [cap for cap in self.caps], f"the default action {self.spec.actions[served]!r}"
-                )
+                raise _exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )

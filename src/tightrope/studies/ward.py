@@ -197,7 +197,7 @@ def tell(runs: Runs, report: Report) -> None:
     )
     report.subsection("Where patients go")
     longest = Ts[-1]
-    series = [BarSeries(NAMES[name], results[_label(longest, name)].shares.mean[-1]) for name in POLICIES]
+    series = [BarSeries(name, results[_label(longest, name)].shares.mean[-1]) for name in POLICIES]
     series.append(BarSeries("LP optimum", env.weights @ solve(env).policy))
     rules = env.costs[0]
     lows = np.array([rules[(j + 1) % 6, 6 + j] for j in range(6)])

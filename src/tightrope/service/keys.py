@@ -1,0 +1,171 @@
+"""Keys: who may do what with which experiment. The file holds hashes alone.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder) / "keys.json"
+...     secret = create_key(path, scopes=["decide"], experiments=["ward"])
+...     keys = Keys(path)
+...     keys.require(f"Bearer {secret}", "decide", "ward")
+...     keys.require(f"Bearer {secret}", "read", "ward")
+Traceback (most recent call last):
+...
+tightrope.service.bodies.Refusal: this key does not open 'read' of this experiment
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, get_args
+
+import msgspec
+
+from tightrope.errors import InvalidInput
+from tightrope.service.bodies import Refusal
+
+__all__ = ["Key", "Keys", "Scope", "create_key", "revoke_key"]
+
+Scope: TypeAlias = Literal["decide", "outcome", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+_CHECK_SECONDS = 1.0
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file holds of a key.
+
+    Attributes
+    ----------
+    id : str
+        The part of the key that is no secret.
+    hash : str
+        SHA-256 of the whole key. A key is 256 random bits, so a slow hash would protect nothing more.
+    scopes : tuple of str
+    experiments : tuple of str
+        Their names; "*" is all.
+    """
+
+    id: str
+    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    scopes: tuple[Scope, ...]
+    experiments: tuple[str, ...]
+
+    def opens(self, scope: Scope, experiment: str) -> bool:
+        """Whether the key is good for this."""
+        return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
+
+
+class Keys:
+    """The keys in a file, read again when it changes.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._keys: dict[str, Key] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._next_check = 0.0
+        self._refresh()
+
+    def require(self, authorization: str | None, scope: Scope, experiment: str) -> None:
+        """Let the bearer pass, or raise a `Refusal`: 401 for no known key, 403 for one that does not open this."""
+        key = self.find(authorization)
+        if not key.opens(scope, experiment):
+            # The same words whether the experiment exists or not.
+            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+
+    def find(self, authorization: str | None) -> Key:
+        """The key in an `Authorization` header."""
+        if time.monotonic() >= self._next_check:
+            self._refresh()
+        scheme, _, token = (authorization or "").partition(" ")
+        _, _, rest = token.strip().partition("_")
+        known = self._keys.get(rest.partition("_")[0])
+        given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
+        if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
+            raise Refusal(401, "unauthorized", "a key is needed: send it as `Authorization: Bearer KEY`")
+        return known
+
+    def _refresh(self) -> None:
+        self._next_check = time.monotonic() + _CHECK_SECONDS
+        try:
+            status = self.path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp != self._stamp:
+                self._keys = {key.id: key for key in _read(self.path)}
+                self._stamp = stamp
+        except OSError as error:
+            # A file that is gone revokes everything.
+            self._keys, self._stamp = {}, None
+            if not isinstance(error, FileNotFoundError):
+                raise InvalidInput(f"{self.path}: can't be read: {error.strerror or error}") from error
+
+
+def create_key(
+    path: str | os.PathLike[str], *, scopes: Sequence[str] = SCOPES, experiments: Sequence[str] = ("*",)
+) -> str:
+    """Add a key to the file, which is made where it is missing, and return it. It can't be recovered from the file.
+
+    Parameters
+    ----------
+    path : path
+    scopes : sequence of "decide", "outcome", "read", "admin"
+    experiments : sequence of str
+        Names; "*" is all.
+    """
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidInput(f"scopes must be among {', '.join(SCOPES)}, but got {scope!r}.")
+    if not scopes or not experiments:
+        raise InvalidInput("a key needs at least one scope and one experiment.")
+    target = Path(path)
+    known = _read(target) if target.exists() else []
+    name = secrets.token_hex(4)
+    secret = f"tr_{name}_{secrets.token_urlsafe(32)}"
+    key = Key(name, hashlib.sha256(secret.encode()).hexdigest(), tuple(scopes), tuple(experiments))  # type: ignore[arg-type]
+    _write(target, [*known, key])
+    return secret
+
+
+def revoke_key(path: str | os.PathLike[str], name: str) -> None:
+    """Remove the key with this id, the part of the key between the first two underscores.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "keys.json"
+    ...     secret = create_key(path)
+    ...     revoke_key(path, secret.split("_")[1])
+    ...     len(_read(path))
+    0
+    """
+    target = Path(path)
+    known = _read(target)
+    if name not in [key.id for key in known]:
+        raise InvalidInput(f"{target}: no key has the id {name!r}.")
+    _write(target, [key for key in known if key.id != name])
+
+
+def _read(path: Path) -> list[Key]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Key])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: not a list of keys: {error}") from error
+
+
+def _write(path: Path, keys: list[Key]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(keys)) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
