@@ -434,13 +434,18 @@ def _summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
 
 
 def _interval(row: dict[str, Any], name: str) -> str:
+    from tightrope.report import format_estimate
+
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    around = "" if low is None or high is None else f" [{low:.4g}, {high:.4g}]"
-    return _number(row[name]) + around
+    if row[name] is None or low is None or high is None:
+        return _number(row[name])
+    return format_estimate(row[name], low, high)
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{0.0 if abs(value) < 1e-12 else value:.4g}"
+    from tightrope.report import format_number
+
+    return "–" if value is None else format_number(0.0 if abs(value) < 1e-12 else value)
 
 
 def _table(title: str, head: Sequence[str], body: Iterable[Sequence[str]]) -> Any:

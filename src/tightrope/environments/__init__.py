@@ -16,18 +16,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit
-    from tightrope.environments.hospital import hospital
+    from tightrope.environments.calibration import calibrate_hospital
+    from tightrope.environments.hospital import hospital, hospital_rules
     from tightrope.environments.synthetic import synthetic
+    from tightrope.environments.table import WeakEvidence, from_table
     from tightrope.environments.tabular import Tabular
 
 _HOMES = {
     "Tabular": "tightrope.environments.tabular",
+    "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",
+    "calibrate_hospital": "tightrope.environments.calibration",
+    "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",
+    "hospital_rules": "tightrope.environments.hospital",
     "synthetic": "tightrope.environments.synthetic",
 }
 
-__all__ = ["Tabular", "bandit", "hospital", "synthetic"]
+__all__ = [
+    "Tabular",
+    "WeakEvidence",
+    "bandit",
+    "calibrate_hospital",
+    "from_table",
+    "hospital",
+    "hospital_rules",
+    "synthetic",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -54,6 +54,7 @@ def from_table(
     cost: Mapping[str, str | PerAction] | None = None,
     rules: Rules | None = None,
     group: str | None = None,
+    unit: str | Sequence[str] | None = None,
     ridge: float = 1.0,
     costs_seen: Literal["before", "after"] = "before",
     name: str = "table",
@@ -81,6 +82,9 @@ def from_table(
         Its actions are the environment's. Without rules there are no costs.
     group : str, optional
         Column of each row's group, for rules `among` groups.
+    unit : column name or names, optional
+        Whom a row is about, where rows of one person, or of one profile, resemble each other: a fit is judged on units that it
+        has not seen. By default on contexts that it has not seen.
     ridge : float
         Penalty on the slopes of a fit, not on its intercepts.
     costs_seen, name
@@ -90,7 +94,7 @@ def from_table(
     -----
     WeakEvidence
         For logged tables, when an action has fewer than 30 rows; when its chance, by a logistic model of the
-        context, is below 1 % in more than 5 % of the rows; when a fit predicts rows it has not seen no better than
+        context, is below 1 % in more than 5 % of the rows; when a fit predicts units it has not seen no better than
         the average of each action does; when a fit leaves the range of its outcome, and is clipped, in more
         than 1 % of contexts and actions.
 
@@ -123,7 +127,7 @@ def from_table(
         rewards = table.averages(table.known(reward, actions, "reward"))
     elif action is not None and reward is not None:
         codes, actions = table.codes(action, rules)
-        logged = _Logged(table, codes, actions, ridge)
+        logged = _Logged(table, codes, actions, ridge, table.context if unit is None else table.units(unit))
         observed = table.numbers(reward)
         require_range(f"column {reward!r}", observed, 0.0, 1.0)
         rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
@@ -207,6 +211,14 @@ class _Table:
             raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")
         return column.astype(np.float64)
 
+    def units(self, names: str | Sequence[str]) -> Codes:
+        """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
+        if not isinstance(names, str) and len(names) == 0:
+            raise InvalidInput(f"unit must be one or more column names, but got {names!r}")
+        columns = [self._column(name).tolist() for name in ([names] if isinstance(names, str) else names)]
+        met: dict[tuple[Any, ...], int] = {}
+        return np.array([met.setdefault(key, len(met)) for key in zip(*columns)])
+
     def _block(self, name: str) -> Array:
         column = self._column(name)
         if column.dtype.kind == "U":
@@ -265,8 +277,16 @@ class _Table:
 class _Logged:
     """Fits to rows in which one action each was taken."""
 
-    def __init__(self, table: _Table, codes: Codes, actions: tuple[str, ...], ridge: float) -> None:
-        self._table, self._codes, self._actions, self._ridge = table, codes, actions, ridge
+    def __init__(
+        self, table: _Table, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
+    ) -> None:
+        self._table, self._codes, self._actions, self._ridge, self._units = (
+            table,
+            codes,
+            actions,
+            ridge,
+            units,
+        )
         self.doubts: list[str] = []
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):
@@ -307,8 +327,8 @@ class _Logged:
         return fitted
 
     def _check_skill(self, name: str, y: Array) -> None:
-        """Compare the fit with each action's average on rows whose context neither has seen."""
-        folds = self._table.context % _FOLDS
+        """Compare the fit with each action's average on rows whose unit neither has seen."""
+        folds = self._units % _FOLDS
         error = average_error = 0.0
         for fold in range(_FOLDS):
             seen, codes = folds != fold, self._codes[folds == fold]
