@@ -163,32 +163,26 @@ def test_lfg_trades_reward_for_fairness_by_eta():
 
 
 def test_clucb_never_falls_below_its_share_of_the_baseline():
-    # Contexts without a good guess: the optimistic action is often far worse than the baseline.
-    rng = np.random.default_rng(4)
-    phi = np.abs(rng.normal(size=(8, 5, 3)))
-    phi /= np.linalg.norm(phi, axis=2, keepdims=True)
-    phi[:, 1:4] *= 0.3
-    rewards = phi @ np.array([0.5, 0.5, 0.3])
-    env = tr.environments.Tabular(np.full(8, 1 / 8), phi, np.clip(rewards, 0, 1))
-    n, p, alpha, T = 20, 0.1, 0.1, 600
-    policy = CLUCB(tr.Ridge(3), baseline=4, baseline_reward=env.rewards[:, 4], alpha=alpha, failure=p)
-    assert policy.requires(env) == []
-    failures, learnt = 0, 0
+    # Finding the arm of 0.9 means trying the arms of 0.05, which LinUCB does without regard to the baseline.
+    means, r_b, alpha = np.array([0.6, 0.05, 0.05, 0.9]), 0.6, 0.2
+    n, p, T, arms = 20, 0.1, 800, np.eye(4)
+    guarded = CLUCB(tr.Ridge(4), baseline=0, baseline_reward=r_b, alpha=alpha, failure=p)
+    broken, learnt = {"guarded": 0, "unguarded": 0}, []
     for seed in range(n):
-        one = policy.copy(seed)
-        draw = np.random.default_rng(seed)
-        earned, owed, broken = 0.0, 0.0, False
-        for _ in range(T):
-            c = int(draw.integers(8))
-            decision = one.decide(env.features[c], context=c)
-            earned += env.rewards[c, decision.action]
-            owed += env.rewards[c, 4]
-            broken |= earned < (1 - alpha) * owed - 1e-9
-            one.learn(decision, float(draw.random() < env.rewards[c, decision.action]))
-        failures += broken
-        learnt += one.reward_model.n_learnt
-    assert failures <= allowed_failures(n, p)
-    assert learnt > 0.2 * n * T, "it must leave the baseline to prove anything"
+        for name, policy in (("guarded", guarded.copy()), ("unguarded", tr.LinUCB(tr.Ridge(4), horizon=10))):
+            rng = np.random.default_rng(seed)
+            choices = []
+            for _ in range(T):
+                decision = policy.decide(arms)
+                choices.append(decision.action)
+                policy.learn(decision, float(rng.random() < means[decision.action]))
+            owed = (1 - alpha) * r_b * np.arange(1, len(choices) + 1)
+            broken[name] += bool((np.cumsum(means[choices]) < owed - 1e-9).any())
+            if name == "guarded":
+                learnt.append(policy.reward_model.n_learnt)
+    assert broken["guarded"] <= allowed_failures(n, p)
+    assert broken["unguarded"] > n / 2
+    assert min(learnt) > 50, "it must leave the baseline to prove anything"
 
 
 def test_clucb_learns_what_linucb_learns_in_the_end():

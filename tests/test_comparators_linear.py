@@ -308,7 +308,7 @@ def test_safe_policies_never_play_an_unsafe_action_and_find_safe_ones():
         SafeLUCB(model, cost=model, safe_actions=[0, 1], exploration=150, failure=p),
         SafeLTS(model, cost=model, safe_action=0, safe_cost=-0.49, failure=p),
     ):
-        run = tr.simulate(policy, LINE, 800, n, seed=11, workers=1, record=1, keep_choices=True)
+        run = tr.simulate(policy, LINE, 600, n, seed=11, workers=1, record=1, keep_choices=True)
         failures = int(UNSAFE[run.choices].any(axis=1).sum())
         assert failures <= allowed_failures(n, p)
         assert (run.choices == 2).any(axis=1).sum() > n / 2, "x = −0.2 is safe, and is to be found so"

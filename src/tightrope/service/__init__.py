@@ -1,1 +1,32 @@
-"""Stub while written."""
+"""Decisions over HTTP, on a journal that loses nothing.
+
+`serve` runs specs behind HTTP (the command `tightrope serve`); `Client` talks to them; `verify` and `export` read their journals.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tightrope.service.client import Client
+    from tightrope.service.keys import create_key, revoke_key
+    from tightrope.service.replay import export, verify
+    from tightrope.service.server import serve
+
+__all__ = ["Client", "create_key", "export", "revoke_key", "serve", "verify"]
+
+_HOMES = {
+    "Client": "client",
+    "create_key": "keys",
+    "export": "replay",
+    "revoke_key": "keys",
+    "serve": "server",
+    "verify": "replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tightrope.service' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)

@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 
 import tightrope
-from tightrope.errors import InvalidInput
+from tightrope.errors import InvalidInput, SolverError
 from tightrope.features import Number
 from tightrope.policies.slater import measure
 from tightrope.rules import Budget, Mean
@@ -177,6 +177,7 @@ class Experiment:
         self._clock = clock
         self._next_try = 0.0
         self._measuring = False
+        self._measure_from = 0
 
     # Its life
 
@@ -257,15 +258,24 @@ class Experiment:
         machine = self._machine
         if self.status != "ready" or machine is None or self._measuring or not machine.slater_due:
             return None
-        self._measuring = True
         sample, rounds = machine.policy.slater_sample(), machine.policy.rounds
+        if rounds < self._measure_from:
+            return None
+        self._measuring = True
 
         def job() -> Op:
-            value = measure(sample)
+            value: float | None = None
+            try:
+                value = measure(sample)
+            except SolverError as error:
+                log.error("experiment %r: Slater's constant stays as it was: %s", self.name, error)
 
             def run(batch: _Batch) -> Answer:
                 self._measuring = False
-                batch.write(batch.machine.take_slater(value, rounds))
+                if value is None:
+                    self._measure_from = 2 * rounds
+                else:
+                    batch.write(batch.machine.take_slater(value, rounds))
                 return _json(200, {"slater": value, "rounds": rounds})
 
             return Op(run)
@@ -331,7 +341,7 @@ class Experiment:
 
         return Op(run, event_id)
 
-    def decisions(self, *, before: int | None = None, limit: int = 20) -> Op:
+    def decisions(self, before: int | None = None, limit: int = 20) -> Op:
         """The newest decisions, newest first, with the numbers behind them."""
 
         def run(batch: _Batch) -> Answer:
@@ -354,7 +364,10 @@ class Experiment:
         return Op(run)
 
     def outcomes(
-        self, which: Literal["late", "rejected", "missing", "pending"], *, before: int | None, limit: int
+        self,
+        which: Literal["late", "rejected", "missing", "pending"],
+        before: int | None = None,
+        limit: int = 20,
     ) -> Op:
         """Outcomes that went wrong: late, rejected (unknown event, or at odds with an earlier one), missing; or still pending."""
 
@@ -394,7 +407,7 @@ class Experiment:
         """Where the experiment stood, at some hundred moments since its beginning."""
         return Op(lambda batch: _json(200, _history(batch.machine)))
 
-    def changes(self, *, before: int | None, limit: int) -> Op:
+    def changes(self, before: int | None = None, limit: int = 20) -> Op:
         """Changes of configuration: starts, modes, rollbacks."""
 
         def run(batch: _Batch) -> Answer:
@@ -673,13 +686,13 @@ def _next(rows: Sequence[Row], limit: int) -> int | None:
 
 
 def _pending(machine: Machine, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Oldest first: the ones that will be missing next. `before` is the last number of the page before."""
+    """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
     for number, entry in machine.waiting.items():
-        if before is not None and number <= before:
+        if before is not None and number < before:
             continue
         if len(listed) == limit:
-            return listed, int(listed[-1]["sequence"])
+            return listed, number
         listed.append({"event_id": entry.event_id, "sequence": number, "time": entry.time / 1e6})
     return listed, None
 

@@ -61,17 +61,17 @@ class Metrics:
                 shown.add(name)
                 lines.extend([f"# HELP {name} {words}", f"# TYPE {name} {kind}"])
 
-        for (name, labels), value in sorted(self._counts.items()):
+        for (name, pairs), n in sorted(self._counts.items()):
             head(f"tightrope_{name}_total", _HELP[name], "counter")
-            lines.append(f"tightrope_{name}_total{_braces(dict(labels))} {value}")
+            lines.append(f"tightrope_{name}_total{_braces(dict(pairs))} {n}")
         for (name, experiment), bucket in sorted(self._buckets.items()):
             if experiments is not None and experiment not in experiments:
                 continue
             full = f"tightrope_{name}"
             head(full, _HELP[name], "histogram")
             below = 0.0
-            for edge, n in zip([*map(str, _EDGES[name]), "+Inf"], bucket):
-                below += n
+            for edge, inside in zip([*map(str, _EDGES[name]), "+Inf"], bucket):
+                below += inside
                 lines.append(f"{full}_bucket{_braces({'experiment': experiment, 'le': edge})} {below:g}")
             lines.append(f"{full}_sum{_braces({'experiment': experiment})} {bucket[-1]!r}")
             lines.append(f"{full}_count{_braces({'experiment': experiment})} {below:g}")

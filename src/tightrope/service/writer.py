@@ -95,12 +95,7 @@ class Writer:
             log.debug("the loop is closed: answers are dropped, what they say is in the journal")
 
     def _measure(self, job: Callable[[], Op]) -> None:
-        try:
-            op = job()
-        except Exception:
-            log.exception("experiment %r: Slater's constant could not be measured", self.experiment.name)
-            return
-        self._put(op, None)
+        self._put(job(), None)
 
 
 def _deliver(batch: list[Waiting], answers: list[Answer]) -> None:

@@ -1,0 +1,267 @@
+"""Journals after the fact: verify that they replay to what they say, and export them.
+
+>>> from tightrope.service.bodies import read_decision
+>>> from tightrope.service.experiment import Experiment
+>>> from tightrope.service.journal import MemoryJournal
+>>> from tightrope.spec import make_spec
+>>> journal = MemoryJournal()
+>>> beds = Experiment(make_spec({"name": "beds", "actions": ["icu", "other"]}), journal)
+>>> beds.open()
+>>> answers = beds.process([beds.decide(read_decision(b"{}")) for _ in range(3)])
+>>> report = verify(journal)
+>>> report.entries, report.decisions
+(4, 3)
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.service.journal import (
+    Decided,
+    Expired,
+    Journal,
+    JournalDamaged,
+    JournalError,
+    Learnt,
+    Measured,
+    ModeChanged,
+    Refused,
+    RolledBack,
+    Started,
+    entry_of,
+)
+from tightrope.service.machine import Machine, digest_of
+
+__all__ = ["Report", "export", "open_journal", "verify"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` went through; all of it came out, bit for bit, as it was recorded.
+
+    Attributes
+    ----------
+    name : str
+    entries, decisions, outcomes : int
+    snapshots : int
+        Recorded states that the replay was compared with.
+    digest : str
+        SHA-256 of the state at the end.
+    """
+
+    name: str
+    entries: int
+    decisions: int
+    outcomes: int
+    snapshots: int
+    digest: str
+
+
+def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
+    """A journal to read: the path of a SQLite file, or the URL of a PostgreSQL database and the experiment's name."""
+    journal: Journal
+    if isinstance(source, str) and "://" in source:
+        from tightrope.service.postgres import PostgresJournal
+
+        if experiment is None:
+            raise InvalidInput("experiment must be given: a database holds the journals of several.")
+        journal = PostgresJournal(source, experiment, read_only=True)
+    else:
+        from tightrope.service.sqlite import SqliteJournal
+
+        journal = SqliteJournal(source, read_only=True)
+    journal.open()
+    return journal
+
+
+def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -> Report:
+    """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
+
+    Parameters
+    ----------
+    journal : Journal
+        Open.
+    progress : callable, optional
+        Called with the position now and then.
+
+    Raises
+    ------
+    JournalDamaged
+        Names the first row or snapshot that does not come out as recorded, and what differs.
+    """
+    recorded = {snapshot.position: snapshot.digest for snapshot in journal.snapshots()}
+    rows = journal.rows()
+    first = next(rows, None)
+    if first is None:
+        raise JournalError("the journal is empty.")
+    machine = Machine.begin(first)
+    decisions = outcomes = 0
+    compared = _compare(machine, recorded, journal)
+    for row in rows:
+        entry = machine.replay(row)
+        decisions += isinstance(entry, Decided)
+        outcomes += isinstance(entry, Learnt)
+        compared += _compare(machine, recorded, journal)
+        if progress is not None and row.position % 1000 == 0:
+            progress(row.position)
+    beyond = [position for position in recorded if position > machine.position]
+    if beyond:
+        raise JournalDamaged(
+            f"there is a snapshot of position {beyond[0]}, but the journal ends at {machine.position}."
+        )
+    return Report(machine.spec.name, machine.position, decisions, outcomes, compared, machine.snapshot()[1])
+
+
+def export(journal: Journal, path: str | os.PathLike[str]) -> int:
+    """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
+
+    Columns: position, time, kind, event_id, sequence, action, proposed, request, reward, costs, queue, detail. In CSV what is not one
+    number or text is JSON; in Parquet `queue` is a list of numbers, the rest likewise JSON.
+    """
+    target = Path(path)
+    writers = {".csv": _write_csv, ".parquet": _write_parquet}
+    if target.suffix not in writers:
+        raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
+    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        count = writers[target.suffix](_flat(journal), Path(draft))
+        os.replace(draft, target)
+    except BaseException:
+        os.unlink(draft)
+        raise
+    return count
+
+
+_COLUMNS: Final = (
+    "position",
+    "time",
+    "kind",
+    "event_id",
+    "sequence",
+    "action",
+    "proposed",
+    "request",
+    "reward",
+    "costs",
+    "queue",
+    "detail",
+)
+
+
+def _compare(machine: Machine, recorded: dict[int, str], journal: Journal) -> int:
+    expected = recorded.get(machine.position)
+    if expected is None:
+        return 0
+    saved = journal.snapshot(machine.position)
+    if saved is not None and digest_of(saved.state) != expected:
+        raise JournalDamaged(f"the snapshot at position {machine.position} does not match its own digest.")
+    if machine.snapshot()[1] != expected:
+        raise JournalDamaged(
+            f"the state at position {machine.position} does not come out as its snapshot recorded it."
+        )
+    return 1
+
+
+def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
+    actions: list[str] = []
+    for row in journal.rows():
+        entry = entry_of(row)
+        flat: dict[str, Any] = dict.fromkeys(_COLUMNS)
+        flat |= {"position": row.position, "time": row.time, "kind": entry.__struct_config__.tag}
+        match entry:
+            case Started():
+                actions = entry.spec["actions"]
+                flat["detail"] = _text(msgspec.to_builtins(entry))
+            case Decided():
+                flat |= {
+                    "event_id": entry.event_id,
+                    "sequence": entry.number,
+                    "action": actions[entry.action],
+                    "proposed": None if entry.proposed is None else actions[entry.proposed],
+                    "request": _text(msgspec.to_builtins(entry.request)),
+                    "queue": np.frombuffer(entry.queue).tolist(),
+                }
+            case Learnt() | Refused():
+                flat |= {
+                    "event_id": entry.event_id,
+                    "sequence": entry.number if isinstance(entry, Learnt) else None,
+                    "reward": entry.reward,
+                    "costs": None if entry.costs is None else _text(entry.costs),
+                    "detail": entry.reason if isinstance(entry, Refused) else None,
+                }
+            case Expired():
+                flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
+            case Measured():
+                flat["detail"] = _text({"slater": entry.slater, "rounds": entry.rounds})
+            case ModeChanged():
+                default = None if entry.default is None else actions[entry.default]
+                flat["detail"] = _text({"mode": entry.mode, "default": default})
+            case RolledBack():
+                flat["detail"] = _text({"position": entry.position, "restore": entry.restore})
+        yield flat
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, _COLUMNS)
+        writer.writeheader()
+        for row in rows:
+            if row["queue"] is not None:
+                row["queue"] = _text(row["queue"])
+            if row["reward"] is not None:
+                row["reward"] = repr(row["reward"])
+            writer.writerow(row)
+            count += 1
+    return count
+
+
+def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [
+            ("position", pa.int64()),
+            ("time", pa.timestamp("us", tz="UTC")),
+            ("kind", pa.string()),
+            ("event_id", pa.string()),
+            ("sequence", pa.int64()),
+            ("action", pa.string()),
+            ("proposed", pa.string()),
+            ("request", pa.string()),
+            ("reward", pa.float64()),
+            ("costs", pa.string()),
+            ("queue", pa.list_(pa.float64())),
+            ("detail", pa.string()),
+        ]
+    )
+    count = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        page: list[dict[str, Any]] = []
+        for row in rows:
+            page.append(row)
+            count += 1
+            if len(page) == 10_000:
+                writer.write_table(pa.Table.from_pylist(page, schema=schema))
+                page = []
+        if page:
+            writer.write_table(pa.Table.from_pylist(page, schema=schema))
+    return count

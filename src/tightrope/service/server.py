@@ -1,0 +1,196 @@
+"""The server: specs in, HTTP out."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tightrope.errors import InvalidInput
+from tightrope.service.app import Service
+from tightrope.service.bodies import Limits
+from tightrope.service.experiment import Experiment
+from tightrope.service.journal import Journal, MemoryJournal
+from tightrope.service.keys import Keys
+from tightrope.spec import Spec, read_spec
+
+__all__ = ["journal_for", "make_service", "serve"]
+
+log = logging.getLogger("tightrope.service")
+
+_DAY = 86_400.0
+
+
+def serve(
+    specs: Sequence[str | os.PathLike[str]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    data: str | os.PathLike[str] | None = None,
+    database: str | None = None,
+    keys: str | os.PathLike[str] | None = None,
+    expire_after: float = 30 * _DAY,
+    max_pending: int = 200_000,
+    max_in_flight: int = 512,
+    max_body_bytes: int = 1 << 20,
+) -> None:
+    """Serve experiments over HTTP until stopped.
+
+    Parameters
+    ----------
+    specs : sequence of paths
+        One TOML file for each experiment; names must differ.
+    host, port
+        Where to listen. Beyond loopback only with `keys`.
+    data : path, optional
+        Folder of the SQLite journals; `tightrope-data` by default.
+    database : str, optional
+        ``postgresql://…`` instead; or ``memory:``, which keeps nothing.
+    keys : path, optional
+        File of keys, see `create_key`.
+    expire_after : float
+        Seconds until a decision without its whole outcome is no longer waited for.
+    max_pending : int
+        Decisions of an experiment that are waited for at most.
+    max_in_flight, max_body_bytes
+        Requests at once, and the size of each: beyond them 503 and 413.
+
+    Raises
+    ------
+    InvalidInput
+        The host is not loopback and there are no keys, or a spec can't be served.
+    JournalLocked
+        Another process serves this experiment from the same folder.
+    """
+    import uvicorn
+
+    require_safe(host, keys)
+    service = make_service(
+        specs,
+        data=data,
+        database=database,
+        keys=keys,
+        expire_after=expire_after,
+        max_pending=max_pending,
+        max_in_flight=max_in_flight,
+        max_body_bytes=max_body_bytes,
+    )
+    # Writers hold the interpreter for milliseconds at a time; the loop should not wait 5 ms for its turn.
+    sys.setswitchinterval(0.0005)
+    log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
+    uvicorn.run(service, host=host, port=port, **UVICORN)
+
+
+UVICORN: dict[str, Any] = {
+    "access_log": False,
+    "log_level": "warning",
+    "server_header": False,
+    "date_header": False,
+    "lifespan": "on",
+    "ws": "none",
+    "timeout_graceful_shutdown": 10,
+}
+
+
+def make_service(
+    specs: Sequence[str | os.PathLike[str] | Spec],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    database: str | None = None,
+    keys: str | os.PathLike[str] | None = None,
+    expire_after: float = 30 * _DAY,
+    max_pending: int = 200_000,
+    max_in_flight: int = 512,
+    max_body_bytes: int = 1 << 20,
+) -> Service:
+    """The ASGI application behind `serve`, its experiments open: for a server of one's own."""
+    if not specs:
+        raise InvalidInput("specs must name at least one spec, but got none.")
+    if data is not None and database is not None:
+        raise InvalidInput(
+            "data and database can't both be given: a journal is in SQLite files or in a database."
+        )
+    read = [one if isinstance(one, Spec) else read_spec(one) for one in specs]
+    names = [spec.name for spec in read]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"specs must have different names, but {name!r} comes {names.count(name)} times."
+            )
+    limits = Limits(body_bytes=max_body_bytes)
+    experiments: list[Experiment] = []
+    try:
+        for spec in read:
+            experiment = Experiment(
+                spec,
+                journal_for(spec.name, data=data, database=database),
+                expire_after=expire_after,
+                max_pending=max_pending,
+                limits=limits,
+            )
+            experiment.warm_up()
+            experiment.open()
+            experiments.append(experiment)
+        return Service(
+            experiments,
+            keys=None if keys is None else Keys(keys),
+            limits=limits,
+            max_in_flight=max_in_flight,
+        )
+    except BaseException:
+        for experiment in experiments:
+            experiment.close()
+        raise
+
+
+def journal_for(
+    name: str,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    database: str | None = None,
+    read_only: bool = False,
+) -> Journal:
+    """The journal of the experiment `name`, not open yet."""
+    if database == "memory:":
+        return MemoryJournal()
+    if database is not None:
+        if not re.match(r"postgres(ql)?://", database):
+            raise InvalidInput(f"database must be postgresql://… or memory:, but got {database!r}.")
+        from tightrope.service.postgres import PostgresJournal
+
+        return PostgresJournal(database, name, read_only=read_only)
+    from tightrope.service.sqlite import SqliteJournal
+
+    return SqliteJournal(Path(data or "tightrope-data") / f"{_file_name(name)}.sqlite", read_only=read_only)
+
+
+def require_safe(host: str, keys: object) -> None:
+    """Refuse to listen beyond loopback without keys.
+
+    >>> require_safe("0.0.0.0", None)
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: host '0.0.0.0' can be reached from other machines, so keys are needed...
+    """
+    if keys is not None or host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise InvalidInput(
+            f"host {host!r} can be reached from other machines, so keys are needed: give keys=, or listen on 127.0.0.1."
+        )
+
+
+def _file_name(name: str) -> str:
+    """`name` as a file name, different for different names."""
+    if not name:
+        raise InvalidInput("name must not be empty: journals are found by it.")
+    return "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in name)
