@@ -59,11 +59,14 @@ def policies(env: tr.environments.Tabular) -> dict[str, object]:
             reward=tr.DisjointRidge(J, p, bonus=bonus), constraints=K, slater=slater, **schedule
         )
 
-    quick = {"V": tr.Power(4.0, 0.5), "epsilon": tr.Power(1.0, -0.5)}
+    def quick(scale: float) -> dict[str, tr.Power]:
+        return {"V": tr.Power(scale, 0.5), "epsilon": tr.Power(1.0, -0.5)}
+
     return {
         "pessimistic-optimistic, the paper's constants": ours(1.0),
         "pessimistic-optimistic, bonus 0.1": ours(0.1),
-        "pessimistic-optimistic, bonus 0.1, V = 4√t, ε = 1/√t": ours(0.1, **quick),
+        "pessimistic-optimistic, bonus 0.1, V = √t, ε = 1/√t": ours(0.1, **quick(1.0)),
+        "pessimistic-optimistic, bonus 0.1, V = 4√t, ε = 1/√t": ours(0.1, **quick(4.0)),
         "round robin": tr.RoundRobin(J),
     }
 

@@ -88,6 +88,7 @@ def test_lincbwk_plays_as_written():
                 low = v_sum @ np.linalg.inv(A_w) @ y - root_beta[1] * math.sqrt(y @ np.linalg.inv(A_w) @ y)
                 values[j] -= 1 / 0.4 * price @ low
         a = int(np.argmax(values)) if np.all(spent + 1 <= limits * T) else 1
+        policy = policy.copy()
         decision = policy.decide(phi, psi)
         assert decision.action == a
         reward, usage = rng.random(), rng.random(K) if a != 1 else np.zeros(K)
@@ -128,6 +129,7 @@ def test_primal_dual_bwk_plays_as_written():
             high = [min(1, s / m + math.sqrt(C * s / m / m) + C / m) for s, m in zip(r_sum, n)]
             a = int(np.argmax(high / (low @ (v / v.sum()))))
             v *= (1 + step) ** low[a]
+        policy = policy.copy()
         decision = policy.decide()
         assert decision.action == a
         reward, usage = float(rng.random() < means[a]), (rng.random(2) < usages[a]).astype(float)
@@ -147,6 +149,7 @@ def test_ucb_alp_probabilities_solve_its_linear_program():
         with np.errstate(divide="ignore", invalid="ignore"):
             upper = np.where(counts > 0, sums / counts + np.sqrt(math.log(t) / (2 * counts)), 50.0)
         best = upper[:, 1:].max(axis=1)
+        policy = policy.copy()
         p = policy.probabilities()
         rate = left / (300 - t + 1)
         exact = linprog(-np.array(Q) * best, A_ub=[Q], b_ub=[rate], bounds=(0, 1))

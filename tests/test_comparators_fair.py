@@ -57,6 +57,7 @@ def test_lfg_plays_as_written():
             + eta * (1.0 if h[i] == 0 else min(1, total[i] / h[i] + math.sqrt(3 * math.log(t) / (2 * h[i]))))
             for i in awake
         ]
+        policy = policy.copy()
         decision = policy.decide(actions=awake.tolist())
         a = int(awake[np.argmax(index)])
         assert decision.action == a
@@ -67,7 +68,7 @@ def test_lfg_plays_as_written():
             rng.shuffle(late)
             for old, i in late:
                 reward = float(rng.random() < (0.9, 0.5, 0.2)[i])
-                policy.learn(old, reward)
+                policy.learn(old.number, reward)
                 h[i] += 1
                 total[i] += reward
             late = []
@@ -92,6 +93,7 @@ def test_clucb_plays_as_written():
         owed += r_b[c]
         lowest = inverse @ b @ new - root_beta * math.sqrt(new @ inverse @ new)
         optimistic = lowest + safe >= (1 - alpha) * owed
+        policy = policy.copy()
         decision = policy.decide(phi, context=c)
         assert decision.action == (a if optimistic else 1)
         reward = theta @ phi[decision.action] + rng.normal(scale=0.1)

@@ -169,6 +169,7 @@ def test_oplb_plays_the_program_of_its_definition(K):
         reward, costs = Literal(3), [Literal(2) for _ in range(K)]
         for phi, psi, r, w in stream(seed, K, T=140):
             C_r, C_w = reward.root_beta(p / (1 + K)), costs[0].root_beta(p / (1 + K))
+            policy = policy.copy()
             pi = policy.mixture(phi, psi)
             decision = policy.decide(phi, psi)
             a = decision.action
@@ -216,7 +217,7 @@ def test_safe_lucb_and_safe_lts_choose_as_written():
         lucb = SafeLUCB(tr.Ridge(3), safe_actions=[0, 2], exploration=20, **common)
         lts = SafeLTS(tr.Ridge(3), safe_action=0, safe_cost=-0.9, **common)
         for policy, known in ((lucb, {0, 2}), (lts, {0})):
-            reward, costs = Literal(3), [Literal(2) for _ in range(K)]
+            walker, reward, costs = policy, Literal(3), [Literal(2) for _ in range(K)]
             for t, (phi, psi, r, w) in enumerate(stream(seed, K, T=250)):
                 C_r, C_w = reward.root_beta(p / (1 + K)), costs[0].root_beta(p / (1 + K))
                 shown = known | {
@@ -230,13 +231,14 @@ def test_safe_lucb_and_safe_lts_choose_as_written():
                     index = phi @ theta
                 else:
                     index = np.array([reward.mean(x) + C_r * reward.width(x) for x in phi])
-                a = policy.decide(phi, psi).action
+                walker = walker.copy()
+                a = walker.decide(phi, psi).action
                 if policy is lucb and t < 20:
                     assert a in known
                 else:
                     assert a == max(shown, key=lambda j, index=index: index[j])
                     left += a not in known
-                policy.learn(t, r[a], w[a])
+                walker.learn(t, r[a], w[a])
                 reward.learn(phi[a], r[a])
                 for k in range(K):
                     costs[k].learn(psi[a], w[a, k])
@@ -246,6 +248,7 @@ def test_safe_lucb_and_safe_lts_choose_as_written():
 def test_greedy_plays_the_best_estimate():
     policy, literal = Greedy(tr.Ridge(3)), Literal(3)
     for phi, _, r, _ in stream(1, 1):
+        policy = policy.copy()
         decision = policy.decide(phi)
         means = [literal.mean(x) for x in phi]
         assert means[decision.row] >= max(means) - 1e-9
@@ -269,10 +272,13 @@ def test_lints_samples_from_the_stated_law():
     errors = np.abs(np.cov(drawn.T) - covariance)
     assert np.all(errors < 5.5 * np.sqrt((covariance**2 + np.outer(spread, spread) ** 2) / n))
 
-    policy = LinTS(model, failure=0.2, seed=9)
-    for t in range(30):
-        v_t = math.sqrt(9 * 3 * math.log((t + 1) / 0.2))
-        index = sampled_values(model, Offer(np.arange(4), phi), v_t, 9, t)
+    taught = tr.Ridge(3, bonus=0.05)
+    for x in rows(rng, 40, 3):
+        taught.learn(x, x @ [0.5, -0.5, 0.3])
+    policy = LinTS(taught, failure=0.2, seed=9)
+    for t in range(200):
+        v_t = 0.05 * math.sqrt(9 * 3 * math.log((t + 1) / 0.2))
+        index = sampled_values(taught, Offer(np.arange(4), phi), v_t, 9, t)
         assert policy.decide(phi).row == int(np.argmax(index))
 
 

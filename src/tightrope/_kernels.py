@@ -36,7 +36,8 @@ NORM_LIMIT = (1.0 + 1e-6) ** 2
 COST_LIMIT = 1.0 + 1e-9
 REFRESH_EVERY = 256
 REFRESH_ROWS = 8
-REFRESH_DRIFT = 1e-9
+REFRESH_ROUNDING = 2e-8
+REFRESH_GROWTH = 8.0
 EPSILON = 2.220446049250313e-16
 
 
@@ -411,16 +412,15 @@ def invert(Sigma, Sigma_inv):
         root = math.sqrt(L[j, j])
         for i in range(j, n):
             L[i, j] /= root
-    # Rows of L⁻¹ by forward substitution: row i of L⁻¹ = (e_i − Σ_{k<i} L_ik · row k) / L_ii.
+    # Rows of R = L⁻¹ from RL = I, not from LR = I: ΣRᵀR − I = L(RL)ᵀR − I, so it is RL − I that must be small.
     R = np.zeros((n, n))
     for i in range(n):
         R[i, i] = 1.0
-        for k in range(i):
-            a = L[i, k]
-            for j in range(k + 1):
-                R[i, j] -= a * R[k, j]
-        for j in range(i + 1):
-            R[i, j] /= L[i, i]
+        for k in range(i, -1, -1):
+            R[i, k] /= L[k, k]
+            a = R[i, k]
+            for j in range(k):
+                R[i, j] -= a * L[k, j]
     for i in range(n):
         for j in range(n):
             Sigma_inv[i, j] = 0.0
@@ -445,14 +445,21 @@ def refresh(Sigma, Sigma_inv, B, Theta, wear):
 def ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
     """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each entry of y.
 
-    Σ⁻¹ is refreshed from Σ every max(256, 8p) updates, and sooner when xᵀΣ⁻¹x shows that digits were cancelled (a tiny ridge).
+    Σ⁻¹ is refreshed from Σ every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
+    u = Xx and s = 1/(1 + xᵀu) an update turns R into R(I − s·xuᵀ), plus rounding of the order of eps·‖Σ‖·‖X‖: the wear adds up
+    this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
     """
     p = x.shape[0]
     S = Sigma[g]
     X = Sigma_inv[g]
     matvec(X, x, scratch)
-    q = dot(x, scratch)
-    s = 1.0 / (1.0 + q)
+    s = 1.0 / (1.0 + dot(x, scratch))
+    growth = s * math.sqrt(dot(x, x) * dot(scratch, scratch))
+    top = 0.0
+    trace = 1.0
+    for i in range(p):
+        top = max(top, X[i, i])
+        trace += S[i, i]
     for i in range(p):
         a = s * scratch[i]
         b = x[i]
@@ -466,8 +473,10 @@ def ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
             Theta[g, i, j] += gain * scratch[j]
     stat[LEARNT] += 1.0
     wear[g, SINCE] += 1.0
-    wear[g, DRIFT] += EPSILON * (1.0 + q)
-    if wear[g, SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or wear[g, DRIFT] > REFRESH_DRIFT:
+    wear[g, DRIFT] += EPSILON * trace * top / REFRESH_ROUNDING
+    if growth > 1.0:
+        wear[g, DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
+    if wear[g, SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or wear[g, DRIFT] >= 1.0:
         refresh(S, X, B[g], Theta[g], wear[g])
 
 

@@ -44,10 +44,11 @@ class Client:
 
     Examples
     --------
-    >>> with Client("http://127.0.0.1:8080", patience=0) as client:     # doctest: +SKIP
-    ...     decision = client.decide(context={"age": 71, "sex": "f", "prior_inpatient": 2})
-    ...     client.learn(decision["event_id"], reward=1.0)
-    {'event_id': '…', 'sequence': 0, 'awaits': []}
+    >>> client = Client("http://127.0.0.1:9", patience=0.0)
+    >>> client.decide(context={"age": 71, "sex": "f", "prior_inpatient": 2})
+    Traceback (most recent call last):
+    ...
+    tightrope.service.client.ServiceError: 503 unreachable: no answer from the service: ...
     """
 
     def __init__(

@@ -26,13 +26,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
 
 import tightrope
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.features import Number
 from tightrope.policies.slater import measure
 from tightrope.rules import Budget, Mean
+from tightrope.service import views
 from tightrope.service.bodies import (
     LIMITS,
     DecisionRequest,
@@ -301,7 +301,7 @@ class Experiment:
                     "differs",
                     f"event_id {event_id!r} was decided already, for another request: one decision for each event",
                 )
-            return self._decision(batch.machine, entry, request.explain)
+            return _json(200, views.decision(batch.machine, entry, explain=request.explain))
 
         return Op(run, request.event_id)
 
@@ -328,13 +328,12 @@ class Experiment:
             entry = batch.decided(event_id)
             if entry is None:
                 raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
-            answer = self._decision(batch.machine, entry, explain=True)
             return _json(
                 200,
                 {
-                    **msgspec.json.decode(answer.body),
+                    **views.decision(batch.machine, entry, explain=True),
                     "request": entry.request,
-                    "outcome": _outcome(batch.learnt(event_id)),
+                    "outcome": views.outcome(batch.learnt(event_id)),
                     "pending": entry.number in batch.machine.waiting,
                 },
             )
@@ -350,12 +349,11 @@ class Experiment:
             for row in rows:
                 entry = entry_of(row)
                 assert isinstance(entry, Decided)
-                answer = self._decision(batch.machine, entry, explain=True)
                 listed.append(
                     {
                         "position": row.position,
                         "time": row.time / 1e6,
-                        **msgspec.json.decode(answer.body),
+                        **views.decision(batch.machine, entry, explain=True),
                         "request": entry.request,
                     }
                 )
@@ -373,7 +371,7 @@ class Experiment:
 
         def run(batch: _Batch) -> Answer:
             if which == "pending":
-                listed, at = _pending(batch.machine, before, limit)
+                listed, at = views.pending(batch.machine, before, limit)
                 return _json(200, {"outcomes": listed, "before": at})
             kind = Expired if which == "missing" else Refused
             rows = self.journal.select([KINDS[kind]], before=before, limit=limit)
@@ -401,11 +399,11 @@ class Experiment:
 
     def state(self) -> Op:
         """Where the experiment stands."""
-        return Op(lambda batch: _json(200, _state(self, batch.machine)))
+        return Op(lambda batch: _json(200, views.state(batch.machine)))
 
     def history(self) -> Op:
         """Where the experiment stood, at some hundred moments since its beginning."""
-        return Op(lambda batch: _json(200, _history(batch.machine)))
+        return Op(lambda batch: _json(200, views.history(batch.machine)))
 
     def changes(self, before: int | None = None, limit: int = 20) -> Op:
         """Changes of configuration: starts, modes, rollbacks."""
@@ -426,7 +424,7 @@ class Experiment:
         """The snapshots that can be rolled back to."""
 
         def run(batch: _Batch) -> Answer:
-            return _json(200, {"snapshots": [_named(one) for one in self.journal.snapshots()]})
+            return _json(200, {"snapshots": [views.snapshot(one) for one in self.journal.snapshots()]})
 
         return Op(run)
 
@@ -437,13 +435,13 @@ class Experiment:
 
         def run(batch: _Batch) -> Answer:
             batch.write(batch.machine.change_mode(request.mode, request.default))
-            return _json(200, _mode(batch.machine))
+            return _json(200, views.mode(batch.machine))
 
         return Op(run)
 
     def take_snapshot(self, request: SnapshotRequest) -> Op:
         """Keep the present state under a name."""
-        return Op(lambda batch: _json(200, _named(batch.snapshot(request.label))))
+        return Op(lambda batch: _json(200, views.snapshot(batch.snapshot(request.label))))
 
     def roll_back(self, request: RollbackRequest) -> Op:
         """Go back to a snapshot."""
@@ -457,7 +455,7 @@ class Experiment:
                     409, "damaged", f"the snapshot at position {request.position} does not match its digest"
                 )
             batch.write(batch.machine.roll_back(request.position, wanted.state, request.restore))
-            return _json(200, {"position": batch.machine.position, "restored": _named(wanted)})
+            return _json(200, {"position": batch.machine.position, "restored": views.snapshot(wanted)})
 
         return Op(run)
 
@@ -578,25 +576,6 @@ class Experiment:
     def _now(self) -> int:
         return int(self._clock() * 1e6)
 
-    def _decision(self, machine: Machine, entry: Decided, explain: bool) -> Answer:
-        answer: dict[str, Any] = {
-            "event_id": entry.event_id,
-            "action": entry.action,
-            "name": self.spec.actions[entry.action],
-            "sequence": entry.number,
-        }
-        if entry.proposed is not None:
-            answer["proposed"] = self.spec.actions[entry.proposed]
-        if explain:
-            why = machine.explain(entry)
-            answer["explanation"] = {
-                "actions": why.rows(),
-                "queue": dict(zip(why.constraints, why.queue.tolist(), strict=True)),
-                "V": why.V,
-                "epsilon": why.epsilon,
-            }
-        return _json(200, answer)
-
 
 def _run(op: Op, batch: _Batch) -> Answer:
     try:
@@ -616,7 +595,7 @@ def _learn(batch: _Batch, request: OutcomeRequest) -> Answer:
         batch.write(machine.refuse(event_id, "unknown", request.reward, request.costs))
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
-    earlier = _outcome(batch.learnt(event_id))
+    earlier = views.outcome(batch.learnt(event_id))
     for part in ("reward", "costs"):
         value = getattr(request, part)
         if value is None:
@@ -646,17 +625,6 @@ def _learn(batch: _Batch, request: OutcomeRequest) -> Answer:
     return _json(200, {"event_id": event_id, "sequence": decided.number, "awaits": missing})
 
 
-def _outcome(parts: Sequence[Learnt]) -> dict[str, Any]:
-    """The parts of an outcome together."""
-    together: dict[str, Any] = {}
-    for part in parts:
-        if part.reward is not None:
-            together["reward"] = part.reward
-        if part.costs is not None:
-            together["costs"] = part.costs
-    return together
-
-
 _json_encoder = msgspec.json.Encoder()
 
 
@@ -683,100 +651,6 @@ def _new_event_id() -> str:
 
 def _next(rows: Sequence[Row], limit: int) -> int | None:
     return rows[-1].position if len(rows) == limit else None
-
-
-def _pending(machine: Machine, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
-    listed: list[dict[str, Any]] = []
-    for number, entry in machine.waiting.items():
-        if before is not None and number < before:
-            continue
-        if len(listed) == limit:
-            return listed, number
-        listed.append({"event_id": entry.event_id, "sequence": number, "time": entry.time / 1e6})
-    return listed, None
-
-
-def _named(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "position": snapshot.position,
-        "time": snapshot.time / 1e6,
-        "digest": snapshot.digest,
-        "label": snapshot.label,
-    }
-
-
-def _mode(machine: Machine) -> dict[str, Any]:
-    default = machine.default
-    return {"mode": machine.mode, "default": None if default is None else machine.spec.actions[default]}
-
-
-def _state(experiment: Experiment, machine: Machine) -> dict[str, Any]:
-    spec, tally = experiment.spec, machine.tally
-    decisions = sum(tally.actions)
-    totals, queue = machine.policy.totals.tolist(), machine.queue.tolist()
-    return {
-        "experiment": experiment.name,
-        "position": machine.position,
-        "time": machine.time / 1e6,
-        **_mode(machine),
-        "decisions": decisions,
-        "actions": [
-            {"name": name, "decisions": n, "share": n / decisions if decisions else 0.0}
-            for name, n in zip(spec.actions, tally.actions, strict=True)
-        ],
-        "constraints": [
-            {
-                "name": column.name,
-                "rule": str(column.rule),
-                "side": column.side,
-                "seen": column.rule.seen,
-                "cumulative_cost": totals[k],
-                "queue": queue[k],
-            }
-            for k, column in enumerate(spec.rules.columns if spec.rules is not None else ())
-        ],
-        "hard_caps": [
-            {
-                "name": cap.name,
-                "rule": str(cap.rule),
-                "total": float(cap.total),
-                "used": float(cap.used),
-            }
-            for cap in machine.caps
-        ],
-        "outcomes": {
-            "rewards": tally.rewards,
-            "mean_reward": tally.reward_sum / tally.rewards if tally.rewards else None,
-            "complete": tally.complete,
-            "pending": len(machine.waiting),
-            "missing": tally.expired,
-            "late": tally.late,
-            "rejected": tally.unknown + tally.differs,
-            "rolled_back": tally.rolled_back,
-        },
-        "shadow_decisions": tally.shadow,
-        "slater": machine.policy.slater,
-    }
-
-
-def _history(machine: Machine) -> dict[str, Any]:
-    spec = machine.spec
-    points = np.array(machine.trail).reshape(len(machine.trail), -1)
-    K = machine.policy.n_constraints
-    names = () if spec.rules is None else spec.rules.names
-    edges = [4, 4 + K, 4 + 2 * K]
-    if not len(points):
-        points = np.empty((0, edges[2] + len(spec.actions)))
-    return {
-        "decisions": points[:, 0].tolist(),
-        "time": (points[:, 1] / 1e6).tolist(),
-        "rewards": points[:, 2].tolist(),
-        "reward_sum": points[:, 3].tolist(),
-        "cumulative_costs": {name: points[:, edges[0] + k].tolist() for k, name in enumerate(names)},
-        "queues": {name: points[:, edges[1] + k].tolist() for k, name in enumerate(names)},
-        "actions": {name: points[:, edges[2] + j].tolist() for j, name in enumerate(spec.actions)},
-    }
 
 
 def _example(spec: Spec) -> DecisionRequest:

@@ -121,7 +121,7 @@ class PostgresJournal:
         """Write a row that does not matter."""
         try:
             self._open_connection().execute(
-                "INSERT INTO tightrope_probe VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = tightrope_probe.count + 1",
+                "INSERT INTO tightrope_probe AS old VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = old.count + 1",
                 (self._experiment,),
             )
         except psycopg.Error as error:
@@ -215,7 +215,7 @@ class PostgresJournal:
     def _all(self, query: str, bindings: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             with self._open_connection().cursor(binary=True) as cursor:
-                return cursor.execute(query, bindings).fetchall()  # type: ignore[arg-type]
+                return cursor.execute(query, bindings).fetchall()
         except psycopg.Error as error:
             raise self._lost(error) from error
 
