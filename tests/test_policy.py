@@ -632,3 +632,27 @@ def test_sleeping_actions_by_name():
     assert (decision.action, decision.row) == (1, 0)
     assert decision.explain().actions == ("b",)
     np.testing.assert_allclose(decision.explain().costs, [[-0.6, 0.0, -0.4]])
+
+
+def test_a_rule_of_a_group_that_is_seen_after_acting_costs_nothing_outside_its_group():
+    rules = tr.Rules(
+        [
+            tr.Budget("hours", at_most=0.4, seen="after", among="night"),
+            tr.Budget("beds", at_most=0.5, seen="after"),
+        ],
+        actions=["a", "b"],
+    )
+    policy = tr.PessimisticOptimistic(
+        reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1
+    )
+    day = policy.decide(group=())
+    np.testing.assert_array_equal(day.explain().costs, [[0.0, -0.5], [0.0, -0.5]])
+    policy.learn(day, 1.0, {"beds": 1.0})
+    night = policy.decide(group="night")
+    assert (night.explain().costs[:, 0] < 0).all()
+    policy.learn(night, 1.0, {"beds": 1.0, "hours": 0.9})
+    np.testing.assert_allclose(policy.totals, [0.5, 1.0])
+    before = policy.state()
+    with pytest.raises(tr.InvalidInput, match="group is missing"):
+        policy.decide()
+    assert all(np.array_equal(before[name], array) for name, array in policy.state().items())

@@ -270,6 +270,8 @@ class Evaluation:
     method : str
     rows : int
         Rows used: those of the log, or those that "replay" kept.
+    groups : int or None
+        Groups in the log, where rows have groups.
     reward : Measure
     constraints : tuple of Measure
     weights : Weights
@@ -286,6 +288,7 @@ class Evaluation:
 
     method: Method
     rows: int
+    groups: int | None
     reward: Measure
     constraints: tuple[Measure, ...]
     weights: Weights
@@ -315,7 +318,11 @@ class Evaluation:
             ).rstrip()
             for row in (head, *body)
         ]
-        title = f"{self.method} on {self.rows:,} rows, worth {self.weights.effective:,.0f} rows of the target's own"
+        among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
+        title = (
+            f"{self.method} on {self.rows:,} rows{among}, "
+            f"worth {self.weights.effective:,.0f} {unit} of the target's own"
+        )
         return "\n".join([title, *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
 
 
@@ -377,13 +384,13 @@ def evaluate(
 
     n, rows = log.n_rows, np.arange(log.n_rows)
     raw = pi[rows, log.actions] / log.chances
+    if not raw.any():
+        raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
     w = raw if clip is None else np.minimum(raw, clip)
     cut = float((raw - w).mean())
     if method == "replay":
         generator = np.random.default_rng(whole_number("seed", seed))
         w = (generator.random(n) * w.max() < w).astype(np.float64)
-        if not w.any():
-            raise InvalidInput("replay kept no row: the target hardly ever does what was logged.")
 
     weighted_costs = log.costs.ndim == 2
     outcomes = np.column_stack([log.rewards, log.costs]) if weighted_costs else log.rewards[:, None]
@@ -398,8 +405,7 @@ def evaluate(
         # What every action costs is known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
-        units = _summed(w[:, None], log.groups).shape[0]
-        own = _interval(means, scores - means, log.groups, units - 1.0, float(units), scores)
+        own = _interval(means, scores - means, log.groups, per_group.size - 1.0, per_group.size, scores)
         values, low, high = (np.append(a, b) for a, b in ((values, means), (low, own[0]), (high, own[1])))
         bias = np.append(bias, np.zeros(means.size))
 
@@ -422,6 +428,7 @@ def evaluate(
     return Evaluation(
         method=method,
         rows=int(w.sum()) if method == "replay" else n,
+        groups=None if log.groups is None else int(log.groups.max()) + 1,
         reward=measures[0],
         constraints=tuple(measures[1:]),
         weights=weights,
@@ -560,7 +567,7 @@ def _doubts(weights: Weights, heaviest: float) -> tuple[str, ...]:
         )
     if weights.effective < _FEW_ROWS:
         doubts.append(
-            f"the log is worth only {weights.effective:.0f} rows of the target's own: intervals are rough"
+            f"the log is worth only {weights.effective:.0f} rows or groups of the target's own: intervals are rough"
         )
     elif heaviest > _HEAVY:
         doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")

@@ -444,6 +444,20 @@ class Rules:
         needed = self._seen
         return self._fill(self._plan(group, actions, needed), usage, needed)
 
+    def in_force(self, group: str | Iterable[str] | None = None) -> NDArray[np.bool_]:
+        """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
+
+        Examples
+        --------
+        >>> rules = Rules([Share("a", at_least=0.25, among="A"), Capacity("a", 0.5)], ["a", "b"])
+        >>> rules.in_force("B")
+        array([False,  True])
+        """
+        groups = self._context_groups(group, np.ones(self.n_constraints, dtype=np.bool_))
+        return np.array(
+            [not among or bool(groups and among & groups) for among in self._among], dtype=np.bool_
+        )
+
     def observed(
         self, usage: Usage | None, action: Action, group: str | Iterable[str] | None = None
     ) -> FloatArray:

@@ -80,7 +80,7 @@ def linear_costs(K: int, d: int) -> tuple[Schedule, Schedule]:
 
 
 def as_schedule(name: str, value: Any) -> Schedule:
-    """A user's `Power` (or `Schedule`) as what the kernels evaluate."""
+    """A user's `Power` as what the kernels evaluate."""
     if isinstance(value, Schedule):
         return value
     if not isinstance(value, Power):

@@ -715,12 +715,15 @@ class PessimisticOptimistic:
 
     def _choose(self, offer: _Offer, core: Array) -> tuple[int, Array]:
         """The row chosen and the numbers behind it; moves the queue in `core`, and nothing else."""
-        ids, phi, W, psi, _ = offer
+        ids, phi, W, psi, group = offer
         model, J = self._reward, len(offer.ids)
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._check_values(offer)
             _optimistic_costs(self._cost, psi, ids, core, self._ranges, self._columns, W)
+            if self.rules is not None:
+                # Outside its group a rule's cost is known to be 0.
+                W[:, self._columns[~self.rules.in_force(group)[self._columns]]] = 0.0
         trace = np.empty(2 * J + (J + 1) * self._K + 2)
         if isinstance(model, ArmMeans):
             row = kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace)

@@ -11,12 +11,14 @@ states what this guarantees.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
+from tightrope.errors import SolverError
 from tightrope.policies.store import checked
 from tightrope.problem import Array
 
@@ -45,7 +47,11 @@ class SlaterMeter:
             if slot < KEPT:
                 self.matrices[slot] = W.copy()
         if self.seen & (self.seen - 1) == 0 and not self.deferred:
-            self.value = measure(self.matrices)
+            try:
+                self.value = measure(self.matrices)
+            except SolverError as error:
+                # The round's decision stands whether or not an LP could be solved; δ is measured again when rounds have doubled.
+                warnings.warn(f"δ stays at {self.value:g}: {error}", RuntimeWarning, stacklevel=4)
             return True
         return False
 
@@ -89,8 +95,15 @@ def measure(matrices: list[Array]) -> float:
     >>> measure([np.array([[0.5], [-0.25]])])
     0.25
     """
-    rows = np.concatenate(matrices)
-    offsets = np.concatenate([[0], np.cumsum([len(W) for W in matrices])])
-    n = len(matrices)
-    estimate = lp.slater(np.full(n, 1.0 / n), rows, offsets=offsets).value
+    # Rules often give the same costs in every round: each matrix enters once, with its frequency.
+    times: dict[tuple[int, bytes], int] = {}
+    distinct: list[Array] = []
+    for W in matrices:
+        key = (len(W), W.tobytes())
+        if key not in times:
+            distinct.append(W)
+        times[key] = times.get(key, 0) + 1
+    weights = np.array(list(times.values())) / len(matrices)
+    offsets = np.concatenate([[0], np.cumsum([len(W) for W in distinct])])
+    estimate = lp.slater(weights, np.concatenate(distinct), offsets=offsets).value
     return min(1.0, max(FLOOR, estimate))

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,9 +36,9 @@ def write_state(path: str | os.PathLike[str], kind: str, settings: Mapping[str, 
     text = json.dumps(header, allow_nan=False, sort_keys=True).encode()
     content = sealed({"header": np.frombuffer(text, dtype=np.uint8), **arrays})
     target = Path(path)
-    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".draft")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}.draft")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(draft, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

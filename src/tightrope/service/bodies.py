@@ -316,25 +316,23 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
         body.decode()
     except UnicodeDecodeError as wrong:
         return Refusal(400, "malformed", f"not UTF-8: {wrong.reason} (byte {wrong.start} of the body)")
-    message = str(error)
-    found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", message)
-    if found:
-        return Refusal(400, "malformed", f"not JSON: {found[1]} (byte {found[2]} of the body)")
-    reason, place = "it ends too early", len(body)
     try:
-        json.loads(body)
+        json.loads(body, parse_int=float)
     except json.JSONDecodeError as wrong:
-        # Offsets are counted in characters there.
-        place = len(wrong.doc[: wrong.pos].encode(errors="replace"))
-        if place < len(body):
-            reason = wrong.msg[:1].lower() + wrong.msg[1:]
+        # Its offsets are counted in characters, and more to the point than msgspec's.
+        place = len(wrong.doc[: wrong.pos].encode())
+        reason = wrong.msg[:1].lower() + wrong.msg[1:] if place < len(body) else "it ends too early"
+        return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
     except (ValueError, RecursionError):
         pass
+    # What the standard library lets pass: NaN, Infinity, half of a surrogate pair.
+    lone = re.search(rb"\\u[dD][89a-fA-F]", body)
+    found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", str(error))
+    if found or lone is None:
+        reason, at = (found[1], int(found[2])) if found else (str(error), len(body))
     else:
-        lone = re.search(rb"\\u[dD][89a-fA-F]", body)
-        if lone:
-            reason, place = "half of a surrogate pair", lone.start()
-    return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
+        reason, at = "half of a surrogate pair", lone.start()
+    return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
 
 
 _WORDS = {

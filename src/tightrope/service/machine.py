@@ -17,8 +17,8 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any, Final, Literal, NamedTuple
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,8 +29,9 @@ from tightrope.estimators import ArmMeans, Ridge
 from tightrope.policies import Decision, Explanation, PessimisticOptimistic
 from tightrope.policies.build import build_policy
 from tightrope.problem import Array, real_array
-from tightrope.rules import Budget, Capacity, Mean, Rule
+from tightrope.rules import Budget, Mean
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
+from tightrope.service.caps import exhausted, hard_caps
 from tightrope.service.journal import (
     Decided,
     Entry,
@@ -45,7 +46,7 @@ from tightrope.service.journal import (
     Started,
     entry_of,
 )
-from tightrope.spec import RuleSpec, Spec, make_spec
+from tightrope.spec import Spec, make_spec
 
 __all__ = ["Machine", "served_part"]
 
@@ -111,7 +112,7 @@ class Machine:
         self.waiting: OrderedDict[int, Waiting] = OrderedDict()
         self.policy = _build(spec)
         self.measures = self.policy.defer_slater()
-        self.caps = _read_caps(spec)
+        self.caps = hard_caps(spec)
         self.tally = Tally(actions=[0] * len(spec.actions))
         self.trail: list[list[float]] = []
         self.stride = 1
@@ -200,7 +201,9 @@ class Machine:
         else:
             seen = decision = self.policy.decide(phi, W, cost_features=psi, actions=ids)
             row = decision.row
-        holds = self._spend(needs[row]) if needs is not None else []
+        holds: list[int] = []
+        if needs is not None:
+            holds = [k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k])]
         self.tally.actions[decision.action] += 1
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if self._after else 0)
@@ -255,8 +258,7 @@ class Machine:
                 cap = self.caps[k]
                 assert isinstance(costs, dict)
                 assert cap.usage is not None
-                actual = min(_decimal(costs[cap.usage]), cap.high)
-                cap.used = _EXACT.add(_EXACT.subtract(cap.used, cap.high), actual)
+                cap.settle(costs[cap.usage])
             holds = []
         if awaits:
             self.waiting[number] = entry._replace(awaits=awaits, holds=holds)
@@ -567,7 +569,7 @@ class Machine:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
             if self.caps and (request.actions is None or served in self._action_ids(request.actions)):
-                raise _exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
+                raise exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )
@@ -587,25 +589,12 @@ class Machine:
         keep = [
             row
             for row, need in enumerate(needs)
-            if all(not n or _EXACT.add(cap.used, n) <= cap.total for cap, n in zip(self.caps, need))
+            if all(cap.fits(amount) for cap, amount in zip(self.caps, need))
         ]
         if not keep:
-            full = [
-                cap
-                for k, cap in enumerate(self.caps)
-                if any(need[k] and _EXACT.add(cap.used, need[k]) > cap.total for need in needs)
-            ]
-            raise _exhausted(full, "every action on offer")
+            full = [cap for k, cap in enumerate(self.caps) if not all(cap.fits(need[k]) for need in needs)]
+            raise exhausted(full, "every action on offer")
         return needs, keep
-
-    def _spend(self, need: list[Decimal]) -> list[int]:
-        holds = []
-        for k, (cap, amount) in enumerate(zip(self.caps, need, strict=True)):
-            if amount:
-                cap.used = _EXACT.add(cap.used, amount)
-                if cap.after:
-                    holds.append(k)
-        return holds
 
     def _mark(self, time: int) -> None:
         """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""
@@ -626,65 +615,6 @@ class Machine:
         if len(self.trail) >= _TRAIL:
             self.trail = self.trail[1::2]
             self.stride *= 2
-
-
-class _Cap:
-    """A hard cap: what its rule counts never adds up to more than `total`.
-
-    Sums are decimal, of the digits that people write, so that ten times 0.1 is 1; where digits run out they are rounded up.
-    """
-
-    def __init__(self, spec: RuleSpec, ids: Mapping[str, int], where: str) -> None:
-        rule, total = spec.rule, spec.total
-        if not spec.hard or total is None:
-            raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
-        if not isinstance(rule, Capacity) and getattr(rule, "at_most", None) is None:
-            raise InvalidInput(
-                f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
-            )
-        quantity = rule.quantity
-        self.rule: Rule = rule
-        self.name = rule.name if isinstance(rule, Budget | Mean) else str(rule)
-        self.total = _decimal(total)
-        self.used = Decimal(0)
-        self.high = _decimal(quantity.range[1])
-        self.usage = quantity.usage
-        self.after = quantity.usage is not None and rule.seen == "after"
-        self._counted = None if quantity.actions is None else {ids[str(a)] for a in quantity.actions}
-        among = rule.among
-        self._groups = {among} if isinstance(among, str) else set(among or ())
-
-    def need(self, action: int, name: str, row: int, usage: Mapping[str, Any], groups: set[str]) -> Decimal:
-        """What choosing this action would add, the high end of the range where that is seen only after."""
-        if self._counted is not None and action not in self._counted:
-            return _ZERO
-        if self._groups and not self._groups & groups:
-            return _ZERO
-        if self.usage is None:
-            return _ONE
-        if self.after:
-            return self.high
-        given = usage[self.usage]
-        if isinstance(given, Mapping):
-            given = given[name]
-        elif isinstance(given, list):
-            given = given[row]
-        return _decimal(given)
-
-
-_EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
-_ZERO, _ONE = Decimal(0), Decimal(1)
-
-
-def _decimal(value: float) -> Decimal:
-    return Decimal(repr(float(value)))
-
-
-def _exhausted(caps: list[_Cap], what: str) -> Refusal:
-    spent = ", ".join(
-        f"{cap.name} ({cap.used.normalize():f} of {cap.total.normalize():f} used or reserved)" for cap in caps
-    )
-    return Refusal(409, "exhausted", f"{what} would exceed a hard cap: {spent}")
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
@@ -716,18 +646,6 @@ def _build(spec: Spec) -> PessimisticOptimistic:
             f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'
         )
     return policy
-
-
-def _read_caps(spec: Spec) -> list[_Cap]:
-    ids = {name: i for i, name in enumerate(spec.actions)}
-    try:
-        return [
-            _Cap(one, ids, f"rule[{i}]")
-            for i, one in enumerate(spec.rule_specs)
-            if one.hard or one.total is not None
-        ]
-    except InvalidInput as error:
-        raise spec.error(str(error)) from error
 
 
 def _one(rows: Array | None, row: int) -> Array | None:

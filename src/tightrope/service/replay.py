@@ -127,8 +127,8 @@ def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
-    Columns: position, time, kind, event_id, sequence, action, proposed, request, reward, costs, queue, detail. What is not one number
-    or text is JSON, but for `queue`, which is a list of numbers in Parquet.
+    Columns: position, time, kind, event_id, sequence, action, proposed, request, reward, costs, queue, detail. What is not one
+    number or text is JSON, but for `queue`, which is a list of numbers in Parquet.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
