@@ -10,7 +10,8 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from tightrope import _kernels as kernels
-from tightrope.policies.greedy import Greedy, Offer
+from tightrope.policies.greedy import Greedy
+from tightrope.policies.linear import Offer
 from tightrope.policies.lints import LinTS, sampled_values
 from tightrope.policies.oplb import OPLB, best_mixture
 from tightrope.policies.safe_lts import SafeLTS

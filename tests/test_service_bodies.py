@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service_tools import Bench, code, measured, ward
 
+from service_tools import Bench, code, measured, ward
 from tightrope.service.bodies import Limits, Refusal, fingerprint, read_decision, read_outcome
 
 HOSTILE = [
@@ -179,10 +179,10 @@ FIELDS = st.sampled_from(
 def test_any_json_is_either_read_or_refused_with_4xx(value: object) -> None:
     body = json.dumps(value).encode()
     try:
-        answer = _FUZZED.decide(body)
-        assert answer.status in (200, 409, 422)
+        status = _FUZZED.decide(body).status
     except Refusal as refusal:
-        assert 400 <= refusal.status < 500
+        status = refusal.status
+    assert status == 200 or 400 <= status < 500
 
 
 _FUZZED = Bench(ward("fuzzed"))
@@ -190,10 +190,12 @@ _FUZZED = Bench(ward("fuzzed"))
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_refused_with_4xx(body: bytes) -> None:
+    status = 200
     try:
         read_decision(body)
     except Refusal as refusal:
-        assert 400 <= refusal.status < 500
+        status = refusal.status
+    assert status == 200 or 400 <= status < 500
 
 
 @given(st.permutations(["event_id", "context", "actions"]), st.sampled_from([None, 1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import builtins
 import io
 import json
 import os
@@ -346,7 +347,7 @@ def test_a_failing_save_leaves_the_old_file(step, saved, tmp_path, monkeypatch):
         raise OSError("disk full")
 
     if step == "write":
-        monkeypatch.setattr(os, "fdopen", fail)
+        monkeypatch.setattr(builtins, "open", fail)
     else:
         monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="disk full"):

@@ -386,6 +386,22 @@ def decide_flat(phi, ids, W, flat, core, trace):
 
 
 @njit(cache=True)
+def decide_many_flat(phis, ids, Ws, flat, core, traces, rows):
+    """Successive decisions on one state of the model; False, with nothing changed, where an input is not valid."""
+    stat, Theta, Sigma_inv, _, _, _ = ridge_views(flat)
+    J = ids.shape[0]
+    if phis.shape[1] != J or phis.shape[2] != Theta.shape[2]:
+        return False
+    for i in range(phis.shape[0]):
+        if not (fits(Ws[i], J, core) and rows_are_valid(phis[i]) and costs_are_valid(Ws[i], core)):
+            return False
+    for i in range(phis.shape[0]):
+        optimistic_rewards_ridge(phis[i], ids, Theta, Sigma_inv, stat, core, traces[i])
+        rows[i] = act(ids, Ws[i], core, traces[i])
+    return True
+
+
+@njit(cache=True)
 def learn_flat(g, x, y, flat, core):
     """`ridge_learn` of one outcome, with fewer arguments."""
     stat, Theta, Sigma_inv, Sigma, B, wear = ridge_views(flat)
@@ -897,3 +913,207 @@ def simulate_comparator(
             records[at] = tally
             at += 1
     return rounds
+
+
+# Many actions or many constraints: penalties first, then widths only where they can still matter.
+
+
+@njit(cache=True)
+def dense_penalties(W, Q, out):
+    """Σ_k W_jk Q_k for every action."""
+    for j in range(W.shape[0]):
+        out[j] = dot(W[j], Q)
+
+
+@njit(cache=True)
+def sparse_penalties(offsets, indices, data, limits, Q, out):
+    """Σ_k (usage_jk − limit_k) Q_k for every action: the limits' part is the same for all."""
+    base = dot(limits, Q)
+    for j in range(offsets.shape[0] - 1):
+        total = 0.0
+        for i in range(offsets[j], offsets[j + 1]):
+            total += data[i] * Q[indices[i]]
+        out[j] = total - base
+
+
+@njit(cache=True)
+def worth(j, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds):
+    """The exact value of action j; leaves r̂_j and its width behind."""
+    bounds[j] = ridge_width(Sigma_inv, phi[j], room)
+    rewards[j] = min(1.0, dot(Theta, phi[j]) + root_beta * bounds[j])
+    return rewards[j] - penalty[j] / V_t
+
+
+LEADERS = 16
+SHOWN = 10
+# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is what
+# rounding may take from either.
+WIDTH_SLACK = 1.0 + 1e-9
+MEAN_SLACK = 1e-12
+
+
+@njit(cache=True)
+def means_by_columns(columns, theta, out):
+    """⟨θ, φ_j⟩ of every action from the transposed features, which vectorises over the actions."""
+    d, J = columns.shape
+    for j in range(J):
+        out[j] = 0.0
+    i = 0
+    while i + 4 <= d:
+        a0, a1, a2, a3 = theta[i], theta[i + 1], theta[i + 2], theta[i + 3]
+        for j in range(J):
+            out[j] = (
+                out[j]
+                + a0 * columns[i, j]
+                + a1 * columns[i + 1, j]
+                + a2 * columns[i + 2, j]
+                + a3 * columns[i + 3, j]
+            )
+        i += 4
+    while i < d:
+        a = theta[i]
+        for j in range(J):
+            out[j] += a * columns[i, j]
+        i += 1
+
+
+@njit(cache=True)
+def lazy_choice(phi, columns, flat, bounds, penalty, core, constrained, rewards, values, fresh):
+    """The row that the full sweep would choose, computing only the widths that could change it.
+
+    bounds (J,) holds upper bounds of the widths, and is improved. rewards and values are exact where fresh is true, else bounds.
+    columns is phi transposed, or empty where that would take too much memory.
+    """
+    stat, Thetas, Sigma_invs, _, _, _ = ridge_views(flat)
+    Theta = Thetas[0, 0]
+    Sigma_inv = Sigma_invs[0]
+    J = phi.shape[0]
+    room = core[core.shape[0] - phi.shape[1] :]
+    t = core[ROUNDS] + 1.0
+    T = horizon_at(core, t)
+    root_beta = stat[BONUS] * radius(stat[LEARNT], stat[DIMENSION], T, stat[NORM], stat[RIDGE])
+    V_t = 1.0
+    if constrained:
+        V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
+    if columns.shape[0] > 0:
+        means_by_columns(columns, Theta, rewards)
+    else:
+        for j in range(J):
+            rewards[j] = dot(Theta, phi[j])
+    stretch = root_beta * WIDTH_SLACK
+    for j in range(J):
+        fresh[j] = False
+        rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
+        values[j] = rewards[j] - penalty[j] / V_t
+    top = 0
+    for j in range(1, J):
+        if values[j] > values[top]:
+            top = j
+    values[top] = worth(top, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
+    fresh[top] = True
+    best = values[top]
+    chosen = top
+    # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
+    for _ in range(LEADERS):
+        top = -1
+        limit = best
+        for j in range(J):
+            v = values[j]
+            if v >= limit - TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
+                top = j
+                limit = max(limit, v)
+        if top < 0:
+            return chosen
+        values[top] = worth(top, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
+        fresh[top] = True
+        if values[top] > best:
+            best = values[top]
+            chosen = lowest_of_the_best(values, fresh, best)
+        elif values[top] >= best - TIE and top < chosen:
+            chosen = top
+    for j in range(J):
+        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
+            values[j] = worth(j, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
+            fresh[j] = True
+            if values[j] > best:
+                best = values[j]
+                if values[chosen] < best - TIE:
+                    chosen = j
+            elif values[j] >= best - TIE and j < chosen:
+                chosen = j
+    return lowest_of_the_best(values, fresh, best)
+
+
+@njit(cache=True)
+def leaders(row, values, fresh, out):
+    """The row chosen, then the best of the others that were computed, at most SHOWN in all; how many."""
+    out[0] = row
+    n = 1
+    for j in range(values.shape[0]):
+        if not fresh[j] or j == row:
+            continue
+        at = n
+        while at > 1 and values[out[at - 1]] < values[j]:
+            at -= 1
+        if at >= SHOWN:
+            continue
+        n = min(n + 1, SHOWN)
+        for i in range(n - 1, at, -1):
+            out[i] = out[i - 1]
+        out[at] = j
+    return n
+
+
+@njit(cache=True)
+def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
+    """One decision on a catalogue with dense costs; −1, with nothing changed, where a cost is not valid.
+
+    scores (4, J): bounds of the widths, which outlast the round, penalties, rewards, values. trace is for the rows in shown.
+    """
+    J = phi.shape[0]
+    K = W.shape[1]
+    if not (fits(W, J, core) and costs_are_valid(W, core)):
+        return -1, 0
+    Q = core[CORE_HEAD : CORE_HEAD + K]
+    dense_penalties(W, Q, scores[1])
+    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, K > 0, scores[2], scores[3], fresh)
+    n = leaders(row, scores[3], fresh, shown)
+    at = 2 * n
+    for i in range(n):
+        trace[i] = scores[2, shown[i]]
+        trace[n + i] = scores[3, shown[i]]
+        for k in range(K):
+            trace[at] = W[shown[i], k]
+            at += 1
+    for k in range(K):
+        trace[at] = Q[k]
+        at += 1
+    trace[at], trace[at + 1] = take(W[row], core)
+    return row, n
+
+
+@njit(cache=True)
+def lowest_of_the_best(values, fresh, best):
+    """The lowest row among those computed whose value is ≥ best − 1e-12."""
+    for j in range(values.shape[0]):
+        if fresh[j] and values[j] >= best - TIE:
+            return j
+    return -1
+
+
+@njit(cache=True)
+def take(W_a, core):
+    """Move the queue, the totals and the round counter by the costs of what was chosen; returns V_t and ε_t."""
+    K = W_a.shape[0]
+    t = core[ROUNDS] + 1.0
+    T = horizon_at(core, t)
+    V_t = 1.0
+    eps_t = 0.0
+    if K > 0:
+        V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
+        eps_t = schedule(t, core[E_SCALE], core[E_EXPONENT], core[E_LOG], T)
+    for k in range(K):
+        core[CORE_HEAD + K + k] += W_a[k]
+    queue_step(core[CORE_HEAD : CORE_HEAD + K], W_a, eps_t)
+    core[ROUNDS] = t
+    return V_t, eps_t

@@ -57,6 +57,7 @@ _CERTAIN = 1e-9  # a propensity this near to 1 leaves nothing to the other actio
 _FEW_ROWS = 30
 _HEAVY = 0.1
 _OFF_BALANCE = 4.0  # standard errors
+_UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -399,15 +400,15 @@ def evaluate(
     squares = (per_group**2).sum()
     effective = float(per_group.sum() ** 2 / squares)
     freedom = float(squares**2 / (per_group**4).sum()) - 1.0
-    low, high = _interval(values, influence, log.groups, freedom, effective, outcomes)
+    low, high, uneven = _interval(values, influence, log.groups, freedom, effective, outcomes)
     bias = cut * spread
     if not weighted_costs:
         # What every action costs is known: an ordinary average over contexts.
         scores = np.einsum("ij,ijk->ik", pi, log.costs)
         means = scores.mean(axis=0)
         own = _interval(means, scores - means, log.groups, per_group.size - 1.0, per_group.size, scores)
-        values, low, high = (np.append(a, b) for a, b in ((values, means), (low, own[0]), (high, own[1])))
-        bias = np.append(bias, np.zeros(means.size))
+        values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
+        low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
     measures = [
         Measure(name, float(value), float(a), float(b), float(moved), limit)
@@ -425,6 +426,7 @@ def evaluate(
         zero=float((raw == 0).mean()),
         cut=cut,
     )
+    rough = [one.name for one, s in zip(measures, uneven, strict=True) if abs(s) > _UNEVEN]
     return Evaluation(
         method=method,
         rows=int(w.sum()) if method == "replay" else n,
@@ -432,7 +434,7 @@ def evaluate(
         reward=measures[0],
         constraints=tuple(measures[1:]),
         weights=weights,
-        doubts=_doubts(weights, float(per_group.max() / per_group.sum())),
+        doubts=_doubts(weights, float(per_group.max() / per_group.sum()), rough),
     )
 
 
@@ -456,15 +458,11 @@ def _weighted(log: Log, outcomes: Array, pi: Array, w: Array, method: Method) ->
 
 def _interval(
     values: Array, influence: Array, groups: Codes | None, freedom: float, effective: float, outcomes: Array
-) -> tuple[Array, Array]:
-    """95 % intervals for estimates whose errors are averages of `influence` (n, M)."""
+) -> tuple[Array, Array, Array]:
+    """95 % intervals for estimates whose errors are averages of `influence` (n, M), and skewness / √n of these."""
     n = influence.shape[0]
     units = _summed(influence, groups)
     G = units.shape[0]
-    if G < 2:
-        raise InvalidInput(
-            "groups must be at least 2: one group says nothing about the spread between groups."
-        )
     units = units * (G / n)
     variance = (units**2).sum(axis=0) / (G - 1)
     quantile = float(stdtrit(max(1.0, freedom), 0.5 + _LEVEL / 2))
@@ -479,6 +477,7 @@ def _interval(
     return (
         np.where(flat, values - unseen * np.maximum(0.0, values - outcomes.min(axis=0)), low),
         np.where(flat, values + unseen * np.maximum(0.0, outcomes.max(axis=0) - values), high),
+        skewness,
     )
 
 
@@ -558,7 +557,7 @@ def _ridge_fit(
     return fitted
 
 
-def _doubts(weights: Weights, heaviest: float) -> tuple[str, ...]:
+def _doubts(weights: Weights, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
     doubts = []
     if abs(weights.mean - 1.0) > _OFF_BALANCE * weights.error + 1e-9:
         doubts.append(
@@ -571,6 +570,10 @@ def _doubts(weights: Weights, heaviest: float) -> tuple[str, ...]:
         )
     elif heaviest > _HEAVY:
         doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")
+    if rough:
+        doubts.append(
+            f"few rows differ from the others in {', '.join(rough)}: the interval may be too short on one side"
+        )
     return tuple(doubts)
 
 

@@ -1,20 +1,40 @@
 """Policies: one algorithm a file, all known by name in `POLICIES`."""
 
+from tightrope.policies.clucb import CLUCB
 from tightrope.policies.decision import Decision, Explanation
+from tightrope.policies.greedy import Greedy
+from tightrope.policies.lfg import LFG
+from tightrope.policies.lincbwk import LinCBwK
+from tightrope.policies.lints import LinTS
 from tightrope.policies.opb import OPB
+from tightrope.policies.oplb import OPLB
 from tightrope.policies.pessimistic_optimistic import LinUCB, PessimisticOptimistic
+from tightrope.policies.primal_dual_bwk import PrimalDualBwK
 from tightrope.policies.reference import Oracle, RoundRobin, Uniform
 from tightrope.policies.registry import POLICIES, load, register
+from tightrope.policies.safe_lts import SafeLTS
+from tightrope.policies.safe_lucb import SafeLUCB
+from tightrope.policies.ucb_alp import UCBALP
 
 __all__ = [
+    "CLUCB",
+    "LFG",
     "OPB",
+    "OPLB",
     "POLICIES",
+    "UCBALP",
     "Decision",
     "Explanation",
+    "Greedy",
+    "LinCBwK",
+    "LinTS",
     "LinUCB",
     "Oracle",
     "PessimisticOptimistic",
+    "PrimalDualBwK",
     "RoundRobin",
+    "SafeLTS",
+    "SafeLUCB",
     "Uniform",
     "load",
     "register",

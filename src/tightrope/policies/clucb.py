@@ -11,7 +11,8 @@ from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.estimators import DisjointRidge
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
     Seen,
     action_misfits,
@@ -22,7 +23,6 @@ from tightrope.policies.greedy import (
     offered,
     teach,
 )
-from tightrope.policies.ledger import Ledger
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
 

@@ -17,7 +17,7 @@ class Decision:
     `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
     """
 
-    __slots__ = ("_ids", "_names", "_trace", "action", "number", "owner", "probability", "row")
+    __slots__ = ("_ids", "_names", "_shown", "_trace", "action", "number", "owner", "probability", "row")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Decision:
         trace: Array | None,
         names: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
         probability: float = 1.0,
+        shown: int | None = None,
     ) -> None:
         self.action = action
         self.row = row
@@ -38,6 +39,7 @@ class Decision:
         self._trace = trace
         self._names = names
         self.probability = probability
+        self._shown = row if shown is None else shown
 
     def explain(self) -> Explanation:
         """The optimistic reward, the penalty by constraint and the value of every action on offer.
@@ -63,7 +65,7 @@ class Decision:
         actions, constraints = self._names
         return Explanation(
             round=self.number + 1,
-            row=self.row,
+            row=self._shown,
             actions=tuple(str(a) if actions is None else actions[a] for a in self._ids.tolist()),
             constraints=tuple(map(str, range(K))) if constraints is None else constraints,
             rewards=trace[:J].copy(),

@@ -11,8 +11,8 @@ from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.estimators import ArmMeans
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import action_ids, unit_reward_misfits
 from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import action_ids, unit_reward_misfits
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
 

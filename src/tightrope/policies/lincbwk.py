@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tightrope import _kernels as kernels
+from tightrope.policies.budget import Account
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
     Seen,
     cost_misfits,
@@ -20,8 +22,6 @@ from tightrope.policies.greedy import (
     offered_both,
     teach,
 )
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.primal_dual_bwk import Account
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, whole_number
 

@@ -10,7 +10,8 @@ import numpy as np
 from tightrope import _kernels as kernels
 from tightrope.estimators import DisjointRidge
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
     Offer,
     Seen,
@@ -20,7 +21,6 @@ from tightrope.policies.greedy import (
     offered,
     teach,
 )
-from tightrope.policies.ledger import Ledger
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, whole_number
 

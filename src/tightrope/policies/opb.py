@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,12 @@ from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import action_count_misfits, cost_misfits, sleeping_misfits
 from tightrope.policies.registry import register
 from tightrope.problem import finite_number, real_array, require_range, whole_number
+
+if TYPE_CHECKING:
+    from tightrope.environments.tabular import Tabular
 
 
 @register("opb")
@@ -132,6 +136,31 @@ class OPB:
         twin.counts[...], twin.sums[...] = self.counts, self.sums
         twin._ledger = self._ledger.copy()
         return twin
+
+    def requires(self, env: Tabular) -> list[str]:
+        """Why `env` is not of the policy's setting; empty where it is."""
+        reasons = [
+            *cost_misfits(env, self.n_constraints),
+            *sleeping_misfits(env),
+            *action_count_misfits(env, self.n_arms),
+        ]
+        if env.features is not None:
+            reasons.append("it has features, which the policy does not take")
+        if env.n_contexts > 1:
+            reasons.append(f"it has {env.n_contexts} contexts, which the policy does not look at")
+        if env.n_constraints != 1 or self.safe_arm >= env.n_actions:
+            return reasons
+        low, high = env.cost_range[0]
+        if low < self.range[0] - 1e-9 or high > self.range[1] + 1e-9:
+            reasons.append(
+                f"its costs lie in [{low:g}, {high:g}], but the policy expects [{self.range[0]:g}, {self.range[1]:g}]"
+            )
+        truth = env.costs[0, self.safe_arm, 0]
+        if abs(truth - self.safe_cost) > 1e-9:
+            reasons.append(
+                f"the safe arm {self.safe_arm} has a mean cost of {truth:.4g}, but {self.safe_cost:.4g} was given"
+            )
+        return reasons
 
     def __repr__(self) -> str:
         return f"OPB({self.n_arms}, safe_cost={self.safe_cost:g}, horizon={self.horizon})"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
     Offer,
-    Seen,
+    SeenBoth,
     action_misfits,
     cost_misfits,
     estimates,
@@ -24,7 +25,6 @@ from tightrope.policies.greedy import (
     offered_both,
     teach,
 )
-from tightrope.policies.ledger import Ledger
 from tightrope.policies.reference import mixture_cdf
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, whole_number
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
 
 REWARD_BOUND = 1.0
-
-
-class SeenBoth(NamedTuple):
-    """What the models of reward and costs need to learn the outcome of one decision."""
-
-    reward: Seen
-    cost: Seen
 
 
 @register("oplb")

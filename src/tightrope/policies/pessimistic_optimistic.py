@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,9 @@ from tightrope import _kernels as kernels
 from tightrope import schedules
 from tightrope.errors import InvalidInput
 from tightrope.estimators import ArmMeans, DisjointRidge, Ridge, estimator_from_settings
+from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
+from tightrope.policies.linear import action_count_misfits, feature_misfits
 from tightrope.policies.registry import register
 from tightrope.policies.slater import SlaterMeter
 from tightrope.policies.store import Arrays, checked, write_state
@@ -29,6 +33,9 @@ from tightrope.problem import (
     whole_number,
 )
 from tightrope.rules import Rules
+
+if TYPE_CHECKING:
+    from tightrope.environments.tabular import Tabular
 
 Model = Ridge | DisjointRidge | ArmMeans
 
@@ -50,6 +57,15 @@ class _Offer(NamedTuple):
 _Pending = tuple[int, int, Array | None, Array | None, Any]
 
 FLOAT = np.dtype(np.float64)
+
+
+class _Room:
+    """For one catalogue: upper bounds of the widths, which outlast a round, and room for penalties, rewards and values."""
+
+    def __init__(self, bounds: Array) -> None:
+        self.scores = np.zeros((4, len(bounds)))
+        self.scores[0] = bounds
+        self.fresh = np.zeros(len(bounds), dtype=np.bool_)
 
 
 @register("pessimistic-optimistic")
@@ -183,14 +199,17 @@ class PessimisticOptimistic:
         self._pending: dict[int, _Pending] = {}
         self._owner = secrets.randbits(63)
         self._aranges: dict[int, NDArray[np.int64]] = {}
+        # Whether `decide` and `learn` may take the short way: a ridge model, costs as arrays, nothing to measure.
         self._plain = (
-            isinstance(self._reward, Ridge)
+            not isinstance(self._reward, ArmMeans)
             and self._cost is None
             and self._meter is None
             and self.rules is None
         )
+        self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._y = np.empty(1)
+        self._rooms: WeakKeyDictionary[Catalogue, _Room] = WeakKeyDictionary()
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         if self.rules is not None:
             self._names = (tuple(map(str, self.rules.actions)), self.rules.names)
@@ -282,7 +301,7 @@ class PessimisticOptimistic:
             and type(costs) is np.ndarray
             and features.dtype is FLOAT
             and costs.dtype is FLOAT
-            and features.ndim == costs.ndim == 2
+            and costs.ndim == 2
             and features.flags.carray
             and costs.flags.carray
             and actions is None
@@ -292,13 +311,19 @@ class PessimisticOptimistic:
         ):
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
-            J = len(features)
+            J = len(costs)
             ids = self._aranges.get(J)
-            if ids is not None:
+            rows = features[None] if features.ndim == 1 and self._disjoint else features
+            if ids is not None and rows.ndim == 2:
                 trace = np.empty(2 * J + (J + 1) * self._K + 2)
-                row = kernels.decide_flat(features, ids, costs, self._flat, self._core, trace)
+                row = kernels.decide_flat(rows, ids, costs, self._flat, self._core, trace)
                 if row >= 0:
-                    return self._record(row, row, features[row].copy(), None, None, ids, trace)
+                    x = rows[row if len(rows) > 1 else 0].copy()
+                    return self._record(row, row, x, None, None, ids, trace)
+        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
+            if cost_features is not None or actions is not None or usage is not None or group is not None:
+                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+            return self._decide_large(features, costs)
         return self._commit(self._prepare(features, costs, cost_features, actions, usage, group))
 
     def propose(
@@ -343,6 +368,23 @@ class PessimisticOptimistic:
         >>> [d.action for d in policy.decide_many(rounds=2)]
         [0, 0]
         """
+        if (
+            self._plain
+            and not self._disjoint
+            and _is_plain(features, 3)
+            and _is_plain(costs, 3)
+            and len(features) == len(costs)
+            and all(value is None for value in (cost_features, actions, usage, group, rounds))
+        ):
+            n, J = features.shape[:2]
+            ids = self._aranges.setdefault(J, np.arange(J))
+            traces = np.empty((n, 2 * J + (J + 1) * self._K + 2))
+            rows = np.empty(n, dtype=np.int64)
+            if kernels.decide_many_flat(features, ids, costs, self._flat, self._core, traces, rows):
+                return [
+                    self._record(row, row, features[i, row].copy(), None, None, ids, traces[i])
+                    for i, row in enumerate(rows.tolist())
+                ]
         given = {
             "features": features,
             "costs": costs,
@@ -393,7 +435,9 @@ class PessimisticOptimistic:
             and self._plain
         ):
             self._y[0] = reward
-            kernels.learn_flat(0, pending[2], self._y, self._flat, self._core)
+            kernels.learn_flat(
+                pending[1] if self._disjoint else 0, pending[2], self._y, self._flat, self._core
+            )
             del self._pending[number]
             return
         if reward is None and costs is None:
@@ -511,6 +555,34 @@ class PessimisticOptimistic:
             raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
         self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
         self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+
+    # Where it fits
+
+    def requires(self, env: Tabular) -> list[str]:
+        """Why `env` is not of the policy's setting; empty where it is. Without constraints the costs do not matter.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(4), constraints=1, slater=0.1, horizon=100)
+        >>> policy.requires(tr.environments.bandit(threshold=0.1))
+        ['its costs are seen after acting, but the policy has no model of them']
+        """
+        reasons = []
+        if self._K:
+            late = len(self._columns)
+            if env.n_constraints != self._K:
+                reasons.append(f"it has {env.n_constraints} constraints, but the policy has {self._K}")
+            if env.costs_seen == "after" and late < self._K:
+                reasons.append("its costs are seen after acting, but the policy has no model of them")
+            if env.costs_seen == "before" and late:
+                reasons.append(
+                    "its costs are seen before acting, but the policy learns them from what is seen after"
+                )
+        for part, model in (("reward", self._reward), ("cost", self._cost)):
+            if isinstance(model, ArmMeans):
+                reasons += action_count_misfits(env, model.n_actions)
+            elif model is not None:
+                reasons += feature_misfits(env, part, model)
+        return reasons
 
     # Save, restore, copy
 
@@ -758,11 +830,79 @@ class PessimisticOptimistic:
         group: Any,
         ids: NDArray[np.int64],
         trace: Array,
+        shown: int | None = None,
     ) -> Decision:
         number = self._made
         self._made = number + 1
         self._pending[number] = (self._awaits, action, x, z, group)
-        return Decision(action, row, number, self._owner, ids, trace, self._names)
+        return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
+
+    def _decide_large(self, features: Any, costs: Any) -> Decision:
+        """As `decide`, by `kernels.lazy_choice`: the same choice without most of the widths, or without a dense cost matrix."""
+        model, core, K = self._reward, self._core, self._K
+        if not isinstance(model, Ridge) or self._cost is not None:
+            raise InvalidInput(
+                "a Catalogue or SparseCosts need a Ridge reward model and costs that are seen before acting."
+            )
+        if isinstance(features, Catalogue):
+            phi, columns = features.features, features.columns
+            if phi.shape[1] != model.n_features:
+                raise InvalidInput(
+                    f"the catalogue must have {model.n_features} features, but has {phi.shape[1]}."
+                )
+            room = self._rooms.get(features)
+            if room is None:
+                room = self._rooms[features] = _Room(features.norms / math.sqrt(model.ridge))
+        else:
+            phi, columns = real_array("features", features, (None, model.n_features)), np.empty((0, 0))
+            if not kernels.rows_are_valid(phi):
+                require_unit_rows("features", phi, kernels.NORM_LIMIT - 1e-12)
+            if not len(phi):
+                raise InvalidInput("at least one action must be on offer, but features has no row.")
+            room = _Room(np.full(len(phi), math.sqrt(kernels.NORM_LIMIT / model.ridge)))
+        shown = np.empty(kernels.SHOWN, dtype=np.int64)
+        if isinstance(costs, SparseCosts):
+            row, n, trace = self._choose_sparsely(phi, columns, costs, room, shown)
+        else:
+            W = (
+                np.empty((len(phi), 0))
+                if costs is None and not K
+                else real_array("costs", costs, (len(phi), K))
+            )
+            trace = np.empty((kernels.SHOWN + 1) * (K + 2))
+            row, n = kernels.decide_lazily(
+                phi, columns, W, self._flat, core, room.scores, room.fresh, shown, trace
+            )
+            if row < 0:
+                require_range("costs", W, -kernels.COST_LIMIT, kernels.COST_LIMIT)
+            if self._meter is not None and self._meter.offer(W):
+                core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+        return self._record(
+            row, row, phi[row].copy(), None, None, shown[:n], trace[: 2 * n + (n + 1) * K + 2], shown=0
+        )
+
+    def _choose_sparsely(
+        self, phi: Array, columns: Array, costs: SparseCosts, room: _Room, shown: NDArray[np.int64]
+    ) -> tuple[int, int, Array]:
+        core, K = self._core, self._K
+        if self._meter is not None:
+            raise InvalidInput(
+                "slater=None can't be measured on SparseCosts: give slater=, or V= (V_t is all that needs it)."
+            )
+        if costs.shape != (len(phi), K):
+            raise InvalidInput(f"costs must have shape ({len(phi)}, {K}), but got {costs.shape}.")
+        bounds, penalty, rewards, values = room.scores
+        Q = core[kernels.CORE_HEAD : kernels.CORE_HEAD + K]
+        kernels.sparse_penalties(costs.offsets, costs.indices, costs.data, costs.limits, Q, penalty)
+        row = kernels.lazy_choice(
+            phi, columns, self._flat, bounds, penalty, core, K > 0, rewards, values, room.fresh
+        )
+        n = kernels.leaders(row, values, room.fresh, shown)
+        rows = shown[:n]
+        W = np.array([costs.row(j) for j in rows.tolist()])
+        before = Q.copy()
+        steps = kernels.take(W[0], core)
+        return row, n, np.concatenate([rewards[rows], values[rows], W.ravel(), before, steps])
 
     def _check_values(self, offer: _Offer) -> None:
         """Name the entry that is wrong."""
@@ -1001,6 +1141,11 @@ def _learn(model: Model, action: int, x: Array | None, y: Array, core: Array) ->
         kernels.ridge_learn(
             g, x, y, model.Sigma, model.Sigma_inv, model.B, model.Theta, model.wear, model.stat, scratch
         )
+
+
+def _is_plain(value: Any, ndim: int) -> bool:
+    """Whether `value` is an array that the kernels can read as it is."""
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.ndim == ndim and value.flags.carray
 
 
 def _stack(rows: list[Array | None], width: int) -> Array:

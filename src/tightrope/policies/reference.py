@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import action_count_misfits, action_ids
 from tightrope.policies.registry import register
 from tightrope.problem import Array, real_array, require_range, whole_number
+
+if TYPE_CHECKING:
+    from tightrope.environments.tabular import Tabular
 
 
 @register("uniform")
@@ -33,9 +36,14 @@ class Uniform:
         self.seed = whole_number("seed", seed)
         self._ledger = Ledger[None]()
 
+    def mixture(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Array:
+        """The probabilities by row that `decide` would draw from."""
+        n = len(action_ids(actions, self.n_actions))
+        return np.full(n, 1.0 / n)
+
     def decide(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Decision:
         """Draw an action; features and costs are not looked at."""
-        ids = _ids(actions, self.n_actions)
+        ids = action_ids(actions, self.n_actions)
         action = int(kernels.uniform_choice(ids, kernels.own_uniform(self.seed, self._ledger.made)))
         return self._ledger.add(action, int(np.argmax(ids == action)), None, probability=1.0 / len(ids))
 
@@ -48,6 +56,10 @@ class Uniform:
         twin = Uniform(self.n_actions, seed=self.seed if seed is None else seed)
         twin._ledger = self._ledger.copy()
         return twin
+
+    def requires(self, env: Tabular) -> list[str]:
+        """Why `env` is not of the policy's setting; empty where it is."""
+        return action_count_misfits(env, self.n_actions)
 
     def __repr__(self) -> str:
         return f"Uniform({self.n_actions})"
@@ -85,7 +97,7 @@ class RoundRobin:
 
     def decide(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Decision:
         """Take the next in turn; features and costs are not looked at."""
-        ids = _ids(actions, self.n_actions)
+        ids = action_ids(actions, self.n_actions)
         action = int(kernels.round_robin_choice(ids, self.shares, self.counts))
         self.counts[action] += 1.0
         return self._ledger.add(action, int(np.argmax(ids == action)), None)
@@ -100,6 +112,10 @@ class RoundRobin:
         twin.counts[...] = self.counts
         twin._ledger = self._ledger.copy()
         return twin
+
+    def requires(self, env: Tabular) -> list[str]:
+        """Why `env` is not of the policy's setting; empty where it is."""
+        return action_count_misfits(env, self.n_actions)
 
     def __repr__(self) -> str:
         return f"RoundRobin({self.n_actions})"
@@ -131,16 +147,23 @@ class Oracle:
         self.cdf = mixture_cdf(self.x)
         self._ledger = Ledger[None]()
 
+    def mixture(
+        self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
+    ) -> Array:
+        """The probabilities by row that `decide` would draw from."""
+        c = self._known(context)
+        x: Array = np.diff(self.cdf[c], prepend=0.0)[action_ids(actions, self.x.shape[1])]
+        return x
+
     def decide(
         self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
     ) -> Decision:
         """Draw from the mixture of `context`."""
-        if context is None or not 0 <= whole_number("context", context) < len(self.x):
-            raise InvalidInput(f"context must be a whole number below {len(self.x)}, but got {context!r}.")
-        action = int(kernels.pick(self.cdf[context], kernels.own_uniform(self.seed, self._ledger.made)))
-        ids = _ids(actions, self.x.shape[1])
+        c = self._known(context)
+        action = int(kernels.pick(self.cdf[c], kernels.own_uniform(self.seed, self._ledger.made)))
+        ids = action_ids(actions, self.x.shape[1])
         return self._ledger.add(
-            action, int(np.argmax(ids == action)), None, probability=float(self.x[context, action])
+            action, int(np.argmax(ids == action)), None, probability=float(self.x[c, action])
         )
 
     def learn(self, decision: Decision | int, reward: Any = None, costs: Any = None) -> None:
@@ -153,8 +176,26 @@ class Oracle:
         twin._ledger = self._ledger.copy()
         return twin
 
+    def requires(self, env: Tabular) -> list[str]:
+        """Why `env` is not of the policy's setting; empty where it is."""
+        if self.x.shape != env.rewards.shape:
+            C, J = self.x.shape
+            return [
+                f"it has {env.n_contexts} contexts and {env.n_actions} actions, but the policy's table has {C} and {J}"
+            ]
+        asleep = (self.x > 0.0) & ~env.available & (env.weights > 0)[:, None]
+        if not asleep.any():
+            return []
+        c, j = np.argwhere(asleep)[0]
+        return [f"action {j} is not on offer in context {c}, but the policy plays it there"]
+
     def __repr__(self) -> str:
         return f"Oracle(<{self.x.shape[0]} contexts, {self.x.shape[1]} actions>)"
+
+    def _known(self, context: int | None) -> int:
+        if context is None or not 0 <= whole_number("context", context) < len(self.x):
+            raise InvalidInput(f"context must be a whole number below {len(self.x)}, but got {context!r}.")
+        return context
 
 
 def mixture_cdf(x: Array) -> Array:
@@ -164,12 +205,3 @@ def mixture_cdf(x: Array) -> Array:
     last = positive.shape[1] - 1 - np.argmax(positive[:, ::-1] > 0, axis=1)
     cdf[np.arange(positive.shape[1]) >= last[:, None]] = 1.0
     return cdf
-
-
-def _ids(actions: Any, n_actions: int) -> NDArray[np.int64]:
-    if actions is None:
-        return np.arange(n_actions)
-    ids = np.array([whole_number(f"actions[{i}]", a) for i, a in enumerate(actions)], dtype=np.int64)
-    if not len(ids) or ids.max() >= n_actions:
-        raise InvalidInput(f"actions must be ids below {n_actions}, at least one, but got {list(actions)!r}.")
-    return ids

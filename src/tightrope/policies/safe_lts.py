@@ -9,8 +9,10 @@ import numpy as np
 
 from tightrope import _kernels as kernels
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
+    SeenBoth,
     action_misfits,
     cost_misfits,
     estimates,
@@ -21,12 +23,11 @@ from tightrope.policies.greedy import (
     observed_costs,
     offered_both,
     teach,
+    unshared_misfits,
 )
-from tightrope.policies.ledger import Ledger
 from tightrope.policies.lints import sampled_values
-from tightrope.policies.oplb import REWARD_BOUND, SeenBoth, safe_margin
+from tightrope.policies.oplb import REWARD_BOUND, safe_margin
 from tightrope.policies.registry import register
-from tightrope.policies.safe_lucb import unshared_misfits
 from tightrope.problem import finite_number, whole_number
 
 if TYPE_CHECKING:

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import (
+from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import (
     Linear,
+    Offer,
+    SeenBoth,
     action_misfits,
     cost_misfits,
     estimates,
@@ -23,11 +27,10 @@ from tightrope.policies.greedy import (
     observed_costs,
     offered_both,
     teach,
+    unshared_misfits,
 )
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.oplb import SeenBoth
 from tightrope.policies.registry import register
-from tightrope.problem import finite_number, whole_number
+from tightrope.problem import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
@@ -121,28 +124,19 @@ class SafeLUCB:
         `features` are φ (J, d), or (p,) for a `DisjointRidge`; `costs` are the features ψ of the costs, by default the same.
         """
         phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        known = np.isin(phi.ids, self.safe_actions)
-        if not known.any():
-            raise InvalidInput(
-                f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
-                f"but only {phi.ids.tolist()} are."
-            )
-        number = self._ledger.made
-        probability = 1.0
-        if number < self.exploration:
-            rows = np.flatnonzero(known)
-            row = int(kernels.uniform_choice(rows, kernels.own_uniform(self.seed, number)))
-            probability = 1.0 / len(rows)
-        else:
-            quantities = (1 + self.n_constraints) / self.failure
-            w, cost_widths = estimates(self._cost, psi)
-            pessimistic = w + self._cost.radius(quantities) * cost_widths[:, None]
-            rows = np.flatnonzero(known | (pessimistic <= 0.0).all(axis=1))
-            r, widths = estimates(self._reward, phi)
-            optimistic = r[:, 0] + self._reward.radius(quantities) * widths
-            row = int(rows[kernels.first_of_the_best(optimistic[rows])])
+        rows = self._candidates(phi, psi)
+        draw = kernels.own_uniform(self.seed, self._ledger.made)
+        row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, draw))
         kept = SeenBoth(phi.seen(row), psi.seen(row))
-        return self._ledger.add(int(phi.ids[row]), row, kept, probability=probability)
+        return self._ledger.add(int(phi.ids[row]), row, kept, probability=1.0 / len(rows))
+
+    def mixture(self, features: Any, costs: Any = None, *, actions: Any = None) -> Array:
+        """The probabilities by row that `decide` would draw from: one action alone once the exploration is over."""
+        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
+        rows = self._candidates(phi, psi)
+        pi = np.zeros(len(phi.ids))
+        pi[rows] = 1.0 / len(rows)
+        return pi
 
     def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
         """Take in reward and K costs of a decision."""
@@ -190,15 +184,24 @@ class SafeLUCB:
             f"exploration={self.exploration}, n_constraints={self.n_constraints}, failure={self.failure:g})"
         )
 
-
-def unshared_misfits(env: Tabular) -> list[str]:
-    """Whether what is seen of one action tells anything about another."""
-    if env.cost_features is not None and env.cost_features.ndim == 3:
-        return []
-    return [
-        "nothing seen of one action tells about another, so no action would ever be shown to be safe: "
-        "features of the costs for each action are needed"
-    ]
+    def _candidates(self, phi: Offer, psi: Offer) -> NDArray[np.int64]:
+        """The rows that the next decision is drawn from."""
+        known = np.isin(phi.ids, self.safe_actions)
+        if not known.any():
+            raise InvalidInput(
+                f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
+                f"but only {phi.ids.tolist()} are."
+            )
+        if self._ledger.made < self.exploration:
+            return np.flatnonzero(known)
+        quantities = (1 + self.n_constraints) / self.failure
+        w, cost_widths = estimates(self._cost, psi)
+        pessimistic = w + self._cost.radius(quantities) * cost_widths[:, None]
+        rows = np.flatnonzero(known | (pessimistic <= 0.0).all(axis=1))
+        r, widths = estimates(self._reward, phi)
+        optimistic = r[:, 0] + self._reward.radius(quantities) * widths
+        best: NDArray[np.int64] = rows[[kernels.first_of_the_best(optimistic[rows])]]
+        return best
 
 
 def _exploration(horizon: Any, exploration: Any) -> int:

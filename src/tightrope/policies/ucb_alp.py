@@ -11,8 +11,8 @@ from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.estimators import ArmMeans
 from tightrope.policies.decision import Decision
-from tightrope.policies.greedy import action_misfits, sleeping_misfits, unit_reward_misfits
 from tightrope.policies.ledger import Ledger
+from tightrope.policies.linear import action_misfits, sleeping_misfits, unit_reward_misfits
 from tightrope.policies.registry import register
 from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
 
@@ -96,27 +96,24 @@ class UCBALP:
         self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
     ) -> Decision:
         """Spend on this context by the threshold rule, or play the no-op."""
-        for name, value in (("features", features), ("costs", costs), ("actions", actions)):
-            if value is not None:
-                raise InvalidInput(
-                    f"UCBALP takes no {name}: it is for numbered contexts, unit costs, all actions on offer."
-                )
-        C = len(self.weights)
-        if context is None or whole_number("context", context) >= C:
-            raise InvalidInput(f"context must be a whole number below {C}, but got {context!r}.")
-        number = self._ledger.made
-        action, probability = self.noop, 1.0
-        if number < self.horizon and self.left > 0:
-            upper = self._upper_rewards()
-            p = float(self._probabilities(upper.max(axis=1))[context])
-            if kernels.own_uniform(self.seed, number) < p:
-                action, probability = int(kernels.first_of_the_best(upper[context])), p
-                self.left -= 1
-            else:
-                probability = 1.0 - p
+        c = self._known(features, costs, actions, context)
+        best, p = self._rule(c)
+        spends = p > 0.0 and kernels.own_uniform(self.seed, self._ledger.made) < p
+        self.left -= spends
+        action = best if spends else self.noop
         return self._ledger.add(
-            action, action, int(context) * self.n_actions + action, probability=probability
+            action, action, c * self.n_actions + action, probability=p if spends else 1.0 - p
         )
+
+    def mixture(
+        self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
+    ) -> Array:
+        """The probabilities of the actions that `decide` would draw from."""
+        best, p = self._rule(self._known(features, costs, actions, context))
+        pi = np.zeros(self.n_actions)
+        pi[best] = p
+        pi[self.noop] += 1.0 - p
+        return pi
 
     def learn(self, decision: Decision | int, reward: Any, costs: Any = None) -> None:
         """Take in the reward of a decision; costs are known and not looked at."""
@@ -162,6 +159,24 @@ class UCBALP:
             f"UCBALP({self.n_actions}, <{len(self.weights)} contexts>, limit={self.limit:g}, "
             f"horizon={self.horizon}, noop={self.noop})"
         )
+
+    def _known(self, features: Any, costs: Any, actions: Any, context: int | None) -> int:
+        for name, value in (("features", features), ("costs", costs), ("actions", actions)):
+            if value is not None:
+                raise InvalidInput(
+                    f"UCBALP takes no {name}: it is for numbered contexts, unit costs, all actions on offer."
+                )
+        C = len(self.weights)
+        if context is None or whole_number("context", context) >= C:
+            raise InvalidInput(f"context must be a whole number below {C}, but got {context!r}.")
+        return int(context)
+
+    def _rule(self, c: int) -> tuple[int, float]:
+        """The action to spend on in context c, and with what probability."""
+        if self._ledger.made >= self.horizon or self.left <= 0:
+            return self.noop, 0.0
+        upper = self._upper_rewards()
+        return int(kernels.first_of_the_best(upper[c])), float(self._probabilities(upper.max(axis=1))[c])
 
     def _upper_rewards(self) -> Array:
         """û (C, J): −∞ for the no-op, which is not chosen but fallen back on, and ∞ for what was never tried."""

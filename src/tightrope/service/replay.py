@@ -39,12 +39,13 @@ from tightrope.service.journal import (
     ModeChanged,
     Refused,
     RolledBack,
+    Row,
     Started,
     entry_of,
 )
 from tightrope.service.machine import Machine, digest_of
 
-__all__ = ["Report", "export", "open_journal", "verify"]
+__all__ = ["Report", "copy_journal", "export", "open_journal", "verify"]
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,31 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
         os.unlink(draft)
         raise
     return count
+
+
+def copy_journal(source: Journal, target: Journal) -> int:
+    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return how many rows.
+
+    >>> from tightrope.service.journal import MemoryJournal, Refused, row_of
+    >>> one, other = MemoryJournal(), MemoryJournal()
+    >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+    >>> copy_journal(one, other), list(other.rows()) == list(one.rows())
+    (1, True)
+    """
+    if target.last():
+        raise JournalError("the journal to copy to is not empty.")
+    page: list[Row] = []
+    for row in source.rows():
+        page.append(row)
+        if len(page) == 5000:
+            target.append(page)
+            page = []
+    target.append(page)
+    for snapshot in source.snapshots():
+        saved = source.snapshot(snapshot.position)
+        assert saved is not None
+        target.append([], [saved])
+    return target.last()
 
 
 _COLUMNS: Final = (

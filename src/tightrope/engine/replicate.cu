@@ -1,0 +1,908 @@
+// Replications on a GPU: the loops of `tightrope._kernels` for one shape, whose sizes the host defines before compiling.
+//
+//   one_thread   small shapes: a thread is a replication; matrices in shared memory, element by element side by side, so that
+//                every thread reads its own bank whatever action it chose; queues, tallies and arms in registers
+//   one_block    large shapes: a block is a replication, its state in global memory
+//   comparators  policies that look at neither features nor costs before acting: a thread is a replication
+//
+// Formulas, draws and their keys are those of `_kernels`. Uniforms are 53-bit whole numbers m standing for m / 2^53, and every
+// probability p is the whole number ceil(p 2^53): m < ceil(p 2^53) exactly when m / 2^53 < p. Schedules and radii depend on
+// the round alone and come as a table. REAL is the type of what is estimated; queues and values of known costs are doubles, since
+// ties among actions are part of the algorithm there, and so are all tallies.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+typedef unsigned char u8;
+
+#define TIE 1e-12
+#define VIOLATION 1e-9
+
+#define FIXED 0
+#define BERNOULLI 1
+#define GAUSSIAN 2
+
+#define RIDGE_MODEL 1
+#define ARM_MODEL 2
+
+#define UNIFORM 0
+#define STATIC 1
+#define ROUND_ROBIN 2
+
+#if K_POLICY > 0 && KNOWN_COSTS
+typedef double QREAL;
+#else
+typedef REAL QREAL;
+#endif
+
+// Costs that differ from their means in a tally: drawn and not seen before acting.
+#define SEPARATE_MEANS (COST_KIND != FIXED && !(K_POLICY > 0 && KNOWN_COSTS))
+#define FIELDS (2 + K + (SEPARATE_MEANS ? K : 0) + J)
+#define K_ROOM (K > 0 ? K : 1)
+#define RANDOM_KNOWN_COSTS (K_POLICY > 0 && KNOWN_COSTS && COST_KIND != FIXED)
+
+struct Reward {
+    double mean;
+    u64 threshold;
+};
+
+// The environment. Costs come in COST_TABLES different tables (J, K), one of which belongs to each context.
+struct World {
+    const u64* cdf;
+    const u32* guide;
+    const Reward* rewards;
+    const u32* cost_table;
+    const double* cost_means;
+    const double* cost_locations;
+    const u64* cost_thresholds;
+    const double* spans;
+    const u8* available;
+    double reward_scale;
+    double cost_scale;
+};
+
+struct Words {
+    u64 a, b;
+};
+
+// Philox4x32-10 (Salmon et al. 2011); both words shifted to 53 bits.
+DEVICE Words draw(u64 seed, u32 replication, u64 t, u32 slot) {
+    u32 c0 = (u32)t, c1 = (u32)(t >> 32), c2 = slot, c3 = replication, k0 = (u32)seed, k1 = (u32)(seed >> 32);
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+        c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (u32)p1;
+        c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (u32)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return {(c0 | ((u64)c1 << 32)) >> 11, (c2 | ((u64)c3 << 32)) >> 11};
+}
+
+// Box-Muller, in double whatever REAL is.
+DEVICE double normal(u64 seed, u32 replication, u64 t, u32 slot) {
+    const Words w = draw(seed, replication, t, slot);
+    const double u = w.a * 0x1p-53, v = w.b * 0x1p-53;
+    return sqrt(-2.0 * log(1.0 - u)) * cos(2.0 * 3.141592653589793 * v);
+}
+
+// The first index whose threshold exceeds m, from the first one that the leading bits of m admit.
+DEVICE u32 pick(const World& world, u64 m) {
+#if C == 1
+    return 0;
+#else
+    u32 c = world.guide[m >> (53 - GUIDE_BITS)];
+    while (world.cdf[c] <= m) c++;
+    return c;
+#endif
+}
+
+DEVICE double draw_reward(const World& world, u64 seed, u32 replication, u64 t, u64 m, Reward r) {
+#if REWARD_KIND == BERNOULLI
+    return m < r.threshold ? 1.0 : 0.0;
+#elif REWARD_KIND == GAUSSIAN
+    return r.mean + world.reward_scale * normal(seed, replication, t, 1);
+#else
+    return r.mean;
+#endif
+}
+
+DEVICE double draw_cost(const World& world, u64 seed, u32 replication, u64 t, u32 table, int action, int k) {
+    const int at = ((int)table * J + action) * K + k;
+#if COST_KIND == FIXED
+    return world.cost_means[at];
+#else
+    const double low = world.spans[2 * k], high = world.spans[2 * k + 1];
+    if (low == high) return world.cost_locations[at];
+    const u32 slot = 2 + action * K + k;
+#if COST_KIND == BERNOULLI
+    return draw(seed, replication, t, slot).a < world.cost_thresholds[at] ? high : low;
+#else
+    const double z = world.cost_locations[at] + world.cost_scale * normal(seed, replication, t, slot);
+    return z < low ? low : z > high ? high : z;
+#endif
+#endif
+}
+
+// What a round's number decides, by setting: 1 / V_t, eps_t, and what multiplies the widths of the reward and of the costs.
+struct Step {
+    QREAL inverse_V, eps, reward_bonus, cost_bonus;
+};
+
+DEVICE REAL clip(REAL x, REAL low, REAL high) {
+    // An arm without an outcome has the width inf, and 0 · inf = nan where its bonus is 0: both go to the low end.
+    return x > low ? (x < high ? x : high) : low;
+}
+
+DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
+
+// ------------------------------------------------------------------------------------------------------- one thread
+#if KERNEL == 1
+
+#define TRIANGLE(n) ((n) * ((n) + 1) / 2)
+#define AT(i, k) (((i) * ((i) + 1) / 2 + (k)) * STRIDE)
+
+struct alignas(4 * sizeof(REAL)) Four {
+    REAL v[4];
+};
+
+template <int N>
+DEVICE void load_row(const REAL* row, REAL* x) {
+    const Four* from = (const Four*)row;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        const Four four = from[i / 4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < N) x[i + k] = four.v[k];
+    }
+}
+
+// x'Ax of M rows at once from A's lower triangle, so that A is read once.
+template <int N, int M>
+DEVICE void quadratic_forms(const REAL* A, const REAL (&x)[M][N], REAL (&q)[M]) {
+#pragma unroll
+    for (int m = 0; m < M; m++) q[m] = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        REAL inner[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) inner[m] = 0;
+#pragma unroll
+        for (int k = 0; k < i; k++) {
+            const REAL a = A[AT(i, k)];
+#pragma unroll
+            for (int m = 0; m < M; m++) inner[m] += a * x[m][k];
+        }
+        const REAL a = A[AT(i, i)];
+#pragma unroll
+        for (int m = 0; m < M; m++) q[m] += x[m][i] * (a * x[m][i] + 2 * inner[m]);
+    }
+}
+
+template <int N>
+DEVICE REAL inner_product(const REAL* theta, const REAL* x) {
+    REAL sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) sum += theta[i * STRIDE] * x[i];
+    return sum;
+}
+
+// Sherman-Morrison on block A, and M outcomes into M rows of theta.
+template <int N, int M>
+DEVICE void ridge_learn(REAL* A, REAL* theta, const REAL* x, const REAL* y) {
+    REAL u[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) u[i] = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+        for (int k = 0; k < i; k++) {
+            const REAL a = A[AT(i, k)];
+            u[i] += a * x[k];
+            u[k] += a * x[i];
+        }
+        u[i] += A[AT(i, i)] * x[i];
+    }
+    REAL q = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) q += x[i] * u[i];
+    const REAL s = 1 / (1 + q);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const REAL a = s * u[i];
+#pragma unroll
+        for (int k = 0; k <= i; k++) A[AT(i, k)] -= a * u[k];
+    }
+    for (int m = 0; m < M; m++) {
+        REAL* row = theta + m * N * STRIDE;
+        const REAL gain = s * (y[m] - inner_product<N>(row, x));
+#pragma unroll
+        for (int i = 0; i < N; i++) row[i * STRIDE] += gain * u[i];
+    }
+}
+
+// Widths of all actions, and the row of each by which its means are formed.
+template <int N, int BLOCKS, int ROWS>
+DEVICE void widths(const REAL* A, const REAL* rows, u32 c, REAL (&width)[J]) {
+    if constexpr (ROWS == 1) {
+        REAL x[1][N], q[1];
+        load_row<N>(rows + (size_t)c * PADDED(N), x[0]);
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            quadratic_forms<N, 1>(A + j * TRIANGLE(N) * STRIDE, x, q);
+            width[j] = root(q[0]);
+        }
+    } else if constexpr (BLOCKS > 1) {
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            REAL x[1][N], q[1];
+            load_row<N>(rows + ((size_t)c * J + j) * PADDED(N), x[0]);
+            quadratic_forms<N, 1>(A + j * TRIANGLE(N) * STRIDE, x, q);
+            width[j] = root(q[0]);
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < J; j += TILE) {
+            REAL x[TILE][N], q[TILE];
+#pragma unroll
+            for (int m = 0; m < TILE; m++)
+                load_row<N>(rows + ((size_t)c * J + (j + m < J ? j + m : J - 1)) * PADDED(N), x[m]);
+            quadratic_forms<N, TILE>(A, x, q);
+#pragma unroll
+            for (int m = 0; m < TILE; m++)
+                if (j + m < J) width[j + m] = root(q[m]);
+        }
+    }
+}
+
+#if KNOWN_COSTS && K_POLICY > 0 && COST_KIND == FIXED && COST_TABLES == 1
+__constant__ double known_costs[J * K];
+#endif
+
+extern "C" __global__ void BOUNDS one_thread(World world, const REAL* rows, const REAL* cost_rows, const Step* steps,
+                                             const REAL* start, const QREAL* start_queue, const REAL* ranges, u64 seed,
+                                             u32 first, u32 replications, int rounds, const int* grid, double* records,
+                                             int* last_violation, u16* choices, REAL* work, int blocks_a_setting,
+                                             int points) {
+    const int setting = blockIdx.x / blocks_a_setting;
+    const u32 index = (blockIdx.x % blocks_a_setting) * blockDim.x + threadIdx.x;
+    if (index >= replications) return;
+    const u32 replication = first + index;
+    steps += (size_t)setting * rounds;
+    start += (size_t)setting * STATE;
+    ranges += (size_t)setting * 2 * K_ROOM;
+
+#if STATE_IN_SHARED
+    SHARED_ARRAY(REAL, shared);
+    REAL* const state = shared + threadIdx.x;
+#else
+    REAL* const state = work + (size_t)blockIdx.x * STRIDE * (MEMORY > 0 ? MEMORY : 1) + threadIdx.x;
+#endif
+    for (int i = 0; i < MEMORY; i++) state[i * STRIDE] = start[i];
+
+#if REWARD_MODEL == RIDGE_MODEL
+    REAL* const A = state;
+    REAL* const theta = state + BLOCKS * TRIANGLE(P) * STRIDE;
+#else
+    REAL n[J], sum[J], mean[J], spread[J];
+#pragma unroll
+    for (int j = 0; j < J; j++) {
+        n[j] = start[REWARD_AT + j];
+        sum[j] = start[REWARD_AT + J + j];
+        mean[j] = n[j] > 0 ? sum[j] / n[j] : 0;
+        spread[j] = 1 / sqrt(n[j]);
+    }
+#endif
+#if COST_MODEL == RIDGE_MODEL
+    REAL* const cost_A = state + COST_MEMORY * STRIDE;
+    REAL* const cost_theta = cost_A + COST_BLOCKS * TRIANGLE(COST_P) * STRIDE;
+#elif COST_MODEL == ARM_MODEL
+    REAL cost_n[J], cost_sum[J][K_ROOM], cost_mean[J][K_ROOM], cost_spread[J];
+#pragma unroll
+    for (int j = 0; j < J; j++) {
+        cost_n[j] = start[COST_AT + j];
+        cost_spread[j] = 1 / sqrt(cost_n[j]);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            cost_sum[j][k] = start[COST_AT + J + j * K + k];
+            cost_mean[j][k] = cost_n[j] > 0 ? cost_sum[j][k] / cost_n[j] : 0;
+        }
+    }
+#endif
+    QREAL Q[K_ROOM];
+    double total[K_ROOM], reward_mean_total = 0, reward_total = 0;
+#if SEPARATE_MEANS
+    double mean_total[K_ROOM];
+#endif
+    int last[K_ROOM], count[J];
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        Q[k] = K_POLICY > 0 ? start_queue[(size_t)setting * K + k] : (QREAL)0;
+        total[k] = 0;
+        last[k] = 0;
+#if SEPARATE_MEANS
+        mean_total[k] = 0;
+#endif
+    }
+#pragma unroll
+    for (int j = 0; j < J; j++) count[j] = 0;
+#if RANDOM_KNOWN_COSTS
+    double W[J][K];
+#elif K_POLICY > 0 && !KNOWN_COSTS
+    REAL W[J][K];
+#endif
+
+    int point = 0, next = grid[0];
+    for (int t = 1; t <= rounds; t++) {
+        const Words words = draw(seed, replication, t, 0);
+        const u32 c = pick(world, words.a);
+        const Step step = steps[t - 1];
+        const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
+
+        // r̂, or -inf where an action is not on offer.
+        QREAL value[J];
+#if REWARD_MODEL == RIDGE_MODEL
+        {
+            REAL width[J];
+            widths<P, BLOCKS, ROWS>(A, rows, c, width);
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                REAL x[P];
+                load_row<P>(rows + ((size_t)c * ROWS + (ROWS > 1 ? j : 0)) * PADDED(P), x);
+                const REAL guess =
+                    inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + (REAL)step.reward_bonus * width[j];
+                value[j] = guess < 1 ? guess : (REAL)1;
+            }
+        }
+#else
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            const REAL guess = mean[j] + (REAL)step.reward_bonus * spread[j];
+            value[j] = guess < 1 ? guess : (REAL)1;
+        }
+#endif
+
+#if K_POLICY > 0
+        // W, or its estimate, and the penalty.
+#if COST_MODEL == RIDGE_MODEL
+        {
+            REAL width[J];
+            widths<COST_P, COST_BLOCKS, COST_ROWS>(cost_A, cost_rows, c, width);
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                REAL x[COST_P];
+                load_row<COST_P>(cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? j : 0)) * PADDED(COST_P), x);
+                const REAL* mu = cost_theta + (COST_BLOCKS > 1 ? j * K * COST_P * STRIDE : 0);
+                for (int k = 0; k < K; k++)
+                    W[j][k] = clip(inner_product<COST_P>(mu + k * COST_P * STRIDE, x) - (REAL)step.cost_bonus * width[j],
+                                   ranges[2 * k], ranges[2 * k + 1]);
+            }
+        }
+#elif COST_MODEL == ARM_MODEL
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int k = 0; k < K; k++)
+                W[j][k] = clip(cost_mean[j][k] - (REAL)step.cost_bonus * cost_spread[j], ranges[2 * k], ranges[2 * k + 1]);
+#elif RANDOM_KNOWN_COSTS
+        for (int j = 0; j < J; j++)
+            for (int k = 0; k < K; k++) W[j][k] = draw_cost(world, seed, replication, t, table, j, k);
+#endif
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            QREAL penalty = 0;
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+#if RANDOM_KNOWN_COSTS || !KNOWN_COSTS
+                penalty += W[j][k] * Q[k];
+#elif COST_TABLES == 1
+                penalty += known_costs[j * K + k] * Q[k];
+#else
+                penalty += world.cost_means[((size_t)table * J + j) * K + k] * Q[k];
+#endif
+            }
+            value[j] -= penalty * step.inverse_V;
+        }
+#endif
+
+        // The lowest action whose value is within TIE of the best.
+        QREAL best = (QREAL)-1e300;
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+#if SLEEPING
+            if (!world.available[(size_t)c * J + j]) value[j] = (QREAL)-INFINITY;
+#endif
+            best = value[j] > best ? value[j] : best;
+        }
+        int a = 0;
+#pragma unroll
+        for (int j = J - 1; j >= 0; j--) a = value[j] >= best - (QREAL)TIE ? j : a;
+
+        const Reward entry = world.rewards[(size_t)c * J + a];
+        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        reward_mean_total += entry.mean;
+        reward_total += reward;
+#pragma unroll
+        for (int j = 0; j < J; j++) count[j] += j == a;
+
+        // Queues and tallies.
+#if K > 0 && K_POLICY > 0 && KNOWN_COSTS
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+#if RANDOM_KNOWN_COSTS
+            const double w = W[a][k];
+#else
+            const double w = world.cost_means[((size_t)table * J + a) * K + k];
+#endif
+            const QREAL moved = Q[k] + w + step.eps;
+            Q[k] = moved > 0 ? moved : 0;
+            total[k] += w;
+            if (total[k] > VIOLATION) last[k] = t;
+        }
+#elif K > 0
+        REAL drawn[K];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const double w = draw_cost(world, seed, replication, t, table, a, k);
+            drawn[k] = (REAL)w;
+            total[k] += w;
+            if (total[k] > VIOLATION) last[k] = t;
+#if SEPARATE_MEANS
+            mean_total[k] += world.cost_means[((size_t)table * J + a) * K + k];
+#endif
+        }
+#if K_POLICY > 0
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+#if COST_MODEL == ARM_MODEL
+            REAL w = W[0][k];
+#pragma unroll
+            for (int j = 1; j < J; j++) w = j == a ? W[j][k] : w;
+#else
+            const REAL w = W[a][k];
+#endif
+            const QREAL moved = Q[k] + w + step.eps;
+            Q[k] = moved > 0 ? moved : 0;
+        }
+#endif
+#endif
+
+        // Learn.
+        const REAL y = (REAL)reward;
+#if REWARD_MODEL == RIDGE_MODEL
+        {
+            REAL x[P];
+            load_row<P>(rows + ((size_t)c * ROWS + (ROWS > 1 ? a : 0)) * PADDED(P), x);
+            const int g = BLOCKS > 1 ? a : 0;
+            ridge_learn<P, 1>(A + g * TRIANGLE(P) * STRIDE, theta + g * P * STRIDE, x, &y);
+        }
+#else
+        {
+            REAL m = 0, total_n = 0;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                n[j] += j == a ? (REAL)1 : (REAL)0;
+                sum[j] += j == a ? y : (REAL)0;
+                total_n = j == a ? n[j] : total_n;
+                m = j == a ? sum[j] : m;
+            }
+            const REAL narrow = 1 / sqrt(total_n);
+            m = m / total_n;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                mean[j] = j == a ? m : mean[j];
+                spread[j] = j == a ? narrow : spread[j];
+            }
+        }
+#endif
+#if COST_MODEL == RIDGE_MODEL
+        {
+            REAL x[COST_P];
+            load_row<COST_P>(cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? a : 0)) * PADDED(COST_P), x);
+            const int g = COST_BLOCKS > 1 ? a : 0;
+            ridge_learn<COST_P, K>(cost_A + g * TRIANGLE(COST_P) * STRIDE, cost_theta + g * K * COST_P * STRIDE, x, drawn);
+        }
+#elif COST_MODEL == ARM_MODEL
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            if (j == a) {
+                cost_n[j] += 1;
+                cost_spread[j] = 1 / sqrt(cost_n[j]);
+#pragma unroll
+                for (int k = 0; k < K; k++) {
+                    cost_sum[j][k] += drawn[k];
+                    cost_mean[j][k] = cost_sum[j][k] / cost_n[j];
+                }
+            }
+        }
+#endif
+
+#if KEEP_CHOICES
+        choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
+#endif
+        if (t == next) {
+            double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
+            *out = reward_mean_total;
+            *(out += replications) = reward_total;
+#pragma unroll
+            for (int k = 0; k < K; k++) *(out += replications) = total[k];
+#if SEPARATE_MEANS
+#pragma unroll
+            for (int k = 0; k < K; k++) *(out += replications) = mean_total[k];
+#endif
+#pragma unroll
+            for (int j = 0; j < J; j++) *(out += replications) = count[j];
+            point++;
+            next = point < points ? grid[point] : 0;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < K; k++) last_violation[((size_t)setting * K + k) * replications + index] = last[k];
+}
+#endif
+
+// -------------------------------------------------------------------------------------------------------- one block
+#if KERNEL == 2
+
+DEVICE double warp_sum(double x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+DEVICE double warp_max(double x) {
+    for (int step = 16; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+// ‖x‖_{A} and, for M rows of theta, the inner products with x, by one warp: lanes own columns, so that no sum crosses them but the last.
+template <int N>
+DEVICE REAL warp_width(const REAL* A, const REAL* x, int lane) {
+    REAL q = 0;
+    for (int k = lane; k < N; k += 32) {
+        REAL u = 0;
+        for (int i = 0; i < N; i++) u += A[i * N + k] * x[i];
+        q += u * x[k];
+    }
+    return root((REAL)warp_sum(q));
+}
+
+template <int N>
+DEVICE REAL warp_inner_product(const REAL* theta, const REAL* x, int lane) {
+    REAL sum = 0;
+    for (int i = lane; i < N; i += 32) sum += theta[i] * x[i];
+    return (REAL)warp_sum(sum);
+}
+
+// All threads of the block; `u` is room for N numbers.
+template <int N, int M>
+DEVICE void block_learn(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL* y) {
+    const int thread = threadIdx.x, threads = blockDim.x, lane = thread % 32;
+    for (int k = thread; k < N; k += threads) {
+        REAL sum = 0;
+        for (int i = 0; i < N; i++) sum += A[i * N + k] * x[i];
+        u[k] = sum;
+    }
+    __syncthreads();
+    REAL q = 0;
+    for (int i = lane; i < N; i += 32) q += x[i] * u[i];
+    const REAL s = 1 / (1 + (REAL)warp_sum(q));
+    for (int i = thread / 32; i < N; i += threads / 32) {
+        const REAL a = s * u[i];
+        for (int k = lane; k < N; k += 32) A[i * N + k] -= a * u[k];
+    }
+    for (int m = thread / 32; m < M; m += threads / 32) {
+        REAL* row = theta + m * N;
+        const REAL gain = s * (y[m] - warp_inner_product<N>(row, x, lane));
+        for (int i = lane; i < N; i += 32) row[i] += gain * u[i];
+    }
+}
+
+extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* cost_rows, const Step* steps,
+                                     const REAL* start, const QREAL* start_queue, const REAL* ranges, u64 seed, u32 first,
+                                     u32 replications, int rounds, const int* grid, double* records, int* last_violation,
+                                     u16* choices, REAL* work, int blocks_a_setting, int points) {
+    const int setting = blockIdx.x / blocks_a_setting;
+    const u32 index = blockIdx.x % blocks_a_setting;
+    const u32 replication = first + index;
+    const int thread = threadIdx.x, threads = blockDim.x, lane = thread % 32, warp = thread / 32, warps = threads / 32;
+    steps += (size_t)setting * rounds;
+    start += (size_t)setting * STATE;
+    ranges += (size_t)setting * 2 * K_ROOM;
+
+    REAL* const state = work + (size_t)blockIdx.x * MEMORY;
+    REAL* const u = state + STATE;
+    for (int i = thread; i < STATE; i += threads) state[i] = start[i];
+    SHARED_BLOCK(double, value, J);
+    SHARED_BLOCK(double, W, J * K_ROOM);
+    SHARED_BLOCK(double, Q, K_ROOM);
+    SHARED_BLOCK(double, total, K_ROOM);
+    SHARED_BLOCK(double, mean_total, K_ROOM);
+    SHARED_BLOCK(REAL, drawn, K_ROOM);
+    SHARED_BLOCK(int, last, K_ROOM);
+    SHARED_BLOCK(int, count, J);
+    for (int k = thread; k < K; k += threads) {
+        Q[k] = K_POLICY > 0 ? (double)start_queue[(size_t)setting * K + k] : 0.0;
+        total[k] = mean_total[k] = 0;
+        last[k] = 0;
+    }
+    for (int j = thread; j < J; j += threads) count[j] = 0;
+    __syncthreads();
+
+    REAL* const reward_state = state + REWARD_AT;
+    REAL* const cost_state = state + COST_AT;
+    double reward_mean_total = 0, reward_total = 0;
+    int point = 0, next = grid[0];
+    for (int t = 1; t <= rounds; t++) {
+        const Words words = draw(seed, replication, t, 0);
+        const u32 c = pick(world, words.a);
+        const Step step = steps[t - 1];
+        const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
+        const double* means = world.cost_means + (size_t)table * J * K;
+
+        for (int j = warp; j < J; j += warps) {
+#if SLEEPING
+            if (!world.available[(size_t)c * J + j]) {
+                if (lane == 0) value[j] = -INFINITY;
+                continue;
+            }
+#endif
+            REAL guess;
+#if REWARD_MODEL == RIDGE_MODEL
+            const REAL* x = rows + ((size_t)c * ROWS + (ROWS > 1 ? j : 0)) * PADDED(P);
+            const int g = BLOCKS > 1 ? j : 0;
+            guess = warp_inner_product<P>(reward_state + BLOCKS * P * P + g * P, x, lane) +
+                    (REAL)step.reward_bonus * warp_width<P>(reward_state + g * P * P, x, lane);
+#else
+            const REAL n = reward_state[j];
+            guess = n > 0 ? reward_state[J + j] / n + (REAL)step.reward_bonus / sqrt(n) : (REAL)1;
+#endif
+            double penalty = 0;
+#if K_POLICY > 0
+#if COST_MODEL == RIDGE_MODEL
+            const REAL* psi = cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? j : 0)) * PADDED(COST_P);
+            const int h = COST_BLOCKS > 1 ? j : 0;
+            const REAL width = (REAL)step.cost_bonus * warp_width<COST_P>(cost_state + h * COST_P * COST_P, psi, lane);
+            const REAL* mu = cost_state + COST_BLOCKS * COST_P * COST_P + h * K * COST_P;
+#endif
+            for (int k = lane; k < K; k += 32) {
+                double w;
+#if COST_MODEL == RIDGE_MODEL
+                REAL estimate = 0;
+                for (int i = 0; i < COST_P; i++) estimate += mu[k * COST_P + i] * psi[i];
+                w = clip(estimate - width, ranges[2 * k], ranges[2 * k + 1]);
+#elif COST_MODEL == ARM_MODEL
+                const REAL m = cost_state[j];
+                w = m > 0 ? clip(cost_state[J + j * K + k] / m - (REAL)step.cost_bonus / sqrt(m), ranges[2 * k],
+                                 ranges[2 * k + 1])
+                          : ranges[2 * k];
+#else
+                w = COST_KIND == FIXED ? means[j * K + k] : draw_cost(world, seed, replication, t, table, j, k);
+#endif
+                W[j * K + k] = w;
+                penalty += w * Q[k];
+            }
+            penalty = warp_sum(penalty) * step.inverse_V;
+#endif
+            if (lane == 0) value[j] = (guess < 1 ? guess : (REAL)1) - penalty;
+        }
+        __syncthreads();
+
+        // Every warp finds the same action by itself.
+        double best = -1e300;
+        for (int j = lane; j < J; j += 32) best = value[j] > best ? value[j] : best;
+        best = warp_max(best);
+        int a = J;
+        for (int j = lane; j < J && a == J; j += 32)
+            if (value[j] >= best - TIE) a = j;
+        a = -(int)warp_max(-(double)a);
+
+        const Reward entry = world.rewards[(size_t)c * J + a];
+        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        reward_mean_total += entry.mean;
+        reward_total += reward;
+        if (thread == 0) count[a]++;
+        for (int k = thread; k < K; k += threads) {
+            double w = K_POLICY > 0 ? W[a * K + k] : 0.0;
+            if (K_POLICY > 0) {
+                const double moved = Q[k] + w + step.eps;
+                Q[k] = moved > 0 ? moved : 0;
+            }
+            if (!(K_POLICY > 0 && KNOWN_COSTS)) w = draw_cost(world, seed, replication, t, table, a, k);
+            drawn[k] = (REAL)w;
+            total[k] += w;
+            mean_total[k] += means[a * K + k];
+            if (total[k] > VIOLATION) last[k] = t;
+        }
+        __syncthreads();
+
+        const REAL y = (REAL)reward;
+#if REWARD_MODEL == RIDGE_MODEL
+        {
+            const int g = BLOCKS > 1 ? a : 0;
+            block_learn<P, 1>(reward_state + g * P * P, reward_state + BLOCKS * P * P + g * P, u,
+                              rows + ((size_t)c * ROWS + (ROWS > 1 ? a : 0)) * PADDED(P), &y);
+        }
+#else
+        if (thread == 0) {
+            reward_state[a] += 1;
+            reward_state[J + a] += y;
+        }
+#endif
+#if COST_MODEL == RIDGE_MODEL
+        {
+            __syncthreads();
+            const int g = COST_BLOCKS > 1 ? a : 0;
+            block_learn<COST_P, K>(cost_state + g * COST_P * COST_P,
+                                   cost_state + COST_BLOCKS * COST_P * COST_P + g * K * COST_P, u,
+                                   cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? a : 0)) * PADDED(COST_P), drawn);
+        }
+#elif COST_MODEL == ARM_MODEL
+        if (thread == 0) cost_state[a] += 1;
+        for (int k = thread; k < K; k += threads) cost_state[J + a * K + k] += drawn[k];
+#endif
+        if (KEEP_CHOICES && thread == 0)
+            choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
+        if (t == next) {
+            double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
+            for (int f = thread; f < FIELDS; f += threads) {
+                const int k = f - 2, j = f - (FIELDS - J);
+                out[(size_t)f * replications] = f == 0   ? reward_mean_total
+                                                : f == 1 ? reward_total
+                                                : j >= 0 ? (double)count[j]
+                                                : k < K  ? total[k]
+                                                         : mean_total[k - K];
+            }
+            point++;
+            next = point < points ? grid[point] : 0;
+        }
+        __syncthreads();
+    }
+    for (int k = thread; k < K; k += threads)
+        last_violation[((size_t)setting * K + k) * replications + index] = last[k];
+}
+#endif
+
+// ------------------------------------------------------------------------------------------------------ comparators
+#if KERNEL == 3
+
+#define N_AT(j) state[(j) * STRIDE]
+#define SUM_AT(j, i) state[(J + 2 * (j) + (i)) * STRIDE]
+
+extern "C" __global__ void comparators(World world, const u64* tables, const double* start, const double* settings,
+                                       const u64* policy_seeds, const u64* made, u64 seed, u32 first, u32 replications,
+                                       int rounds, const int* grid, double* records, int* last_violation, u16* choices,
+                                       double* work, int blocks_a_setting, int points) {
+    const int setting = blockIdx.x / blocks_a_setting;
+    const u32 index = (blockIdx.x % blocks_a_setting) * blockDim.x + threadIdx.x;
+    if (index >= replications) return;
+    const u32 replication = first + index;
+    start += (size_t)setting * STATE;
+    settings += (size_t)setting * SETTINGS;
+    tables += (size_t)setting * C * J;
+    const u64 own_seed = policy_seeds[(size_t)setting * replications + index];
+    double* const state = work + (size_t)blockIdx.x * STRIDE * STATE + threadIdx.x;
+    for (int i = 0; i < STATE; i++) state[i * STRIDE] = start[i];
+    double n_total = 1;
+    for (int j = 0; j < J; j++) n_total += N_AT(j);
+    double total[K_ROOM], mean_total[K_ROOM], reward_mean_total = 0, reward_total = 0;
+    int last[K_ROOM];
+    for (int k = 0; k < K; k++) {
+        total[k] = mean_total[k] = 0;
+        last[k] = 0;
+    }
+    int point = 0, next = grid[0];
+    for (int t = 1; t <= rounds; t++) {
+        const Words words = draw(seed, replication, t, 0);
+        const u32 c = pick(world, words.a);
+        const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
+        const u64 own = COMPARATOR == ROUND_ROBIN ? 0 : draw(own_seed, 0, made[setting] + t - 1, 0).a;
+        int a;
+#if COMPARATOR == UNIFORM
+        {
+            int offered = J;
+#if SLEEPING
+            offered = 0;
+            for (int j = 0; j < J; j++) offered += world.available[(size_t)c * J + j] != 0;
+#endif
+            int row = (int)((double)own * 0x1p-53 * offered);
+            row = row < offered - 1 ? row : offered - 1;
+            a = row;
+#if SLEEPING
+            for (a = 0; row > 0 || !world.available[(size_t)c * J + a]; a++)
+                row -= world.available[(size_t)c * J + a] != 0;
+#endif
+        }
+#elif COMPARATOR == STATIC
+        a = 0;
+        while (a < J - 1 && tables[(size_t)c * J + a] <= own) a++;
+#elif COMPARATOR == ROUND_ROBIN
+        {
+            a = -1;
+            double behind = 0;
+            for (int j = 0; j < J; j++) {
+                if (SLEEPING && !world.available[(size_t)c * J + j]) continue;
+                const double gap = settings[j] * n_total - N_AT(j);
+                if (a < 0 || gap > behind + TIE) {
+                    a = j;
+                    behind = gap;
+                }
+            }
+        }
+#else
+        {
+            // OPB: `settings` are those of `_kernels.opb_mixture`.
+            double u_r[J], u_w[J];
+            const int safe = (int)settings[0];
+            for (int j = 0; j < J; j++) {
+                const double pulls = N_AT(j), n = pulls > 1 ? pulls : 1.0, w = sqrt(settings[5] / n);
+                u_r[j] = SUM_AT(j, 0) / n + settings[3] * w;
+                const double pessimistic = SUM_AT(j, 1) / n + settings[4] * w;
+                u_w[j] = j == safe ? settings[1] : pulls == 0 || pessimistic > settings[2] ? settings[2] : pessimistic;
+            }
+            int at_i = safe, at_j = safe;
+            double weight = 0, best = u_r[safe];
+            for (int i = 0; i < J; i++) {
+                if (u_w[i] > 0) continue;
+                if (u_r[i] > best + TIE) {
+                    best = u_r[i];
+                    at_i = at_j = i;
+                    weight = 0;
+                }
+                for (int j = 0; j < J; j++) {
+                    if (!(u_w[j] > 0)) continue;
+                    const double p = -u_w[i] / (u_w[j] - u_w[i]);
+                    const double mixed = (1 - p) * u_r[i] + p * u_r[j];
+                    if (mixed > best + TIE) {
+                        best = mixed;
+                        at_i = i;
+                        at_j = j;
+                        weight = p;
+                    }
+                }
+            }
+            a = (double)own * 0x1p-53 < weight ? at_j : at_i;
+        }
+#endif
+        const Reward entry = world.rewards[(size_t)c * J + a];
+        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        reward_mean_total += entry.mean;
+        reward_total += reward;
+        N_AT(a) += 1;
+        n_total += 1;
+        for (int k = 0; k < K; k++) {
+            const double w = draw_cost(world, seed, replication, t, table, a, k);
+            total[k] += w;
+            mean_total[k] += world.cost_means[((size_t)table * J + a) * K + k];
+            if (total[k] > VIOLATION) last[k] = t;
+#if COMPARATOR > ROUND_ROBIN
+            SUM_AT(a, 1) += w;
+#endif
+        }
+#if COMPARATOR > ROUND_ROBIN
+        SUM_AT(a, 0) += reward;
+#endif
+#if KEEP_CHOICES
+        choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
+#endif
+        if (t == next) {
+            double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
+            out[0] = reward_mean_total;
+            out[replications] = reward_total;
+            out += 2 * (size_t)replications;
+            for (int k = 0; k < K; k++, out += replications) *out = total[k];
+            if (SEPARATE_MEANS)
+                for (int k = 0; k < K; k++, out += replications) *out = mean_total[k];
+            for (int j = 0; j < J; j++, out += replications) *out = N_AT(j) - start[j];
+            point++;
+            next = point < points ? grid[point] : 0;
+        }
+    }
+    for (int k = 0; k < K; k++) last_violation[((size_t)setting * K + k) * replications + index] = last[k];
+}
+#endif

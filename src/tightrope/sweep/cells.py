@@ -1,0 +1,347 @@
+"""Cells: one setting of one policy each, known by a hash of all that its numbers depend on, and run on their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from tightrope import __version__
+from tightrope.engine import simulate
+from tightrope.environments.build import environment_of, policy_for
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+from tightrope.oracle import solve
+from tightrope.problem import Array
+from tightrope.result import Result
+from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
+from tightrope.sweep.design import Design, own_steps, put, steps_of
+from tightrope.sweep.target import Target, since
+
+__all__ = ["MEASURES", "Cell", "Plan", "Row", "check_ends", "run_cells"]
+
+Row: TypeAlias = dict[str, Any]
+
+MEASURES = (
+    "regret",
+    "regret_low",
+    "regret_high",
+    "reward",
+    "violation",
+    "violation_low",
+    "violation_high",
+    "path_violation",
+    "path_violation_low",
+    "path_violation_high",
+    "violated_share",
+    "last_violation",
+    "last_violation_max",
+)
+
+_FORMAT = 1  # of what is measured: a change gives every cell a new name
+_WORLDS_KEPT = 8
+
+
+class Cell(NamedTuple):
+    """One setting of one policy: its place in the design, which policy, the fields set, and its name, a hash."""
+
+    index: int
+    policy: int
+    settings: dict[str, Any]
+    id: str
+
+    def text(self) -> str:
+        """The settings for people.
+
+        >>> Cell(3, 0, {"policy.slater": 0.1, "simulation.seed": 1}, "").text()
+        'policy.slater = 0.1, simulation.seed = 1'
+        """
+        return ", ".join(f"{path} = {shown(value)}" for path, value in self.settings.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A spec and a design, as data that can be sent to another process.
+
+    Examples
+    --------
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1]}})
+    >>> [cell.text() for cell in Plan.of(spec).cells()]
+    ['policy.slater = 0.01', 'policy.slater = 0.1']
+    """
+
+    source: str
+    folder: Path
+    base: dict[str, Any]
+    names: tuple[str, ...]
+    design: Design
+    target: Target | None = None
+    # Hashes of the tables that no cell changes; see `_digest`.
+    _fixed: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, spec: Spec, target: Target | None = None) -> Plan:
+        """The plan that a spec's ``[sweep]`` states."""
+        if spec.environment is None:
+            raise spec.error("environment: is missing: a sweep simulates, so it must know who draws rewards and costs")
+        design = Design.of(spec)
+        base = {name: value for name, value in spec.data.items() if name != "sweep"}
+        base["name"] = spec.name
+        policies = base.get("policy", {})
+        base["policy"] = list(policies) if isinstance(policies, list) else [policies]
+        plan = cls(
+            source=spec.source,
+            folder=spec.environment.folder.resolve(),
+            base=base,
+            names=tuple(policy.name for policy in spec.policies),
+            design=design,
+            target=target,
+        )
+        varied = {axis.steps[0] for axis in design.axes} | {"policy", "simulation"}
+        for part in _PARTS:
+            if part not in varied:
+                plan._fixed[part] = plan._hash_of(part, base)
+        return plan
+
+    def __len__(self) -> int:
+        return self.design.cells * len(self.names)
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell, in the order of the design, made one by one."""
+        index = 0
+        for settings in self.settings():
+            for policy in range(len(self.names)):
+                yield self.cell(index, policy, settings)
+                index += 1
+
+    def settings(self) -> Iterator[dict[str, Any]]:
+        """The fields set at each point of the design."""
+        for point in self.design.points():
+            yield dict(zip(self.design.paths, point))
+
+    def cell(self, index: int, policy: int, settings: dict[str, Any]) -> Cell:
+        """The cell with these settings."""
+        tables = self.tables(policy, settings)
+        parts = {part: self._digest(part, tables) for part in _PARTS}
+        parts |= {"format": str(_FORMAT), "version": __version__, "target": str(self.target or "")}
+        return Cell(index, policy, settings, _hash(parts))
+
+    def changed(self, cell: Cell, **simulation: int) -> Cell:
+        """The cell with other rounds or another seed: another cell, at the same place."""
+        settings = cell.settings | {f"simulation.{name}": value for name, value in simulation.items()}
+        return self.cell(cell.index, cell.policy, settings)
+
+    def tables(self, policy: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec's tables with the settings in them and one `policy`."""
+        data = self.base
+        for path, value in settings.items():
+            data = put(data, own_steps(steps_of(path), policy), value)
+        return {**data, "policy": data["policy"][policy]}
+
+    def world_key(self, tables: Mapping[str, Any]) -> str:
+        """What two cells with the same environment have in common."""
+        seen = tables["policy"].get("costs_seen") if isinstance(tables["policy"], Mapping) else None
+        parts = {part: self._digest(part, tables) for part in _WORLD}
+        return _hash({**parts, "seen": str(seen), "folder": str(self.folder)})
+
+    def _digest(self, part: str, tables: Mapping[str, Any]) -> str:
+        return self._fixed.get(part) or self._hash_of(part, tables)
+
+    def _hash_of(self, part: str, tables: Mapping[str, Any]) -> str:
+        value = tables.get(part)
+        file = value.get("file") if part == "environment" and isinstance(value, Mapping) else None
+        content = _file_hash(self.folder / file) if isinstance(file, str) else ""
+        return _hash([value, content])
+
+
+_WORLD = ("name", "actions", "rule", "environment")
+_PARTS = (*_WORLD, "policy", "simulation")
+
+
+def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
+    """A row for each cell; what goes wrong in a cell is in its row, under `error`.
+
+    Examples
+    --------
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
+    ...                   "sweep": {"policy.slater": [0.1, 7.0]}})
+    >>> plan = Plan.of(spec)
+    >>> for row in run_cells(plan, list(plan.cells())):
+    ...     print(row["regret"] is None, row["error"])
+    False None
+    True spec: policy: slater must lie in (0, 1], but got 7.0.
+    """
+    return [_run(plan, cell) for cell in cells]
+
+
+def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
+    """The row of a cell that has no numbers."""
+    return {
+        **_head(plan, cell),
+        "policy": plan.names[cell.policy],
+        **dict.fromkeys(("rounds", "replications", "seed", *MEASURES, "met", "shortfall")),
+        "seconds": seconds,
+        "error": error,
+    }
+
+
+def check_ends(plan: Plan) -> None:
+    """Refuse a plan of which neither the first nor the last point can be built: what is wrong is not the value of a setting.
+
+    Raises
+    ------
+    SpecError, InvalidInput or InfeasibleProblem
+    """
+    first = last = next(plan.settings())
+    for last in plan.settings():
+        pass
+    errors: list[Exception] = []
+    ends = [(policy, settings) for settings in (first, last) for policy in range(len(plan.names))]
+    for policy, settings in ends:
+        try:
+            _built(plan, plan.tables(policy, settings))
+        except (InvalidInput, InfeasibleProblem) as error:
+            errors.append(error)
+    if len(errors) == len(ends):
+        raise errors[0]
+
+
+def shown(value: Any) -> str:
+    """A value as TOML writes it, near enough for people."""
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+# --- running one ---
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """An environment with its optimum: what cells share, so made once."""
+
+    env: Tabular
+    optimum: float | None
+    interval: tuple[float, float] | None
+    baseline: str
+
+    @classmethod
+    def of(cls, env: Tabular) -> _World:
+        try:
+            found = solve(env)
+        except InfeasibleProblem:
+            return cls(env, None, None, "fluid")
+        return cls(env, found.value, found.interval, found.baseline)
+
+    @cached_property
+    def mixture(self) -> Array:
+        """What the oracle plays."""
+        return solve(self.env, baseline="fluid").policy
+
+
+class _Worlds:
+    """The worlds used last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, _World] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], _World]) -> _World:
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        else:
+            self._kept[key] = make()
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+_worlds = _Worlds(_WORLDS_KEPT)
+
+
+def _run(plan: Plan, cell: Cell) -> Row:
+    started = time.perf_counter()
+    try:
+        world, policy, stated, size = _built(plan, plan.tables(cell.policy, cell.settings))
+        # The optimum is not asked for here: one for all cells of a world is put in its place below.
+        run = simulate(
+            policy,
+            world.env,
+            size.rounds,
+            size.replications,
+            size.seed,
+            workers=1,
+            record=[size.rounds] if plan.target is None else plan.target.recorded(size.rounds),
+            optimum=0.0,
+            progress=False,
+            name=stated.name,
+        )
+        run = replace(
+            run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline
+        )
+        measured = _measured(run, plan.target)
+    except TightropeError as error:
+        return failed_row(plan, cell, str(error), time.perf_counter() - started)
+    except Exception as error:
+        # Whatever is wrong with one cell, the others go on; nothing is hidden, since the row tells.
+        return failed_row(plan, cell, f"{type(error).__name__}: {error}", time.perf_counter() - started)
+    return {
+        **_head(plan, cell),
+        "policy": stated.name,
+        "rounds": size.rounds,
+        "replications": size.replications,
+        "seed": size.seed,
+        **measured,
+        "seconds": time.perf_counter() - started,
+        "error": None,
+    }
+
+
+def _built(plan: Plan, tables: Mapping[str, Any]) -> tuple[_World, Any, PolicySpec, SimulationSpec]:
+    """Environment, policy and size of a run. Rules are read only where the environment is made: checking them takes an LP."""
+    own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
+    spec = make_spec(own, source=plan.source)
+    world = _worlds.get(plan.world_key(tables), lambda: _World.of(_environment(plan, tables)))
+    try:
+        policy = policy_for(spec.policies[0], world.env, {"x": lambda: world.mixture})
+    except InvalidInput as error:
+        raise spec.error(str(error)) from error
+    return world, policy, spec.policies[0], spec.simulation
+
+
+def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular:
+    seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
+    data = {part: tables[part] for part in _WORLD if part in tables}
+    return environment_of(make_spec({**data, "policy": seen}, source=plan.source, folder=plan.folder))
+
+
+def _measured(run: Result, target: Target | None) -> Row:
+    final = since(run, run.n_rounds - 1) if len(run.rounds) > 1 else run
+    row = final.rows()[0]
+    measured: Row = {name: row[name] for name in MEASURES}
+    judgement = None if target is None else target.judge(run)
+    measured["met"] = None if judgement is None else judgement.met
+    measured["shortfall"] = None if judgement is None else judgement.shortfall
+    return measured
+
+
+def _head(plan: Plan, cell: Cell) -> Row:
+    knobs = {path: cell.settings[path] for path in plan.design.paths}
+    return {"cell": cell.id, "index": cell.index, **knobs}
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _file_hash(path: Path) -> str:
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        return ""

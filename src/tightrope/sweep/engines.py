@@ -1,0 +1,244 @@
+"""Where cells run: in this process, on the cores of this machine, or on a Ray cluster. The numbers are the same.
+
+An engine takes batches of cells as they are asked for and gives their rows back in whatever order they finish. A worker that dies
+does not end a sweep: its cells run again, and one that keeps killing its worker is a failed cell.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+
+from tightrope import __version__
+from tightrope.errors import InvalidInput, TightropeError
+from tightrope.problem import whole_number
+from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells
+
+__all__ = ["Engine", "EngineName", "engine_for"]
+
+EngineName: TypeAlias = Literal["local", "ray"]
+Batch: TypeAlias = list[Cell]
+
+RETRIES = 3
+_DIED = "the worker died while it ran this cell (killed, crashed or out of memory)"
+_RESOURCES_EVERY = 5.0  # seconds between looks at how many cores a cluster has
+# One thread for each worker: cells are what is spread over the cores.
+_SINGLE = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
+
+
+class Engine(Protocol):
+    """Runs batches of cells."""
+
+    def __enter__(self) -> Self:
+        """Start the workers."""
+
+    def __exit__(self, *problem: object) -> None:
+        """Stop them."""
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        """The rows of each batch, as they finish; a batch is asked for when there is room for it."""
+
+
+def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
+    """The engine called `name`.
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> plan = Plan.of(make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.1]}}))
+    >>> with engine_for(plan, "local", workers=1, address=None) as engine:
+    ...     len(list(engine.map([])))
+    0
+    """
+    if workers is not None:
+        workers = whole_number("workers", workers, low=1)
+    if name == "ray":
+        return _Ray(plan, workers, address)
+    if name != "local":
+        raise InvalidInput(f"engine must be 'local' or 'ray', but got {name!r}")
+    if address is not None:
+        raise InvalidInput(f"address is for the engine 'ray', but the engine is 'local' and address {address!r}")
+    workers = workers or os.cpu_count() or 1
+    return _Serial(plan) if workers == 1 else _Processes(plan, workers)
+
+
+class _Serial:
+    """This process."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        for batch in batches:
+            yield run_cells(self._plan, batch)
+
+
+class _Processes:
+    """The cores of this machine: joblib's processes, which need no `if __name__ == "__main__"`."""
+
+    def __init__(self, plan: Plan, workers: int) -> None:
+        self._plan = plan
+        self._workers = workers
+        self._pool: Any = None
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._pool.shutdown(wait=True, kill_workers=problem[0] is not None)
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        waiting: dict[Future[list[Row]], Batch] = {}
+        for future in _kept_busy(batches, waiting, self._submit, _first_finished, lambda: 2 * self._workers):
+            try:
+                rows = future.result()
+            except BrokenProcessPool:
+                # All that was under way is lost, and any of it may be to blame: one at a time tells which.
+                suspects = [cell for batch in waiting.values() for cell in batch]
+                waiting.clear()
+                self._start()
+                for cell in suspects:
+                    yield [self._alone(cell)]
+                continue
+            del waiting[future]
+            yield rows
+
+    def _start(self) -> None:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
+        self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE)
+
+    def _submit(self, batch: Batch) -> Future[list[Row]]:
+        future: Future[list[Row]] = self._pool.submit(run_cells, self._plan, batch)
+        return future
+
+    def _alone(self, cell: Cell) -> Row:
+        try:
+            return self._submit([cell]).result()[0]
+        except BrokenProcessPool:
+            self._start()
+            return failed_row(self._plan, cell, _DIED)
+
+
+class _Ray:
+    """A Ray cluster: its own tasks and its own retries."""
+
+    def __init__(self, plan: Plan, workers: int | None, address: str | None) -> None:
+        self._plan = plan
+        self._workers = workers
+        self._address = address
+        self._ours = False
+        self._cores = (0.0, 1)
+
+    def __enter__(self) -> Self:
+        ray = self._ray = _ray()
+        if not ray.is_initialized():
+            # The number of cores may only be said of a cluster that is started here.
+            size = {"num_cpus": self._workers, "include_dashboard": False} if self._address is None else {}
+            try:
+                ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise TightropeError(f"no Ray cluster at {self._address!r}: {error}") from error
+            self._ours = True
+        self._remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_run_remote)
+        self._shared = ray.put(self._plan)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._ours:
+            self._ray.shutdown()
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        errors = self._ray.exceptions
+        waiting: dict[Any, Batch] = {}
+        for task in _kept_busy(batches, waiting, self._submit, self._first_finished, self._room):
+            batch = waiting.pop(task)
+            try:
+                rows = self._ray.get(task)
+            except errors.RayTaskError as error:
+                raise error.as_instanceof_cause() from None
+            except errors.RayError as error:
+                if len(batch) == 1:
+                    told = str(error).strip().split("\n")[0]
+                    rows = [failed_row(self._plan, batch[0], f"{_DIED}, {RETRIES + 1} times: {told}")]
+                else:
+                    # Each cell as a task of its own: only the one to blame will fail.
+                    waiting.update((self._submit([cell]), [cell]) for cell in batch)
+                    continue
+            yield rows
+
+    def _submit(self, batch: Batch) -> Any:
+        return self._remote.remote(__version__, self._shared, batch)
+
+    def _first_finished(self, tasks: list[Any]) -> list[Any]:
+        finished, _ = self._ray.wait(tasks, num_returns=1)
+        return list(finished)
+
+    def _room(self) -> int:
+        """How many tasks to keep under way: clusters grow and shrink."""
+        if self._address is not None and self._workers is not None:
+            return self._workers
+        looked, cores = self._cores
+        if time.monotonic() - looked > _RESOURCES_EVERY:
+            cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            self._cores = (time.monotonic(), cores)
+        return 2 * cores
+
+
+def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
+    """What a Ray worker runs."""
+    if version != __version__:
+        raise TightropeError(
+            f"a worker of the cluster has Tightrope {__version__}, but the sweep was started by {version}: "
+            "install the same version everywhere"
+        )
+    return run_cells(plan, cells)
+
+
+_Handle = TypeVar("_Handle")
+
+
+def _kept_busy(
+    batches: Iterable[Batch],
+    waiting: dict[_Handle, Batch],
+    submit: Callable[[Batch], _Handle],
+    first_finished: Callable[[list[_Handle]], list[_Handle]],
+    room: Callable[[], int],
+) -> Iterator[_Handle]:
+    """Submit batches while there is room, and give what has finished; the caller takes that out of `waiting`."""
+    to_come = iter(batches)
+    while True:
+        while len(waiting) < room() and (batch := next(to_come, None)) is not None:
+            waiting[submit(batch)] = batch
+        if not waiting:
+            return
+        for handle in first_finished(list(waiting)):
+            if handle in waiting:
+                yield handle
+
+
+def _first_finished(futures: list[Future[list[Row]]]) -> list[Future[list[Row]]]:
+    return list(wait(futures, return_when=FIRST_COMPLETED).done)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the engine 'ray' needs Ray: pip install 'tightrope[ray]'") from error
+    return ray

@@ -1,0 +1,332 @@
+"""`run_sweep`: every cell of a design, once, on any engine, with what is finished on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import __version__
+from tightrope.spec import Spec
+from tightrope.sweep.cells import Cell, Plan, check_ends
+from tightrope.sweep.engines import Engine, EngineName, engine_for
+from tightrope.sweep.store import Rows, Store
+
+__all__ = ["Sweep", "pareto_layers", "run_sweep"]
+
+BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
+MOST_CELLS = 500
+# Successive halving, here by thirds: a ninth of the rounds for all, a third for the best third, all for the best ninth.
+RUNGS = (1 / 9, 1 / 3, 1.0)
+KEPT = 1 / 3
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A finished sweep: its numbers are read from disk when asked for.
+
+    Attributes
+    ----------
+    folder : Path
+    plan : Plan
+    rungs : tuple of tuples of str
+        Names of the cells that ran, in the order of the design: all, and with halving those that were kept, twice.
+    ran : int
+        Cells that ran now; the others were there already.
+    failed : int
+    seconds : float
+    """
+
+    folder: Path
+    plan: Plan
+    rungs: tuple[tuple[str, ...], ...]
+    ran: int
+    failed: int
+    seconds: float
+
+    def rows(self, rung: int = -1) -> Rows:
+        """The numbers of the cells that ran for all rounds, or of those on another rung."""
+        return Store(self.folder, self.plan.design.axes).load(self.rungs[rung])
+
+    def failures(self, most: int) -> list[dict[str, Any]]:
+        """The first failed cells: `index`, `settings` and `error`."""
+        found = []
+        for rung in range(len(self.rungs)):
+            rows = self.rows(rung)
+            for i in np.flatnonzero(rows["error"] != None)[: most - len(found)].tolist():  # noqa: E711
+                row = rows.row(i)
+                settings = {path: row[path] for path in self.plan.design.paths}
+                found.append({"index": row["index"], "settings": settings, "error": row["error"]})
+        return found
+
+
+def run_sweep(
+    spec: Spec,
+    out: str | os.PathLike[str],
+    *,
+    engine: EngineName = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    halving: bool = False,
+    retry_failed: bool = False,
+    progress: bool | None = None,
+) -> Sweep:
+    """Run the ``[sweep]`` of a spec; the same numbers on any engine and any number of workers.
+
+    Parameters
+    ----------
+    spec : Spec
+        With an ``[environment]`` and a ``[sweep]``.
+    out : path
+        The folder `cells` below it gets the rows, as they finish. What is there already is not run again, whether from a sweep
+        that was stopped or from another design with cells in common.
+    engine : "local" or "ray"
+    workers : int, optional
+        Cores to use; all by default. One means this process.
+    address : str, optional
+        Of a Ray cluster, "auto" for the one that runs on this machine; by default one is started for the sweep.
+    halving : bool
+        Successive halving: all cells with few rounds first, only the best go on.
+    retry_failed : bool
+        Run cells again that failed before.
+    progress : bool, optional
+        A progress bar on standard error; by default if that is a terminal.
+
+    Raises
+    ------
+    SpecError
+        Names the field.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tightrope.spec import make_spec
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100, "replications": 2},
+    ...                   "sweep": {"policy.slater": [0.1, 0.5]}})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = run_sweep(spec, folder, workers=1)
+    ...     again = run_sweep(spec, folder, workers=1)
+    ...     first.ran, again.ran, again.rows()["policy.slater"].tolist()
+    (2, 0, [0.1, 0.5])
+    """
+    plan = Plan.of(spec)
+    with running(
+        plan, out, engine=engine, workers=workers, address=address, retry_failed=retry_failed, progress=progress
+    ) as runner:
+        return runner.sweep(halving)
+
+
+@contextlib.contextmanager
+def running(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    engine: EngineName,
+    workers: int | None,
+    address: str | None,
+    retry_failed: bool,
+    progress: bool | None,
+) -> Iterator[Runner]:
+    """A runner with its engine started and its folder held."""
+    chosen = engine_for(plan, engine, workers=workers, address=address)
+    check_ends(plan)
+    folder = Path(out)
+    with Store.open(folder, plan.design.axes) as store:
+        _describe(plan, folder)
+        with chosen as started:
+            known = store.finished(failed=not retry_failed)
+            yield Runner(plan, folder, store, started, known, progress)
+
+
+@dataclass(eq=False)
+class Runner:
+    """Runs cells that have not run yet."""
+
+    plan: Plan
+    folder: Path
+    store: Store
+    engine: Engine
+    known: set[str]
+    progress: bool | None
+    ran: int = 0
+    failed: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+    def sweep(self, halving: bool) -> Sweep:
+        """All cells of the plan."""
+        rungs: list[tuple[str, ...]] = []
+        kept: NDArray[np.bool_] | None = None
+        fractions = RUNGS if halving else (1.0,)
+        total = sum(_kept(len(self.plan), i) for i in range(len(fractions)))
+        with _bar(self.plan.base["name"], total, self.progress) as show:
+            for i, fraction in enumerate(fractions):
+                cells: Iterable[Cell] = self.plan.cells()
+                if kept is not None:
+                    cells = itertools.compress(cells, kept)
+                if fraction < 1.0:
+                    cells = (self._shortened(cell, fraction) for cell in cells)
+                rungs.append(self.run(cells, show))
+                if i + 1 < len(fractions):
+                    kept = self._best(rungs[-1], kept, _kept(len(self.plan), i + 1))
+        return Sweep(
+            self.folder, self.plan, tuple(rungs), self.ran, self.failed, time.perf_counter() - self.started
+        )
+
+    def run(self, cells: Iterable[Cell], show: Callable[[int, int], None] = lambda done, failed: None) -> tuple[str, ...]:
+        """Run those of the cells that have not run; give the names of all."""
+        names: list[str] = []
+        size = _BatchSize()
+
+        def new() -> Iterator[Cell]:
+            for cell in cells:
+                names.append(cell.id)
+                if cell.id in self.known:
+                    show(1, 0)
+                    continue
+                self.known.add(cell.id)
+                yield cell
+
+        stream = new()
+        batches = iter(lambda: list(itertools.islice(stream, size.now)), [])
+        for rows in self.engine.map(batches):
+            self.store.add(rows)
+            failed = sum(row["error"] is not None for row in rows)
+            self.ran += len(rows)
+            self.failed += failed
+            size.learn(len(rows), sum(row["seconds"] for row in rows))
+            show(len(rows), failed)
+        return tuple(names)
+
+    def _shortened(self, cell: Cell, fraction: float) -> Cell:
+        """The cell with a fraction of its rounds, of those after the target's round where there is one."""
+        simulation = self.plan.tables(cell.policy, cell.settings).get("simulation", {})
+        rounds = simulation.get("rounds", 10_000)
+        start = 0 if self.plan.target is None else min(self.plan.target.after, rounds - 1)
+        return self.plan.changed(cell, rounds=start + max(1, math.ceil((rounds - start) * fraction)))
+
+    def _best(self, names: tuple[str, ...], kept: NDArray[np.bool_] | None, most: int) -> NDArray[np.bool_]:
+        """Which cells of the plan go on: at most so many of those called `names`, which were the ones kept before."""
+        rows = self.store.load(names)
+        rank = np.full(len(names), np.inf)
+        found = dict(zip(rows["cell"], _ranks(rows, self.plan.target is not None)))
+        for i, name in enumerate(names):
+            rank[i] = found.get(name, np.inf)
+        best = np.argsort(rank, kind="stable")[:most]
+        best = best[np.isfinite(rank[best])]
+        mask = np.zeros(len(self.plan), dtype=bool)
+        mask[(np.arange(len(self.plan)) if kept is None else np.flatnonzero(kept))[best]] = True
+        return mask
+
+
+class _BatchSize:
+    """Cells in a batch: as many as take about a second, growing from one."""
+
+    def __init__(self) -> None:
+        self.now = 1
+
+    def learn(self, cells: int, seconds: float) -> None:
+        fits = int(BATCH_SECONDS * cells / max(seconds, 1e-9))
+        self.now = max(1, min(fits, 2 * self.now, MOST_CELLS))
+
+
+def pareto_layers(regret: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.int64]:
+    """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on.
+
+    Examples
+    --------
+    >>> pareto_layers(np.array([1.0, 2.0, 2.0, 3.0]), np.array([5.0, 1.0, 6.0, 1.0])).tolist()
+    [0, 0, 1, 1]
+    """
+    layers = np.zeros(len(regret), dtype=np.int64)
+    # In order of regret, a point goes to the first layer whose least violation so far does not dominate it.
+    least: list[float] = []
+    newest: list[tuple[float, float]] = []
+    for i in np.lexsort((violation, regret)).tolist():
+        point = (float(regret[i]), float(violation[i]))
+        layer = bisect_right(least, point[1])
+        if layer and newest[layer - 1] == point:
+            layer -= 1
+        if layer == len(least):
+            least.append(point[1])
+            newest.append(point)
+        least[layer], newest[layer] = point[1], point
+        layers[i] = layer
+    return layers
+
+
+def _ranks(rows: Rows, judged: bool) -> NDArray[np.float64]:
+    """Lower is better; inf for a cell without numbers."""
+    regret = rows["regret"].astype(float)
+    rank = np.full(len(rows), np.inf)
+    good = np.flatnonzero(np.isfinite(regret))
+    if judged:
+        first = rows["shortfall"].astype(float)[good]
+    else:
+        first = pareto_layers(regret[good], rows["violation"].astype(float)[good]).astype(float)
+    rank[good[np.lexsort((regret[good], first))]] = np.arange(good.size)
+    return rank
+
+
+def _kept(cells: int, rung: int) -> int:
+    return max(1, math.ceil(cells * KEPT**rung))
+
+
+def _describe(plan: Plan, folder: Path) -> None:
+    """What the rows in the folder mean, for whoever finds it."""
+    design = plan.design
+    axes = {axis.path: axis.values if isinstance(axis.values, tuple) else vars(axis.values) for axis in design.axes}
+    data = {
+        "tightrope": __version__,
+        "spec": plan.base,
+        "target": None if plan.target is None else str(plan.target),
+        "design": design.kind,
+        "points": design.cells,
+        "seed": design.seed,
+        "fields": axes,
+    }
+    draft = folder / ".sweep.json.draft"
+    draft.write_text(json.dumps(data, default=str, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, folder / "sweep.json")
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int, progress: bool | None) -> Iterator[Callable[[int, int], None]]:
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda done, failed: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("cells, {task.fields[failed]} failed, {task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, failed=0, rate="– per second")
+        counts = {"done": 0, "failed": 0}
+
+        def show(done: int, failed: int) -> None:
+            counts["failed"] += failed
+            bar.advance(task, done)
+            speed = bar.tasks[0].speed
+            rate = "– per second" if speed is None else f"{speed:,.1f} per second"
+            bar.update(task, failed=counts["failed"], rate=rate)
+
+        yield show

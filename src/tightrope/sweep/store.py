@@ -1,0 +1,188 @@
+"""What a sweep has finished, on disk: small Parquet files, each complete or not there at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import StateDamagedError, TightropeError
+from tightrope.sweep.cells import MEASURES, Row
+from tightrope.sweep.design import Axis
+
+__all__ = ["Rows", "Store"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Columns of the same length: nan for a number that is missing, None for a text."""
+
+    columns: dict[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.columns["cell"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def take(self, at: NDArray[Any]) -> Rows:
+        """Some rows, by index or mask."""
+        return Rows({name: column[at] for name, column in self.columns.items()})
+
+    def row(self, i: int) -> Row:
+        """One row as plain values; None for what is missing."""
+        values = {name: column[i] for name, column in self.columns.items()}
+        plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()}
+        return {name: None if isinstance(v, float) and v != v else v for name, v in plain.items()}
+
+
+class Store:
+    """The folder `cells` of a sweep. One sweep at a time may write to it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder), ()) as store:
+    ...     store.add([{"cell": "ab", "index": 0, "policy": "p", "regret": 1.5, "error": None}])
+    ...     store.finished(), store.load(["ab"])["regret"].tolist()
+    ({'ab'}, [1.5])
+    """
+
+    def __init__(self, folder: Path, axes: Sequence[Axis]) -> None:
+        self.folder = folder / "cells"
+        self._axes = tuple(axes)
+        self._next = 0
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, axes: Sequence[Axis]) -> Iterator[Store]:
+        """The store of a folder, made if need be, held until the block ends."""
+        _parquet()
+        store = cls(folder, axes)
+        store.folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TightropeError(f"{folder}: another sweep is writing there; wait for it, or give another --out") from None
+            for draft in store.folder.glob(".*.draft"):
+                draft.unlink()
+            store._next = 1 + max((int(part.stem.split("-")[1]) for part in store._parts()), default=-1)
+            yield store
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Write rows; when this returns they are kept, whatever happens to the process."""
+        arrow, parquet = _arrow(), _parquet()
+        text = [axis.path for axis in self._axes if axis.column == "text"]
+        plain = [{**row, **{path: _as_text(row[path]) for path in text}} for row in rows]
+        table = arrow.Table.from_pylist(plain, schema=self._schema())
+        path = self.folder / f"part-{self._next:07d}.parquet"
+        draft = path.with_name(f".{path.name}.draft")
+        with open(draft, "wb") as file:
+            parquet.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        self._next += 1
+
+    def finished(self, *, failed: bool = True) -> set[str]:
+        """Names of the cells that have a row; without `failed`, only of those that went well."""
+        names: set[str] = set()
+        for _, columns in self._read(["cell", "error"]):
+            for name, error in zip(columns["cell"], columns["error"]):
+                if failed or error is None:
+                    names.add(name)
+        return names
+
+    def load(self, ids: Iterable[str]) -> Rows:
+        """The rows of these cells, in their order; those without a row are left out. The last row of a cell counts."""
+        place: dict[str, int] = {}
+        for name in ids:
+            place.setdefault(name, len(place))
+        schema = self._schema()
+        at: list[NDArray[np.int64]] = []
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in schema.names}
+        for table, columns in self._read(["cell"]):
+            wanted = np.array([place.get(name, -1) for name in columns["cell"]], dtype=np.int64)
+            keep = np.flatnonzero(wanted >= 0)
+            if not keep.size:
+                continue
+            at.append(wanted[keep])
+            whole = _parquet().read_table(table).take(keep)
+            for field in schema:
+                # Equal names mean equal settings, so a column of another type holds the same values.
+                parts[field.name].append(_numpy(whole.column(field.name).cast(field.type)))
+        order = np.concatenate([*at, np.zeros(0, dtype=np.int64)])
+        # Sorted by place, then by age: the last of each place is the newest.
+        sort = np.lexsort((np.arange(order.size), order))
+        newest = sort[np.append(order[sort][1:] != order[sort][:-1], True)] if order.size else sort
+        empty = {name: np.zeros(0, dtype=object) for name in schema.names}
+        return Rows({name: np.concatenate(found)[newest] if found else empty[name] for name, found in parts.items()})
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.parquet"))
+
+    def _read(self, names: list[str]) -> Iterator[tuple[Path, Mapping[str, list[Any]]]]:
+        for part in self._parts():
+            try:
+                yield part, _parquet().read_table(part, columns=names).to_pydict()
+            except (_arrow().ArrowException, OSError) as error:
+                raise StateDamagedError(f"{part} can't be read: {error}. Remove it: its cells will run again.") from error
+
+    def _schema(self) -> Any:
+        arrow = _arrow()
+        kinds = {
+            "bool": arrow.bool_(),
+            "int": arrow.int64(),
+            "float": arrow.float64(),
+            "text": arrow.string(),
+        }
+        fields = [("cell", "text"), ("index", "int"), ("policy", "text")]
+        fields += [(axis.path, axis.column) for axis in self._axes]
+        fields += [("rounds", "int"), ("replications", "int"), ("seed", "int")]
+        fields += [(name, "float") for name in MEASURES]
+        fields += [("met", "bool"), ("shortfall", "float"), ("seconds", "float"), ("error", "text")]
+        return arrow.schema([(name, kinds[kind]) for name, kind in fields])
+
+
+def _numpy(column: Any) -> NDArray[Any]:
+    """Numbers as float64 with nan, or as int64 where none is missing; all else as objects."""
+    arrow = _arrow()
+    if arrow.types.is_string(column.type) or arrow.types.is_boolean(column.type):
+        return np.array(column.to_pylist(), dtype=object)
+    if arrow.types.is_integer(column.type) and column.null_count:
+        column = column.cast(arrow.float64())
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+
+
+def _arrow() -> ModuleType:
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "sweeps keep their results in Parquet files: pip install 'tightrope[data]'"
+        ) from error
+    module: ModuleType = pyarrow
+    return module
+
+
+def _parquet() -> ModuleType:
+    _arrow()
+    import pyarrow.parquet
+
+    module: ModuleType = pyarrow.parquet
+    return module

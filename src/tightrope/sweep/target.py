@@ -1,0 +1,160 @@
+"""What tuned settings must achieve: `violation <= 0 after 500`."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.result import Curve, Result
+
+__all__ = ["Clause", "Judgement", "Target"]
+
+_METRICS = ("regret", "violation", "path_violation")
+_COMPARE = {"<=": operator.le, "<": operator.lt}
+_POINTS = 100  # recorded rounds of a clause that speaks of all rounds after some round
+_CLAUSE = re.compile(r"(?P<metric>\w+)\s*(?P<sign><=|<)\s*(?P<limit>\S+?)(?:\s+after\s+(?P<after>\S+))?")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One comparison, at the last round or at all recorded rounds after round `after`."""
+
+    metric: str
+    sign: str
+    limit: float
+    after: int | None = None
+
+    def __str__(self) -> str:
+        when = "" if self.after is None else f" after {self.after}"
+        return f"{self.metric} {self.sign} {self.limit:g}{when}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether a run meets a target, and by how much it falls short where it does not (0: it meets it)."""
+
+    met: bool
+    shortfall: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """Comparisons that must all hold, each with the high end of the quantity's 95 % interval.
+
+    Examples
+    --------
+    >>> target = Target.parse("violation<=0 after 500 and regret < 300")
+    >>> print(target)
+    violation <= 0 after 500 and regret < 300
+    >>> Target.parse("violaton<=0")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: target: must compare regret, violation or path_violation, but got 'violaton'.
+    """
+
+    clauses: tuple[Clause, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """The target that a text states: comparisons joined by `and`."""
+        clauses = []
+        for part in re.split(r"\s+and\s+", text.strip()):
+            found = _CLAUSE.fullmatch(part.strip())
+            if found is None:
+                raise InvalidInput(
+                    f"target: must be comparisons such as 'violation<=0 after 500', joined by 'and', but got {text!r}."
+                )
+            if found["metric"] not in _METRICS:
+                raise InvalidInput(
+                    f"target: must compare regret, violation or path_violation, but got {found['metric']!r}."
+                )
+            clauses.append(
+                Clause(found["metric"], found["sign"], _number(found["limit"]), _round(found["after"]))
+            )
+        return cls(tuple(clauses))
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.clauses))
+
+    @property
+    def after(self) -> int:
+        """The round after which all clauses have begun to speak; 0 if none says so."""
+        return max((clause.after or 0 for clause in self.clauses), default=0)
+
+    def recorded(self, rounds: int) -> list[int]:
+        """The rounds that a run of so many must record."""
+        needed = {rounds}
+        for clause in self.clauses:
+            if clause.after is None:
+                continue
+            if clause.after >= rounds:
+                raise InvalidInput(
+                    f"target: '{clause}' must leave rounds to judge, but the simulation has {rounds:,}."
+                )
+            needed |= {
+                clause.after + int(i)
+                for i in np.unique(np.geomspace(1, rounds - clause.after, _POINTS // 2).round())
+            }
+            needed |= {
+                int(i)
+                for i in np.unique(np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round())
+            }
+        return sorted(needed)
+
+    def judge(self, run: Result) -> Judgement:
+        """Hold the target against a run that recorded what `recorded` asks for."""
+        met, shortfall = True, 0.0
+        for clause in self.clauses:
+            at = run.n_rounds - 1 if clause.after is None else clause.after
+            high = _curve(since(run, at), clause.metric).high
+            worst = float(high.max())
+            if math.isnan(worst):
+                raise InvalidInput(
+                    "simulation.replications: must be at least 2, since a target is judged by the interval over runs"
+                )
+            if not _COMPARE[clause.sign](worst, clause.limit):
+                met = False
+                shortfall = max(shortfall, worst - clause.limit)
+        return Judgement(met, shortfall)
+
+
+def since(run: Result, after: int) -> Result:
+    """The run without what was recorded up to round `after`."""
+    keep = slice(int(np.searchsorted(run.rounds, after, side="right")), None)
+    return replace(
+        run,
+        rounds=run.rounds[keep],
+        reward=run.reward[:, keep],
+        observed_reward=run.observed_reward[:, keep],
+        cost=run.cost[:, keep],
+        mean_cost=run.mean_cost[:, keep],
+        counts=run.counts[:, keep],
+    )
+
+
+def _curve(run: Result, metric: str) -> Curve:
+    curve: Curve = getattr(run, metric)
+    return curve
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidInput(f"target: the limit must be a finite number, but got {text!r}.")
+    return value
+
+
+def _round(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,3}(_?\d{1,3}){0,5}", text):
+        raise InvalidInput(f"target: after must be followed by a round, a whole number, but got {text!r}.")
+    return int(text)

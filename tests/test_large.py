@@ -1,0 +1,168 @@
+"""Catalogues and sparse costs: the same choices as the full computation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tightrope as tr
+from tightrope import _kernels as kernels
+
+many = settings(max_examples=25, deadline=None)
+
+
+def unit_rows(rng, J, d):
+    rows = rng.normal(size=(J, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, size=(J, 1))
+
+
+@many
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    J=st.integers(1, 60),
+    d=st.integers(1, 12),
+    K=st.integers(0, 4),
+    bonus=st.sampled_from([0.0, 0.02, 0.3, 1.0]),
+    ridge=st.sampled_from([0.2, 1.0]),
+    tied=st.booleans(),
+)
+def test_a_catalogue_gives_the_choices_of_the_full_sweep(seed, J, d, K, bonus, ridge, tied):
+    rng = np.random.default_rng(seed)
+    phi = unit_rows(rng, J, d)
+    if tied:
+        phi[rng.integers(0, J, J // 2)] = phi[0]
+    catalogue = tr.Catalogue(phi)
+    full, lazy = (
+        tr.PessimisticOptimistic(
+            reward=tr.Ridge(d, bonus=bonus, ridge=ridge), constraints=K, slater=0.3, horizon=500
+        )
+        for _ in range(2)
+    )
+    theta = rng.normal(size=d) / np.sqrt(d)
+    fixed = rng.uniform(-1, 1, size=(J, K))
+    for t in range(80):
+        W = fixed if tied or t % 2 else rng.uniform(-1, 1, size=(J, K))
+        a, b = full.decide(phi, W), lazy.decide(catalogue, W)
+        assert a.action == b.action
+        np.testing.assert_array_equal(full.queue, lazy.queue)
+        np.testing.assert_array_equal(full.totals, lazy.totals)
+        assert b.explain().values[0] == a.explain().values[a.row]
+        reward = float(theta @ phi[a.action] + 0.1 * rng.normal())
+        full.learn(a, reward)
+        lazy.learn(b, reward)
+
+
+def test_most_widths_are_skipped_and_bounds_stay_bounds():
+    rng = np.random.default_rng(1)
+    phi = unit_rows(rng, 300, 8)
+    catalogue = tr.Catalogue(phi)
+    policy = tr.LinUCB(tr.Ridge(8, bonus=0.3), horizon=3000)
+    theta = rng.normal(size=8) / 3
+    computed = []
+    for _ in range(600):
+        decision = policy.decide(catalogue)
+        room = policy._rooms[catalogue]
+        computed.append(room.fresh.sum())
+        widths = policy.reward_model.widths(phi)
+        assert (room.scores[0] * kernels.WIDTH_SLACK >= widths).all()
+        policy.learn(decision, float(theta @ phi[decision.action]))
+    assert np.mean(computed[300:]) < 60
+
+
+def test_a_memory_mapped_catalogue(tmp_path):
+    phi = unit_rows(np.random.default_rng(0), 50, 4)
+    np.save(tmp_path / "phi.npy", phi)
+    mapped = tr.Catalogue(np.load(tmp_path / "phi.npy", mmap_mode="r"))
+    one, two = tr.LinUCB(tr.Ridge(4)), tr.LinUCB(tr.Ridge(4))
+    for _ in range(30):
+        a, b = one.decide(phi), two.decide(mapped)
+        assert a.action == b.action
+        one.learn(a, 0.5)
+        two.learn(b, 0.5)
+
+
+@many
+@given(seed=st.integers(0, 2**32 - 1), J=st.integers(1, 20), K=st.integers(1, 40), as_catalogue=st.booleans())
+def test_sparse_costs_give_the_choices_of_the_dense_matrix(seed, J, K, as_catalogue):
+    rng = np.random.default_rng(seed)
+    phi = unit_rows(rng, J, 5)
+    dense, sparse = (
+        tr.PessimisticOptimistic(reward=tr.Ridge(5, bonus=0.2), constraints=K, slater=0.2, horizon=100)
+        for _ in range(2)
+    )
+    rows = tr.Catalogue(phi) if as_catalogue else phi
+    for _ in range(40):
+        usage = scipy.sparse.random_array((J, K), density=0.1, rng=rng, format="csr")
+        limits = rng.uniform(0, 0.4, size=K)
+        costs = tr.SparseCosts(usage, limits)
+        W = usage.toarray() - limits
+        np.testing.assert_allclose([costs.row(j) for j in range(J)], W, atol=1e-15)
+        a, b = dense.decide(phi, W), sparse.decide(rows, costs)
+        gaps = np.sort(a.explain().values.max() - a.explain().values)
+        assert a.action == b.action or (gaps[1:] < 1e-9).any()
+        if a.action != b.action:
+            return
+        np.testing.assert_allclose(dense.queue, sparse.queue, atol=1e-12)
+        dense.learn(a, 0.5)
+        sparse.learn(b, 0.5)
+
+
+def test_ten_thousand_constraints():
+    rng = np.random.default_rng(0)
+    J, K = 50, 10_000
+    dense, sparse = (
+        tr.PessimisticOptimistic(reward=tr.Ridge(6), constraints=K, slater=0.05, horizon=1000)
+        for _ in range(2)
+    )
+    phi = unit_rows(rng, J, 6)
+    for _ in range(5):
+        usage = scipy.sparse.random_array((J, K), density=3 / K, rng=rng, format="csr")
+        a, b = (
+            dense.decide(phi, usage.toarray() - 0.01),
+            sparse.decide(phi, tr.SparseCosts(usage, np.full(K, 0.01))),
+        )
+        assert a.action == b.action
+        dense.learn(a, 1.0)
+        sparse.learn(b, 1.0)
+    np.testing.assert_allclose(dense.queue, sparse.queue, rtol=1e-12)
+    assert "more penalties" in str(b.explain())
+
+
+def refused(message, features, costs=None, policy=None):
+    policy = policy or tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1, slater=0.2)
+    before = policy.state()
+    with pytest.raises(tr.InvalidInput, match=message):
+        policy.decide(features, costs)
+    assert all(np.array_equal(before[name], array) for name, array in policy.state().items())
+
+
+def test_bad_input_is_refused_and_nothing_changes():
+    catalogue = tr.Catalogue(np.eye(2))
+    ones = scipy.sparse.csr_array(np.ones((2, 1)))
+    refused("costs must have shape", catalogue, np.zeros((3, 1)))
+    refused(r"costs\[1, 0\] must lie in", catalogue, np.array([[0.0], [1.5]]))
+    refused("costs must have shape", catalogue, tr.SparseCosts(scipy.sparse.csr_array((3, 1)), [0.5]))
+    refused("must have 2 features", tr.Catalogue(np.eye(3)), np.zeros((3, 1)))
+    refused("norm", np.array([[2.0, 0.0], [0.0, 1.0]]), tr.SparseCosts(ones, [0.5]))
+    arms = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.2)
+    refused("need a Ridge reward model", catalogue, np.zeros((2, 1)), arms)
+    measured = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1)
+    refused("can't be measured on SparseCosts", catalogue, tr.SparseCosts(ones, [0.5]), measured)
+    with pytest.raises(tr.InvalidInput, match="features and costs alone"):
+        tr.LinUCB(tr.Ridge(2)).decide(catalogue, actions=[0, 1])
+    for bad in (np.ones((2, 2)), np.full((2, 2), np.nan), np.zeros((0, 2)), np.eye(2, dtype=np.float32)):
+        with pytest.raises(tr.InvalidInput, match="features"):
+            tr.Catalogue(bad)
+    with pytest.raises(tr.InvalidInput, match=r"usage\[0, 0\]"):
+        tr.SparseCosts(scipy.sparse.csr_array([[1.8]]), [0.1])
+    with pytest.raises(tr.InvalidInput, match=r"scipy\.sparse"):
+        tr.SparseCosts(np.ones((2, 2)), [0.1, 0.1])
+
+
+def test_a_measured_slater_constant_goes_with_a_catalogue():
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1)
+    policy.decide(tr.Catalogue(np.eye(2)), np.array([[0.5], [-0.25]]))
+    assert policy.slater == pytest.approx(0.25)

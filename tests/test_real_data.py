@@ -1,0 +1,365 @@
+"""The worked examples on real tables, and policies that have read a log before they go live."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.sparse import eye_array, kron, vstack
+
+import tightrope as tr
+from tightrope.environments import Tabular
+from tightrope.offpolicy import evaluate
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"
+needs_satimage = pytest.mark.skipif(
+    not (DATA / "satimage").is_dir(), reason=f"no table in {DATA / 'satimage'}"
+)
+needs_coupon = pytest.mark.skipif(not (DATA / "coupon").is_dir(), reason=f"no table in {DATA / 'coupon'}")
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_main(module: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *arguments])
+    module.main()
+    return str(capsys.readouterr().out)
+
+
+# --- satimage
+
+
+@functools.cache
+def satimage() -> tuple[ModuleType, Tabular]:
+    module = example("satimage")
+    return module, module.environment(module.read(DATA))
+
+
+@needs_satimage
+def test_caps_cost_what_the_labels_beyond_them_earn() -> None:
+    """Every label is known, so by hand: a class above its cap loses the excess, all others are named rightly."""
+    module, env = satimage()
+    shares = np.array([1533, 703, 1358, 626, 707, 1508]) / 6435
+    solution = tr.solve(env)
+    assert solution.value == pytest.approx(np.minimum(shares, 0.2).sum(), abs=1e-9)
+    assert module.bound(solution) == ["1", "3", "7"]
+    assert solution.slater == pytest.approx(0.2 - 1 / 6, abs=1e-9)
+    assert tr.solve(module.without_rules(env)).value == pytest.approx(1.0, abs=1e-12)
+
+
+@needs_satimage
+def test_a_policy_learns_under_the_caps() -> None:
+    module, env = satimage()
+    policies = module.policies(env)
+    quick = policies["pessimistic-optimistic, bonus 0.1, V = √t, ε = 1/√t"]
+    run = tr.simulate(quick, env, 6000, 4, seed=3)
+    even = tr.simulate(policies["round robin"], env, 6000, 4, seed=3)
+    assert run.average_reward.low[-1] > 0.65
+    assert even.average_reward.high[-1] < 0.2
+    assert run.last_violated().max < 1000
+    assert run.shares.mean[-1].max() <= 0.2
+    free = tr.simulate(
+        tr.LinUCB(tr.DisjointRidge(6, env.n_features, bonus=0.1)), module.without_rules(env), 6000, 4, seed=3
+    )
+    assert free.average_reward.low[-1] > run.average_reward.high[-1]
+    assert free.shares.mean[-1].max() > 0.25
+
+
+@needs_satimage
+def test_satimage_prints_its_tables(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    module, _ = satimage()
+    text = run_main(module, monkeypatch, capsys, "--data", str(DATA), "--rounds", "50", "--replications", "2")
+    assert "| optimum (LP) | 1.0000 | 0.9164 |" in text
+    assert text.count("\n| pessimistic-optimistic") == 4
+
+
+# --- coupons
+
+
+@functools.cache
+def coupon() -> tuple[ModuleType, dict[str, np.ndarray], Tabular]:
+    module = example("coupon")
+    frame = module.read(DATA)
+    return module, frame, module.environment(frame)
+
+
+@needs_coupon
+def test_coupon_optimum_agrees_with_another_solver() -> None:
+    module, _, env = coupon()
+    C, J = env.rewards.shape
+    mass = env.weights[:, None] * env.rewards
+    shares = kron(env.weights[None], np.eye(J))
+    found = linprog(
+        -mass.ravel(),
+        A_ub=vstack([shares, -shares]),
+        b_ub=np.repeat([module.HIGH, -module.LOW], J),
+        A_eq=kron(eye_array(C), np.ones((1, J))),
+        b_eq=np.ones(C),
+    )
+    solution = tr.solve(env)
+    assert solution.value == pytest.approx(-found.fun, abs=1e-7)
+    assert solution.slater == pytest.approx(0.05, abs=1e-7)
+    best = env.weights @ solution.policy
+    assert best.min() >= 0.15 - 1e-9
+    assert best.max() <= 0.25 + 1e-9
+    assert tr.solve(env).value < env.weights @ env.rewards.max(axis=1)
+
+
+@needs_coupon
+def test_coupon_fit_is_the_environments_and_predicts_unseen_respondents() -> None:
+    module, frame, env = coupon()
+    context, respondent = module.numbered(frame, module.CONTEXT), module.numbered(frame, module.RESPONDENT)
+    assert respondent.max() + 1 == 567
+    whole = module.fitted(env, context, frame, np.ones(context.size, dtype=bool))
+    np.testing.assert_allclose(whole, env.rewards, atol=1e-9)
+    quality = module.quality(env, context, frame, respondent % 5)
+    assert 0.73 < quality["AUC"] < 0.76
+    assert quality["squared error"] < 0.9 * quality["squared error of each kind's average"]
+    assert 0.95 < quality["slope of outcome on prediction"] < 1.1
+    crossed = module.cross_valued(env, context, frame, respondent % 2)
+    assert tr.solve(env).value > crossed + 0.02  # choosing and valuing by the same fit flatters
+    fixed = np.sort(env.weights @ env.rewards) @ [0.15, 0.15, 0.2, 0.25, 0.25]
+    assert crossed > fixed + 0.02
+
+
+@needs_coupon
+def test_a_policy_learns_within_the_limits() -> None:
+    module, _, env = coupon()
+    policies = module.policies(env)
+    quick = tr.simulate(policies["pessimistic-optimistic, bonus 0.1, V = √t, ε = 1/√t"], env, 5000, 3)
+    even = tr.simulate(policies["round robin"], env, 5000, 3)
+    assert quick.average_reward.low[-1] > even.average_reward.high[-1] + 0.02
+    assert quick.last_violated().max < 200
+    assert quick.shares.mean[-1].min() >= 0.15
+    assert quick.shares.mean[-1].max() <= 0.25
+
+
+@needs_coupon
+def test_the_survey_as_a_log() -> None:
+    """By situation the survey is no experiment: many coupons were never shown there, and that is said."""
+    module, frame, env = coupon()
+    half = module.numbered(frame, module.RESPONDENT) % 2 == 1
+    even = np.full((half.sum(), 5), 0.2)
+    with pytest.raises(tr.InvalidInput, match=r"'Coffee House' had none in \d+ of 6289 rows"):
+        evaluate(module.log_of(env, frame, module.SITUATION, half), even)
+    log = module.log_of(env, frame, ["destination"], half)
+    found = evaluate(log, even)
+    assert found.groups == 283
+    assert found.weights.mean == pytest.approx(1.0, abs=0.02)
+    for measure, sign in zip(found.constraints, [1] * 5 + [-1] * 5, strict=True):
+        assert measure.value == pytest.approx(sign * (0.2 - (0.25 if sign > 0 else 0.15)))
+        assert measure.verdict == "satisfied with 95 % confidence"
+    # Equal shares accept what the kinds' averages accept, but for the mix of situations.
+    averages = [frame["Y"][frame["coupon"] == kind].mean() for kind in module.KINDS]
+    assert found.reward.low - 0.02 < np.mean(averages) < found.reward.high + 0.02
+
+
+def test_respondents_stay_in_one_fold() -> None:
+    """Answers that only tell who was asked: by context they can be predicted, on new respondents they can't."""
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(120), 10)
+    frame = {
+        "who": [f"r{i}" for i in who],
+        "trait": rng.normal(size=120)[who],
+        "mood": rng.normal(size=1200),
+        "code": [f"c{i % 90}" for i in who],
+        "shown": rng.choice(["a", "b"], 1200),
+        "taken": (rng.random(120) < 0.5)[who].astype(int),
+    }
+    call: dict[str, Any] = {
+        "context": ["trait", "mood", "code"],
+        "action": "shown",
+        "reward": "taken",
+        "ridge": 0.1,
+    }
+
+    def doubts(**more: Any) -> list[str]:
+        with pytest.warns(tr.environments.WeakEvidence) as caught:
+            tr.environments.from_table(frame, **call, **more)
+        return [str(one.message) for one in caught]
+
+    assert not any("no better than" in one for one in doubts())
+    assert any("no better than" in one for one in doubts(unit="who"))
+    assert doubts(unit="who") == doubts(unit=["who", "trait"])
+    with pytest.raises(tr.InvalidInput, match="unit must be one or more column names"):
+        tr.environments.from_table(frame, **call, unit=[])
+    with pytest.raises(tr.InvalidInput, match="frame must have a column 'whom'"):
+        tr.environments.from_table(frame, **call, unit="whom")
+
+
+def test_environments_export_what_real_data_need() -> None:
+    for name in ("from_table", "hospital_rules", "calibrate_hospital", "WeakEvidence"):
+        assert callable(getattr(tr.environments, name))
+        assert name in dir(tr.environments)
+
+
+# --- warm start
+
+
+def unit_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    rows = rng.normal(size=(n, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def models(kind: str) -> tuple[Any, Any]:
+    if kind == "ridge":
+        return tr.Ridge(4), tr.Ridge(4, n_outputs=2)
+    if kind == "disjoint":
+        return tr.DisjointRidge(3, 4), tr.DisjointRidge(3, 4, n_outputs=2)
+    return tr.ArmMeans(3), tr.ArmMeans(3, n_outputs=2)
+
+
+def policy(kind: str) -> tr.PessimisticOptimistic:
+    reward, cost = models(kind)
+    return tr.PessimisticOptimistic(reward=reward, cost=cost, constraints=2, slater=0.2, horizon=1000)
+
+
+def offer(kind: str, rng: np.random.Generator) -> dict[str, Any]:
+    if kind == "arms":
+        return {}
+    rows = unit_rows(rng, 3, 4)
+    return {"features": rows, "cost_features": rows}
+
+
+@pytest.mark.parametrize("kind", ["ridge", "disjoint", "arms"])
+def test_a_log_teaches_the_models_and_nothing_else(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    n = 50
+    x, actions = unit_rows(rng, n, 4), rng.integers(0, 3, n)
+    rewards, costs = rng.random(n), rng.uniform(-1, 1, (n, 2))
+    live = policy(kind)
+    for _ in range(5):  # in the middle of its life, one outcome pending
+        decision = live.decide(**offer(kind, rng))
+        live.learn(decision, 0.5)
+    before = live.state()
+    live.warm_start(None if kind == "arms" else x, actions, rewards, costs)
+    after = live.state()
+    for name, array in before.items():
+        same = not name.startswith(("reward/", "cost/"))
+        assert np.array_equal(array, after[name]) == same or name.endswith("/wear"), name
+    assert live.rounds == 5
+    assert len(live.pending) == 5
+
+    taught_reward, taught_cost = models(kind)
+    for i in range(n):
+        at = {} if kind == "ridge" else {"action": int(actions[i])}
+        row = () if kind == "arms" else (x[i],)
+        taught_reward.learn(*row, rewards[i], **at)
+        taught_cost.learn(*row, costs[i], **at)
+    given = tr.PessimisticOptimistic(
+        reward=taught_reward, cost=taught_cost, constraints=2, slater=0.2, horizon=1000
+    )
+    fresh = policy(kind)
+    fresh.warm_start(None if kind == "arms" else x, actions, rewards, costs)
+    for name, array in given.state().items():
+        assert array.tobytes() == fresh.state()[name].tobytes(), name
+    rounds = np.random.default_rng(2)
+    for _ in range(30):
+        one = offer(kind, rounds)
+        assert fresh.decide(**one).action == given.decide(**one).action
+
+
+def test_costs_seen_before_are_not_taught() -> None:
+    rng = np.random.default_rng(3)
+    known = tr.PessimisticOptimistic(reward=tr.Ridge(4), constraints=1, slater=0.2, horizon=1000)
+    known.warm_start(unit_rows(rng, 5, 4), None, rng.random(5))
+    assert known.reward_model.n_learnt == 5
+    with pytest.raises(
+        tr.InvalidInput, match="costs are seen before acting here: warm_start takes the rewards"
+    ):
+        known.warm_start(unit_rows(rng, 5, 4), None, rng.random(5), np.zeros((5, 1)))
+
+
+def test_rewards_alone_and_costs_with_features_of_their_own() -> None:
+    rng = np.random.default_rng(4)
+    two = tr.PessimisticOptimistic(
+        reward=tr.Ridge(4), cost=tr.Ridge(2), constraints=1, slater=0.2, horizon=1000
+    )
+    two.warm_start(unit_rows(rng, 6, 4), None, rng.random(6))
+    assert two.cost_model is not None
+    assert (two.reward_model.n_learnt, two.cost_model.n_learnt) == (6, 0)
+    two.warm_start(
+        unit_rows(rng, 6, 4), None, rng.random(6), rng.random(6), cost_features=unit_rows(rng, 6, 2)
+    )
+    assert (two.reward_model.n_learnt, two.cost_model.n_learnt) == (12, 6)
+    two.warm_start(np.empty((0, 4)), None, [])
+    assert two.reward_model.n_learnt == 12
+    with pytest.raises(tr.InvalidInput, match=r"cost_features must have shape \(6, 2\), but got \(6, 4\)"):
+        two.warm_start(unit_rows(rng, 6, 4), None, rng.random(6), rng.random(6))
+
+
+def test_actions_by_name() -> None:
+    rules = tr.Rules([tr.Share("b", at_least=0.1)], actions=["a", "b"])
+    named = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules)
+    named.warm_start(None, ["b", "a", "b"], [1.0, 0.0, 0.5])
+    assert named.reward_model.means().tolist() == [0.0, 0.75]
+
+
+LOGGED: dict[str, Any] = {
+    "features": np.eye(4)[:3],
+    "actions": [0, 1, 2],
+    "rewards": [0.1, 0.2, 0.3],
+    "costs": np.zeros((3, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rewards": [0.1, 0.2, np.nan]}, r"rewards\[2\] must be finite, but got nan"),
+        ({"rewards": [0.1, 0.2]}, "actions must have one entry for each of 2 rewards, but got 3"),
+        ({"rewards": ["a", "b", "c"]}, "rewards must hold real numbers"),
+        ({"actions": [0, 1, 3]}, r"actions\[2\] must be below 3, the number of actions, but got 3"),
+        ({"actions": None}, "actions are needed: the models tell actions apart"),
+        ({"actions": [0, 1, True]}, r"actions\[2\] must be a whole number"),
+        ({"features": None}, "features are needed by DisjointRidge: 4 numbers a decision"),
+        ({"features": np.eye(4)}, r"features must have shape \(3, 4\), but got \(4, 4\)"),
+        ({"features": 2 * np.eye(4)[:3]}, r"features\[0\] must have a Euclidean norm of at most 1"),
+        ({"costs": [[0, 0], [0, 0], [0, 1.5]]}, r"costs\[2, 1\] must lie in \[-1, 1\], but got 1.5"),
+        ({"costs": [[0, 0], [0, 0], [0, np.inf]]}, r"costs\[2, 1\] must be finite, but got inf"),
+        ({"costs": np.zeros((3, 1))}, r"costs must have shape \(3, 2\)"),
+        ({"costs": None, "cost_features": np.eye(4)[:3]}, "cost_features come with the costs that were seen"),
+        ({"cost_features": np.full((3, 4), np.nan)}, r"cost_features\[0, 0\] must be finite"),
+    ],
+)
+def test_bad_logs_leave_the_policy_as_it_was(changes: dict[str, Any], words: str) -> None:
+    live = policy("disjoint")
+    live.decide(np.eye(4)[0], np.eye(4)[0])
+    before = live.state()
+    with pytest.raises(tr.InvalidInput, match=words):
+        live.warm_start(**(LOGGED | changes))
+    for name, array in live.state().items():
+        assert array.tobytes() == before[name].tobytes(), name
+    live.warm_start(**LOGGED)
+    assert live.reward_model.n_learnt == 3
+
+
+def test_a_warm_start_saves_regret_and_keeps_the_rules(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    module = example("warm_start")
+    env = tr.environments.hospital("any")
+    cold, warm = module.new_policy(env), module.new_policy(env)
+    context, ward, outcome = module.draw_log(env, 10_000, seed=5)
+    warm.warm_start(env.features[context], ward, outcome)
+    assert (warm.rounds, warm.queue.max(), np.abs(warm.totals).max()) == (0, 0.0, 0.0)
+    runs = [tr.simulate(policy, env, 3000, 20, seed=6) for policy in (cold, warm)]
+    saved = runs[0].regret.paths[:, -1] - runs[1].regret.paths[:, -1]
+    assert saved.mean() > 4 * saved.std(ddof=1) / np.sqrt(20)
+    assert runs[1].violation.mean[-1] == 0
+    text = run_main(module, monkeypatch, capsys, "--logged", "500", "--rounds", "100", "--replications", "2")
+    assert "500 outcomes learnt; round 0, queue 0" in text
+    assert "| warm |" in text
