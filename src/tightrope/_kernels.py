@@ -3,7 +3,7 @@
 `decide`, `learn` and the simulator's loop all call these functions, so that a formula stands in one place. They avoid BLAS and
 `fastmath`, and let only independent elements run side by side in a vector register: sums are formed in the same order wherever a
 function is inlined, hence the same bits on every path. All of them live in this one file, because Numba's cache on disk does
-not notice a change in a function that is called from another file.
+not notice a change in a function that is called from another file. Where Numba is not installed they run as plain Python.
 
 Small quantities are packed into flat vectors, for every array argument costs a call about 0.15 µs:
 
@@ -20,7 +20,15 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+try:
+    from numba import njit
+except ModuleNotFoundError:
+
+    def njit(**_):
+        """The identity, in Numba's place."""
+        return lambda function: function
+
 
 # core
 ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, E_SCALE, E_EXPONENT, E_LOG, CONSTRAINTS = range(9)

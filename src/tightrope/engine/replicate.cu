@@ -15,6 +15,12 @@ typedef unsigned long long u64;
 typedef unsigned short u16;
 typedef unsigned char u8;
 
+#ifdef __CUDACC__
+#define DEVICE static __device__ __forceinline__
+#define RESTRICT __restrict__
+#define SHARED_ROOM(type, name) extern __shared__ type name[]
+#endif
+
 #define TIE 1e-12
 #define VIOLATION 1e-9
 
@@ -39,6 +45,8 @@ typedef REAL QREAL;
 #define SEPARATE_MEANS (COST_KIND != FIXED && !(K_POLICY > 0 && KNOWN_COSTS))
 #define FIELDS (2 + K + (SEPARATE_MEANS ? K : 0) + J)
 #define K_ROOM (K > 0 ? K : 1)
+#define PADDED(n) (((n) + 3) / 4 * 4)
+#define SLEEPS (-3e38)
 #define RANDOM_KNOWN_COSTS (K_POLICY > 0 && KNOWN_COSTS && COST_KIND != FIXED)
 
 struct Reward {
@@ -60,6 +68,14 @@ struct World {
     double reward_scale;
     double cost_scale;
 };
+
+#define WORLD_ARGUMENTS                                                                                               \
+    const u64 *RESTRICT cdf, const u32 *RESTRICT guide, const Reward *RESTRICT rewards, const u32 *RESTRICT cost_table, \
+        const double *RESTRICT cost_means, const double *RESTRICT cost_locations, const u64 *RESTRICT cost_thresholds,  \
+        const double *RESTRICT spans, const u8 *RESTRICT available, double reward_scale, double cost_scale
+#define WORLD                                                                                                     \
+    const World world = {cdf,   guide,     rewards,      cost_table, cost_means, cost_locations, cost_thresholds, \
+                         spans, available, reward_scale, cost_scale};
 
 struct Words {
     u64 a, b;
@@ -262,11 +278,12 @@ DEVICE void widths(const REAL* A, const REAL* rows, u32 c, REAL (&width)[J]) {
 __constant__ double known_costs[J * K];
 #endif
 
-extern "C" __global__ void BOUNDS one_thread(World world, const REAL* rows, const REAL* cost_rows, const Step* steps,
-                                             const REAL* start, const QREAL* start_queue, const REAL* ranges, u64 seed,
-                                             u32 first, u32 replications, int rounds, const int* grid, double* records,
-                                             int* last_violation, u16* choices, REAL* work, int blocks_a_setting,
-                                             int points) {
+extern "C" __global__ void LAUNCH_BOUNDS one_thread(
+    WORLD_ARGUMENTS, const REAL* RESTRICT rows, const REAL* RESTRICT cost_rows, const Step* RESTRICT steps,
+    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u64 seed, u32 first,
+    u32 replications, int rounds, const int* RESTRICT grid, int points, int blocks_a_setting, REAL* RESTRICT work,
+    double* RESTRICT records, int* RESTRICT last_violation, u16* RESTRICT choices) {
+    WORLD
     const int setting = blockIdx.x / blocks_a_setting;
     const u32 index = (blockIdx.x % blocks_a_setting) * blockDim.x + threadIdx.x;
     if (index >= replications) return;
@@ -276,10 +293,10 @@ extern "C" __global__ void BOUNDS one_thread(World world, const REAL* rows, cons
     ranges += (size_t)setting * 2 * K_ROOM;
 
 #if STATE_IN_SHARED
-    SHARED_ARRAY(REAL, shared);
+    SHARED_ROOM(REAL, shared);
     REAL* const state = shared + threadIdx.x;
 #else
-    REAL* const state = work + (size_t)blockIdx.x * STRIDE * (MEMORY > 0 ? MEMORY : 1) + threadIdx.x;
+    REAL* const state = work + (size_t)blockIdx.x * STRIDE * MEMORY + threadIdx.x;
 #endif
     for (int i = 0; i < MEMORY; i++) state[i * STRIDE] = start[i];
 
@@ -409,11 +426,11 @@ extern "C" __global__ void BOUNDS one_thread(World world, const REAL* rows, cons
 #endif
 
         // The lowest action whose value is within TIE of the best.
-        QREAL best = (QREAL)-1e300;
+        QREAL best = (QREAL)SLEEPS;
 #pragma unroll
         for (int j = 0; j < J; j++) {
 #if SLEEPING
-            if (!world.available[(size_t)c * J + j]) value[j] = (QREAL)-INFINITY;
+            if (!world.available[(size_t)c * J + j]) value[j] = (QREAL)SLEEPS;
 #endif
             best = value[j] > best ? value[j] : best;
         }
@@ -603,10 +620,12 @@ DEVICE void block_learn(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL
     }
 }
 
-extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* cost_rows, const Step* steps,
-                                     const REAL* start, const QREAL* start_queue, const REAL* ranges, u64 seed, u32 first,
-                                     u32 replications, int rounds, const int* grid, double* records, int* last_violation,
-                                     u16* choices, REAL* work, int blocks_a_setting, int points) {
+extern "C" __global__ void one_block(
+    WORLD_ARGUMENTS, const REAL* RESTRICT rows, const REAL* RESTRICT cost_rows, const Step* RESTRICT steps,
+    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u64 seed, u32 first,
+    u32 replications, int rounds, const int* RESTRICT grid, int points, int blocks_a_setting, double* work,
+    double* RESTRICT records, int* RESTRICT last_violation, u16* RESTRICT choices) {
+    WORLD
     const int setting = blockIdx.x / blocks_a_setting;
     const u32 index = blockIdx.x % blocks_a_setting;
     const u32 replication = first + index;
@@ -615,17 +634,17 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
     start += (size_t)setting * STATE;
     ranges += (size_t)setting * 2 * K_ROOM;
 
-    REAL* const state = work + (size_t)blockIdx.x * MEMORY;
+    double* const value = work + (size_t)blockIdx.x * WORK;
+    double* const W = value + J;
+    double* const Q = W + J * K;
+    double* const total = Q + K;
+    double* const mean_total = total + K;
+    double* const last = mean_total + K;
+    double* const count = last + K;
+    REAL* const state = (REAL*)(count + J);
     REAL* const u = state + STATE;
+    REAL* const drawn = u + ROOM;
     for (int i = thread; i < STATE; i += threads) state[i] = start[i];
-    SHARED_BLOCK(double, value, J);
-    SHARED_BLOCK(double, W, J * K_ROOM);
-    SHARED_BLOCK(double, Q, K_ROOM);
-    SHARED_BLOCK(double, total, K_ROOM);
-    SHARED_BLOCK(double, mean_total, K_ROOM);
-    SHARED_BLOCK(REAL, drawn, K_ROOM);
-    SHARED_BLOCK(int, last, K_ROOM);
-    SHARED_BLOCK(int, count, J);
     for (int k = thread; k < K; k += threads) {
         Q[k] = K_POLICY > 0 ? (double)start_queue[(size_t)setting * K + k] : 0.0;
         total[k] = mean_total[k] = 0;
@@ -648,7 +667,7 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
         for (int j = warp; j < J; j += warps) {
 #if SLEEPING
             if (!world.available[(size_t)c * J + j]) {
-                if (lane == 0) value[j] = -INFINITY;
+                if (lane == 0) value[j] = SLEEPS;
                 continue;
             }
 #endif
@@ -694,7 +713,7 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
         __syncthreads();
 
         // Every warp finds the same action by itself.
-        double best = -1e300;
+        double best = SLEEPS;
         for (int j = lane; j < J; j += 32) best = value[j] > best ? value[j] : best;
         best = warp_max(best);
         int a = J;
@@ -706,7 +725,7 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
         const double reward = draw_reward(world, seed, replication, t, words.b, entry);
         reward_mean_total += entry.mean;
         reward_total += reward;
-        if (thread == 0) count[a]++;
+        if (thread == 0) count[a] += 1;
         for (int k = thread; k < K; k += threads) {
             double w = K_POLICY > 0 ? W[a * K + k] : 0.0;
             if (K_POLICY > 0) {
@@ -754,7 +773,7 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
                 const int k = f - 2, j = f - (FIELDS - J);
                 out[(size_t)f * replications] = f == 0   ? reward_mean_total
                                                 : f == 1 ? reward_total
-                                                : j >= 0 ? (double)count[j]
+                                                : j >= 0 ? count[j]
                                                 : k < K  ? total[k]
                                                          : mean_total[k - K];
             }
@@ -764,7 +783,7 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
         __syncthreads();
     }
     for (int k = thread; k < K; k += threads)
-        last_violation[((size_t)setting * K + k) * replications + index] = last[k];
+        last_violation[((size_t)setting * K + k) * replications + index] = (int)last[k];
 }
 #endif
 
@@ -774,10 +793,12 @@ extern "C" __global__ void one_block(World world, const REAL* rows, const REAL* 
 #define N_AT(j) state[(j) * STRIDE]
 #define SUM_AT(j, i) state[(J + 2 * (j) + (i)) * STRIDE]
 
-extern "C" __global__ void comparators(World world, const u64* tables, const double* start, const double* settings,
-                                       const u64* policy_seeds, const u64* made, u64 seed, u32 first, u32 replications,
-                                       int rounds, const int* grid, double* records, int* last_violation, u16* choices,
-                                       double* work, int blocks_a_setting, int points) {
+extern "C" __global__ void comparators(
+    WORLD_ARGUMENTS, const u64* RESTRICT tables, const double* RESTRICT start, const double* RESTRICT settings,
+    const u64* RESTRICT policy_seeds, const u64* RESTRICT made, u64 seed, u32 first, u32 replications, int rounds,
+    const int* RESTRICT grid, int points, int blocks_a_setting, double* RESTRICT work, double* RESTRICT records,
+    int* RESTRICT last_violation, u16* RESTRICT choices) {
+    WORLD
     const int setting = blockIdx.x / blocks_a_setting;
     const u32 index = (blockIdx.x % blocks_a_setting) * blockDim.x + threadIdx.x;
     if (index >= replications) return;

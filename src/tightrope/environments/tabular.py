@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from tightrope.errors import InvalidInput
 from tightrope.problem import finite_number, first, real_array, require_finite, require_range
@@ -302,6 +301,8 @@ def _theta(theta: ArrayLike, phi: Array | None, rewards: Array) -> Array:
 
 def _clipped_means(locations: Array, scale: float, span: Array) -> Array:
     """E[clip(X, a, b)] for X ~ N(location, scale²)."""
+    from scipy.special import ndtr
+
     low, high = span.T
     alpha, beta = (low - locations) / scale, (high - locations) / scale
     density_low, density_high = (np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) for z in (alpha, beta))

@@ -687,6 +687,10 @@ class PessimisticOptimistic:
                 twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
         return twin
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For worker processes: what is saved is all there is."""
+        return type(self).restore, (self.settings(), self.state())
+
     def __repr__(self) -> str:
         s = self._settings
         parts = [f"reward={self._reward!r}"]
