@@ -24,7 +24,7 @@ from tightrope.errors import (
 )
 
 if TYPE_CHECKING:
-    from tightrope import engine, environments, errors, lp, policies, rules, schedules, theory
+    from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
     from tightrope.engine import simulate
     from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
     from tightrope.large import Catalogue, SparseCosts
@@ -61,31 +61,31 @@ _HOMES = {
     "tightrope.large": ("Catalogue", "SparseCosts"),
     "tightrope.oracle": ("Solution", "check", "solve"),
     "tightrope.policies": (
-        "OPB",
-        "Decision",
-        "LinUCB",
-        "Oracle",
-        "PessimisticOptimistic",
-        "RoundRobin",
-        "Uniform",
-        "load",
         "CLUCB",
         "LFG",
+        "OPB",
         "OPLB",
         "UCBALP",
+        "Decision",
         "Greedy",
         "LinCBwK",
         "LinTS",
+        "LinUCB",
+        "Oracle",
+        "PessimisticOptimistic",
         "PrimalDualBwK",
+        "RoundRobin",
         "SafeLTS",
         "SafeLUCB",
+        "Uniform",
+        "load",
     ),
     "tightrope.result": ("Result",),
     "tightrope.rules": ("Budget", "Capacity", "Mean", "Rules", "Share"),
     "tightrope.schedules": ("Power",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("engine", "environments", "errors", "lp", "policies", "rules", "schedules", "theory")
+_MODULES = ("engine", "environments", "errors", "lp", "offpolicy", "policies", "rules", "schedules", "theory")
 
 __all__ = [
     "CLUCB",
@@ -131,6 +131,7 @@ __all__ = [
     "errors",
     "load",
     "lp",
+    "offpolicy",
     "policies",
     "rules",
     "schedules",

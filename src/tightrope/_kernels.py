@@ -110,90 +110,149 @@ def matvec(A, x, out):
 
 
 @njit(cache=True)
-def quadratic_form(A, x, u):
-    """xᵀAx for symmetric A, from its lower triangle, four rows at a time; u is room for n numbers."""
-    n = x.shape[0]
-    for j in range(n):
-        u[j] = 0.5 * A[j, j] * x[j]
-    i = 0
-    while i + 4 <= n:
-        a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        for j in range(i):
-            u[j] = u[j] + a0 * A[i, j] + a1 * A[i + 1, j] + a2 * A[i + 2, j] + a3 * A[i + 3, j]
-        u[i] += a1 * A[i + 1, i] + a2 * A[i + 2, i] + a3 * A[i + 3, i]
-        u[i + 1] += a2 * A[i + 2, i + 1] + a3 * A[i + 3, i + 1]
-        u[i + 2] += a3 * A[i + 3, i + 2]
-        i += 4
-    while i < n:
-        a = x[i]
-        for j in range(i):
-            u[j] += a * A[i, j]
-        i += 1
-    return 2.0 * dot(u[:n], x)
+def row_dot(A, i, B, j):
+    """⟨A_i, B_j⟩ by the same sums as `dot`; indices instead of views, which cost a count of references each."""
+    n = A.shape[1]
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
+    k = 0
+    while k + 4 <= n:
+        s0 += A[i, k] * B[j, k]
+        s1 += A[i, k + 1] * B[j, k + 1]
+        s2 += A[i, k + 2] * B[j, k + 2]
+        s3 += A[i, k + 3] * B[j, k + 3]
+        k += 4
+    while k < n:
+        s0 += A[i, k] * B[j, k]
+        k += 1
+    return (s0 + s1) + (s2 + s3)
 
 
 @njit(cache=True)
-def two_quadratic_forms(A, x, y, u, v):
-    """xᵀAx and yᵀAy, each by the same sums as `quadratic_form`, reading A once."""
-    n = x.shape[0]
+def quadratic_form(A, X, a, room):
+    """xᵀAx for the row x = X_a and symmetric A, from its lower triangle, four rows at a time; room for n numbers."""
+    n = X.shape[1]
     for j in range(n):
-        u[j] = 0.5 * A[j, j] * x[j]
-        v[j] = 0.5 * A[j, j] * y[j]
+        room[j] = 0.5 * A[j, j] * X[a, j]
     i = 0
     while i + 4 <= n:
-        a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        b0, b1, b2, b3 = y[i], y[i + 1], y[i + 2], y[i + 3]
+        x0, x1, x2, x3 = X[a, i], X[a, i + 1], X[a, i + 2], X[a, i + 3]
         for j in range(i):
-            p, q, r, s = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j]
-            u[j] = u[j] + a0 * p + a1 * q + a2 * r + a3 * s
-            v[j] = v[j] + b0 * p + b1 * q + b2 * r + b3 * s
-        u[i] += a1 * A[i + 1, i] + a2 * A[i + 2, i] + a3 * A[i + 3, i]
-        u[i + 1] += a2 * A[i + 2, i + 1] + a3 * A[i + 3, i + 1]
-        u[i + 2] += a3 * A[i + 3, i + 2]
-        v[i] += b1 * A[i + 1, i] + b2 * A[i + 2, i] + b3 * A[i + 3, i]
-        v[i + 1] += b2 * A[i + 2, i + 1] + b3 * A[i + 3, i + 1]
-        v[i + 2] += b3 * A[i + 3, i + 2]
+            room[j] = room[j] + x0 * A[i, j] + x1 * A[i + 1, j] + x2 * A[i + 2, j] + x3 * A[i + 3, j]
+        room[i] += x1 * A[i + 1, i] + x2 * A[i + 2, i] + x3 * A[i + 3, i]
+        room[i + 1] += x2 * A[i + 2, i + 1] + x3 * A[i + 3, i + 1]
+        room[i + 2] += x3 * A[i + 3, i + 2]
         i += 4
     while i < n:
-        a, b = x[i], y[i]
+        x0 = X[a, i]
         for j in range(i):
-            u[j] += a * A[i, j]
-            v[j] += b * A[i, j]
+            room[j] += x0 * A[i, j]
         i += 1
-    return 2.0 * dot(u[:n], x), 2.0 * dot(v[:n], y)
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
+    i = 0
+    while i + 4 <= n:
+        s0 += room[i] * X[a, i]
+        s1 += room[i + 1] * X[a, i + 1]
+        s2 += room[i + 2] * X[a, i + 2]
+        s3 += room[i + 3] * X[a, i + 3]
+        i += 4
+    while i < n:
+        s0 += room[i] * X[a, i]
+        i += 1
+    return 2.0 * ((s0 + s1) + (s2 + s3))
+
+
+@njit(cache=True)
+def two_quadratic_forms(A, X, a, room):
+    """Of the rows a and a + 1, each by the same sums as `quadratic_form`, reading A once; room for 2n numbers."""
+    n = X.shape[1]
+    b = a + 1
+    for j in range(n):
+        room[j] = 0.5 * A[j, j] * X[a, j]
+        room[n + j] = 0.5 * A[j, j] * X[b, j]
+    i = 0
+    while i + 4 <= n:
+        x0, x1, x2, x3 = X[a, i], X[a, i + 1], X[a, i + 2], X[a, i + 3]
+        y0, y1, y2, y3 = X[b, i], X[b, i + 1], X[b, i + 2], X[b, i + 3]
+        for j in range(i):
+            p, q, r, s = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j]
+            room[j] = room[j] + x0 * p + x1 * q + x2 * r + x3 * s
+            room[n + j] = room[n + j] + y0 * p + y1 * q + y2 * r + y3 * s
+        room[i] += x1 * A[i + 1, i] + x2 * A[i + 2, i] + x3 * A[i + 3, i]
+        room[i + 1] += x2 * A[i + 2, i + 1] + x3 * A[i + 3, i + 1]
+        room[i + 2] += x3 * A[i + 3, i + 2]
+        room[n + i] += y1 * A[i + 1, i] + y2 * A[i + 2, i] + y3 * A[i + 3, i]
+        room[n + i + 1] += y2 * A[i + 2, i + 1] + y3 * A[i + 3, i + 1]
+        room[n + i + 2] += y3 * A[i + 3, i + 2]
+        i += 4
+    while i < n:
+        x0, y0 = X[a, i], X[b, i]
+        for j in range(i):
+            room[j] += x0 * A[i, j]
+            room[n + j] += y0 * A[i, j]
+        i += 1
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
+    t0 = 0.0
+    t1 = 0.0
+    t2 = 0.0
+    t3 = 0.0
+    i = 0
+    while i + 4 <= n:
+        s0 += room[i] * X[a, i]
+        s1 += room[i + 1] * X[a, i + 1]
+        s2 += room[i + 2] * X[a, i + 2]
+        s3 += room[i + 3] * X[a, i + 3]
+        t0 += room[n + i] * X[b, i]
+        t1 += room[n + i + 1] * X[b, i + 1]
+        t2 += room[n + i + 2] * X[b, i + 2]
+        t3 += room[n + i + 3] * X[b, i + 3]
+        i += 4
+    while i < n:
+        s0 += room[i] * X[a, i]
+        t0 += room[n + i] * X[b, i]
+        i += 1
+    return 2.0 * ((s0 + s1) + (s2 + s3)), 2.0 * ((t0 + t1) + (t2 + t3))
 
 
 @njit(cache=True)
 def ridge_width(Sigma_inv, phi, room):
-    """‖φ‖_{Σ⁻¹}."""
-    return math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi, room)))
+    """‖φ‖_{Σ⁻¹} of one vector."""
+    return math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi.reshape((1, phi.shape[0])), 0, room)))
 
 
 @njit(cache=True)
 def ridge_widths(Sigma_inv, phi, ids, room, out):
     """‖φ_j‖_{Σ⁻¹} of every action on offer into out: by one block for all, or by block ids[j]; one row may stand for all."""
     J = ids.shape[0]
-    p = phi.shape[1]
     if Sigma_inv.shape[0] > 1:
         for j in range(J):
-            out[j] = ridge_width(Sigma_inv[ids[j]], phi[0] if phi.shape[0] < J else phi[j], room)
+            row = 0 if phi.shape[0] < J else j
+            out[j] = math.sqrt(max(0.0, quadratic_form(Sigma_inv[ids[j]], phi, row, room)))
         return
     A = Sigma_inv[0]
     j = 0
     while j + 2 <= J:
-        a, b = two_quadratic_forms(A, phi[j], phi[j + 1], room[:p], room[p : 2 * p])
+        a, b = two_quadratic_forms(A, phi, j, room)
         out[j] = math.sqrt(max(0.0, a))
         out[j + 1] = math.sqrt(max(0.0, b))
         j += 2
     if j < J:
-        out[j] = ridge_width(A, phi[j], room)
+        out[j] = math.sqrt(max(0.0, quadratic_form(A, phi, j, room)))
 
 
 @njit(cache=True)
 def rows_are_valid(phi):
     """Whether every ‖φ_j‖ is at most 1 (false for NaN and Inf too)."""
     for j in range(phi.shape[0]):  # noqa: SIM110 - Numba compiles the loop, not the generator
-        if not dot(phi[j], phi[j]) <= NORM_LIMIT:
+        if not row_dot(phi, j, phi, j) <= NORM_LIMIT:
             return False
     return True
 
@@ -232,10 +291,11 @@ def optimistic_rewards_ridge(phi, ids, Theta, Sigma_inv, stat, core, trace):
     disjoint = Theta.shape[0] > 1
     one_row = phi.shape[0] < J
     ridge_widths(Sigma_inv, phi, ids, core[core.shape[0] - 2 * p :], trace)
+    block = Theta[0]
     for j in range(J):
-        g = ids[j] if disjoint else 0
-        x = phi[0] if one_row else phi[j]
-        trace[j] = min(1.0, dot(Theta[g, 0], x) + root_beta * trace[j])
+        if disjoint:
+            block = Theta[ids[j]]
+        trace[j] = min(1.0, row_dot(block, 0, phi, 0 if one_row else j) + root_beta * trace[j])
 
 
 @njit(cache=True)
@@ -263,11 +323,12 @@ def optimistic_costs_ridge(psi, ids, Theta, Sigma_inv, stat, core, ranges, colum
     one_row = psi.shape[0] < J
     widths = np.empty(J)
     ridge_widths(Sigma_inv, psi, ids, core[core.shape[0] - 2 * psi.shape[1] :], widths)
+    block = Theta[0]
     for j in range(J):
-        g = ids[j] if disjoint else 0
-        x = psi[0] if one_row else psi[j]
+        if disjoint:
+            block = Theta[ids[j]]
         for i in range(columns.shape[0]):
-            low = dot(Theta[g, i], x) - root_beta * widths[j]
+            low = row_dot(block, i, psi, 0 if one_row else j) - root_beta * widths[j]
             W[j, columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
 
 
@@ -387,16 +448,31 @@ def ridge_views(flat):
 
 
 @njit(cache=True)
+def ridge_front(flat):
+    """What `ridge_views` gives first: all that a decision reads."""
+    G = int(flat[0])
+    p = int(flat[1])
+    M = int(flat[2])
+    at = 3 + STAT_SIZE
+    middle = at + G * M * p
+    return (
+        flat[3:at],
+        flat[at:middle].reshape((G, M, p)),
+        flat[middle : middle + G * p * p].reshape((G, p, p)),
+    )
+
+
+@njit(cache=True)
 def decide_flat(phi, ids, W, flat, core, trace):
     """`decide_ridge` with fewer arguments."""
-    stat, Theta, Sigma_inv, _, _, _ = ridge_views(flat)
+    stat, Theta, Sigma_inv = ridge_front(flat)
     return decide_ridge(phi, ids, W, Theta, Sigma_inv, stat, core, trace)
 
 
 @njit(cache=True)
 def decide_many_flat(phis, ids, Ws, flat, core, traces, rows):
     """Successive decisions on one state of the model; False, with nothing changed, where an input is not valid."""
-    stat, Theta, Sigma_inv, _, _, _ = ridge_views(flat)
+    stat, Theta, Sigma_inv = ridge_front(flat)
     J = ids.shape[0]
     if phis.shape[1] != J or phis.shape[2] != Theta.shape[2]:
         return False
@@ -947,8 +1023,8 @@ def sparse_penalties(offsets, indices, data, limits, Q, out):
 @njit(cache=True)
 def worth(j, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds):
     """The exact value of action j; leaves r̂_j and its width behind."""
-    bounds[j] = ridge_width(Sigma_inv, phi[j], room)
-    rewards[j] = min(1.0, dot(Theta, phi[j]) + root_beta * bounds[j])
+    bounds[j] = math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi, j, room)))
+    rewards[j] = min(1.0, row_dot(Theta, 0, phi, j) + root_beta * bounds[j])
     return rewards[j] - penalty[j] / V_t
 
 
@@ -992,8 +1068,8 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, constrained, rewards,
     bounds (J,) holds upper bounds of the widths, and is improved. rewards and values are exact where fresh is true, else bounds.
     columns is phi transposed, or empty where that would take too much memory.
     """
-    stat, Thetas, Sigma_invs, _, _, _ = ridge_views(flat)
-    Theta = Thetas[0, 0]
+    stat, Thetas, Sigma_invs = ridge_front(flat)
+    Theta = Thetas[0]
     Sigma_inv = Sigma_invs[0]
     J = phi.shape[0]
     room = core[core.shape[0] - phi.shape[1] :]
@@ -1004,10 +1080,10 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, constrained, rewards,
     if constrained:
         V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
     if columns.shape[0] > 0:
-        means_by_columns(columns, Theta, rewards)
+        means_by_columns(columns, Theta[0], rewards)
     else:
         for j in range(J):
-            rewards[j] = dot(Theta, phi[j])
+            rewards[j] = row_dot(Theta, 0, phi, j)
     stretch = root_beta * WIDTH_SLACK
     for j in range(J):
         fresh[j] = False

@@ -984,8 +984,6 @@ def _least_changes(
     (high − low)·t_{u,j} runs through what the choices of j can use; and s_k ≥ 0, the change of limit k over
     the scale of its rule.
     """
-    from tightrope.lp import solve_lp  # HiGHS takes long to import and is needed only here
-
     if not population:
         return {}
     n = len(ids)
@@ -1024,6 +1022,10 @@ def _least_changes(
     simplex = np.zeros((1, width))
     simplex[0, :n] = 1.0
 
+    if _mixture_meets(population, ids, rows[:, :first_change], bounds):
+        return {rule: [0.0] * len(rule.sides) for rule in population}
+    from tightrope.lp import solve_lp  # HiGHS takes long to import, and most rule sets do without
+
     solution = solve_lp(
         prices / prices.max(),
         A_ub=np.vstack([rows, links]),
@@ -1036,3 +1038,29 @@ def _least_changes(
         raise SolverError(f"the program of least changes must have a solution, but it is {solution.status}")
     changes = iter(solution.x[first_change:].tolist())
     return {rule: [max(0.0, next(changes)) * rule.scale for _ in rule.sides] for rule in population}
+
+
+def _mixture_meets(
+    population: Sequence[Rule], ids: Mapping[Action, int], rows: FloatArray, bounds: FloatArray
+) -> bool:
+    """Whether the mixture half-way between the actions' own limits meets the rules at the least, middle or greatest usage."""
+    n = len(ids)
+    low, high = np.zeros(n), np.ones(n)
+    for rule in population:
+        quantity = rule.quantity
+        if quantity.usage is None and quantity.actions is not None and len(quantity.actions) == 1:
+            j = ids[quantity.actions[0]]
+            for side, limit in rule.sides:
+                if side == "at_least":
+                    low[j] = max(low[j], limit)
+                else:
+                    high[j] = min(high[j], limit)
+    room = high - low
+    if (room < 0.0).any() or not room.sum() > 0.0:
+        return False
+    y = low + (1.0 - low.sum()) / room.sum() * room
+    if (y < 0.0).any():
+        return False
+    usages = rows.shape[1] // n - 1
+    used = (np.concatenate([y, *[share * y] * usages]) for share in (0.0, 0.5, 1.0))
+    return any(bool((rows @ point <= bounds + _TOLERANCE / len(bounds)).all()) for point in used)

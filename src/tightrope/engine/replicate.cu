@@ -158,6 +158,9 @@ DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
 #if KERNEL == 1
 
 #define TRIANGLE(n) ((n) * ((n) + 1) / 2)
+// A triangle of more numbers than this is read again rather than kept in registers between two passes.
+#define KEPT 64
+#define FORGET asm volatile("" ::: "memory")
 #define AT(i, k) (((i) * ((i) + 1) / 2 + (k)) * STRIDE)
 
 struct alignas(4 * sizeof(REAL)) Four {
@@ -226,6 +229,7 @@ DEVICE void ridge_learn(REAL* A, REAL* theta, const REAL* x, const REAL* y) {
 #pragma unroll
     for (int i = 0; i < N; i++) q += x[i] * u[i];
     const REAL s = 1 / (1 + q);
+    if (TRIANGLE(N) > KEPT) FORGET;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const REAL a = s * u[i];
@@ -240,24 +244,16 @@ DEVICE void ridge_learn(REAL* A, REAL* theta, const REAL* x, const REAL* y) {
     }
 }
 
-// Widths of all actions, and the row of each by which its means are formed.
-template <int N, int BLOCKS, int ROWS>
-DEVICE void widths(const REAL* A, const REAL* rows, u32 c, REAL (&width)[J]) {
-    if constexpr (ROWS == 1) {
+// use(j, x, width) for every action: MODELS matrices, one for all or one for each, and SHOWN rows, likewise.
+template <int N, int MODELS, int SHOWN, typename Use>
+DEVICE void with_widths(const REAL* A, const REAL* rows, u32 c, Use use) {
+    if constexpr (MODELS > 1) {
         REAL x[1][N], q[1];
-        load_row<N>(rows + (size_t)c * PADDED(N), x[0]);
 #pragma unroll
         for (int j = 0; j < J; j++) {
+            if (j == 0 || SHOWN > 1) load_row<N>(rows + ((size_t)c * SHOWN + (SHOWN > 1 ? j : 0)) * PADDED(N), x[0]);
             quadratic_forms<N, 1>(A + j * TRIANGLE(N) * STRIDE, x, q);
-            width[j] = root(q[0]);
-        }
-    } else if constexpr (BLOCKS > 1) {
-#pragma unroll
-        for (int j = 0; j < J; j++) {
-            REAL x[1][N], q[1];
-            load_row<N>(rows + ((size_t)c * J + j) * PADDED(N), x[0]);
-            quadratic_forms<N, 1>(A + j * TRIANGLE(N) * STRIDE, x, q);
-            width[j] = root(q[0]);
+            use(j, x[0], root(q[0]));
         }
     } else {
 #pragma unroll
@@ -269,7 +265,8 @@ DEVICE void widths(const REAL* A, const REAL* rows, u32 c, REAL (&width)[J]) {
             quadratic_forms<N, TILE>(A, x, q);
 #pragma unroll
             for (int m = 0; m < TILE; m++)
-                if (j + m < J) width[j + m] = root(q[m]);
+                if (j + m < J) use(j + m, x[m], root(q[m]));
+            if (TRIANGLE(N) > KEPT) FORGET;
         }
     }
 }
@@ -314,7 +311,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
     }
 #endif
 #if COST_MODEL == RIDGE_MODEL
-    REAL* const cost_A = state + COST_MEMORY * STRIDE;
+    REAL* const cost_A = state + COST_AT * STRIDE;
     REAL* const cost_theta = cost_A + COST_BLOCKS * TRIANGLE(COST_P) * STRIDE;
 #elif COST_MODEL == ARM_MODEL
     REAL cost_n[J], cost_sum[J][K_ROOM], cost_mean[J][K_ROOM], cost_spread[J];
@@ -363,16 +360,11 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         QREAL value[J];
 #if REWARD_MODEL == RIDGE_MODEL
         {
-            REAL width[J];
-            widths<P, BLOCKS, ROWS>(A, rows, c, width);
-#pragma unroll
-            for (int j = 0; j < J; j++) {
-                REAL x[P];
-                load_row<P>(rows + ((size_t)c * ROWS + (ROWS > 1 ? j : 0)) * PADDED(P), x);
-                const REAL guess =
-                    inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + (REAL)step.reward_bonus * width[j];
+            const REAL bonus = (REAL)step.reward_bonus;
+            with_widths<P, BLOCKS, ROWS>(A, rows, c, [&](int j, const REAL* x, REAL width) {
+                const REAL guess = inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + bonus * width;
                 value[j] = guess < 1 ? guess : (REAL)1;
-            }
+            });
         }
 #else
 #pragma unroll
@@ -386,17 +378,13 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         // W, or its estimate, and the penalty.
 #if COST_MODEL == RIDGE_MODEL
         {
-            REAL width[J];
-            widths<COST_P, COST_BLOCKS, COST_ROWS>(cost_A, cost_rows, c, width);
-#pragma unroll
-            for (int j = 0; j < J; j++) {
-                REAL x[COST_P];
-                load_row<COST_P>(cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? j : 0)) * PADDED(COST_P), x);
+            const REAL bonus = (REAL)step.cost_bonus;
+            with_widths<COST_P, COST_BLOCKS, COST_ROWS>(cost_A, cost_rows, c, [&](int j, const REAL* x, REAL width) {
                 const REAL* mu = cost_theta + (COST_BLOCKS > 1 ? j * K * COST_P * STRIDE : 0);
                 for (int k = 0; k < K; k++)
-                    W[j][k] = clip(inner_product<COST_P>(mu + k * COST_P * STRIDE, x) - (REAL)step.cost_bonus * width[j],
-                                   ranges[2 * k], ranges[2 * k + 1]);
-            }
+                    W[j][k] = clip(inner_product<COST_P>(mu + k * COST_P * STRIDE, x) - bonus * width, ranges[2 * k],
+                                   ranges[2 * k + 1]);
+            });
         }
 #elif COST_MODEL == ARM_MODEL
 #pragma unroll

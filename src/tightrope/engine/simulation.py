@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from tightrope.engine.cpu import Runner, check_fit, compiled, policy_seed
 from tightrope.engine.world import Replication, replay_in_python, world_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.oracle import solve
 from tightrope.problem import finite_number, whole_number
 from tightrope.result import Result
+
+Engine = Literal["cpu", "gpu", "gpu-double"]
 
 GRID_POINTS = 200
 SERIAL_BELOW = 20_000
@@ -32,6 +33,7 @@ def simulate(
     replications: int = 1,
     seed: int = 0,
     *,
+    engine: Engine = "cpu",
     workers: int | None = None,
     record: int | Sequence[int] | None = None,
     optimum: float | None = None,
@@ -53,13 +55,17 @@ def simulate(
         `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
     env : Tabular
     rounds, replications, seed : int
+    engine : "cpu", "gpu" or "gpu-double"
+        Where to run. "gpu" needs CuPy and a CUDA device, keeps estimates in float32 and is for the policies named in
+        `tightrope.engine.gpu.simulate_many`; "gpu-double" makes the same choices as "cpu".
     workers : int, optional
         Cores to use; all of them by default.
     record : int or sequence of int, optional
         How many rounds to record (about 200 by default, denser at the start), or which ones. Memory depends on these, not
         on `rounds`.
     optimum : float, optional
-        The optimal mean reward per round, if known; by default it is computed by `tightrope.solve`.
+        The optimal mean reward per round, if known; by default it is computed by `tightrope.solve`, or is what the environment
+        itself knows where no LP solver is installed. Without any, regret can be filled in later by `Result.with_optimum`.
     keep_choices : bool
         Keep the action of every round of every replication.
     compile : bool
@@ -89,13 +95,31 @@ def simulate(
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
             raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
+    if engine not in get_args(Engine):
+        listed = ", ".join(map(repr, get_args(Engine)))
+        raise InvalidInput(f"engine must be one of {listed}, but got {engine!r}.")
+    if engine != "cpu":
+        from tightrope.engine.gpu import simulate_many
+
+        return simulate_many(
+            [policy],
+            env,
+            rounds,
+            replications,
+            seed,
+            record=record,
+            optimum=optimum,
+            keep_choices=keep_choices,
+            precision="single" if engine == "gpu" else "double",
+            names=None if name is None else [name],
+        )[0]
     rounds = whole_number("rounds", rounds, low=1)
     replications = whole_number("replications", replications, low=1)
     seed = whole_number("seed", seed)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
     grid = recorded_rounds(rounds, record)
     check_fit(policy, env)
-    value, interval, baseline = _optimum(env, optimum)
+    value, interval, baseline = known_optimum(env, optimum)
 
     started = time.perf_counter()
     world = world_of(env)
@@ -173,9 +197,16 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
     return np.unique(np.append(given, rounds))
 
 
-def _optimum(env: Tabular, optimum: float | None) -> tuple[float | None, tuple[float, float] | None, str]:
+def known_optimum(
+    env: Tabular, optimum: float | None
+) -> tuple[float | None, tuple[float, float] | None, str]:
+    """The optimum per round, its interval and where it comes from: as given, by the LP, or what the environment knows."""
     if optimum is not None:
         return finite_number("optimum", optimum), None, "given"
+    try:
+        from tightrope.oracle import solve
+    except ModuleNotFoundError:
+        return env.optimum, None, "given"
     try:
         solution = solve(env)
     except InfeasibleProblem:

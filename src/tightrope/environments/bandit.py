@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from tightrope.environments.tabular import Seen, Tabular
@@ -38,4 +40,26 @@ def bandit(threshold: float = 0.5, costs_seen: Seen = "after") -> Tabular:
         actions=[f"arm {j}" for j in range(1, 5)],
         constraints=["usage"],
         name="bandit",
+        optimum=_optimum(limit, costs_seen),
     )
+
+
+def _optimum(limit: float, costs_seen: Seen) -> float | None:
+    """The best value per round by duality: min over λ ≥ 0 of E[max_j r_j − λ w_j], piecewise linear, so at one of its kinks.
+
+    The expectation is over the costs drawn where they are seen before acting; else the costs are their means.
+    """
+    r, mean = np.array(REWARDS), np.array(USAGE)
+    if costs_seen == "after":
+        chances, usage = np.ones(1), mean[None]
+    else:
+        usage = np.array(list(itertools.product((0.0, 1.0), repeat=mean.size)))
+        chances = np.where(usage == 1.0, mean, 1.0 - mean).prod(axis=1)
+        chances, usage = chances[chances > 0], usage[chances > 0]
+    w = usage - limit
+    if chances @ w.min(axis=1) > 0.0:
+        return None
+    rise, gap = r[:, None] - r, w[:, :, None] - w[:, None, :]
+    kinks = np.divide(rise, gap, out=np.zeros_like(gap), where=gap != 0.0)
+    prices = np.unique(np.maximum(kinks, 0.0))
+    return float(min(chances @ (r - price * w).max(axis=1) for price in prices))

@@ -37,6 +37,26 @@ CAPACITY = (0.2, 0.2, 0.175, 0.175, 0.175, 0.175)
 FAIRNESS = (0.175, 0.175, 0.15, 0.15, 0.125, 0.125)
 RESOURCE = 0.1875
 
+# The LP's values under the default limits, by sample, reward, truth and stay: simulations need no LP solver then.
+OPTIMA = {
+    ("all", "30-day", "linear", False): 0.8991526182514542,
+    ("all", "30-day", "linear", True): 0.899303227167871,
+    ("all", "30-day", "misspecified", False): 0.9005871244920806,
+    ("all", "30-day", "misspecified", True): 0.9006774982627965,
+    ("all", "any", "linear", False): 0.5697590473584881,
+    ("all", "any", "linear", True): 0.5702727537360641,
+    ("all", "any", "misspecified", False): 0.566227845826719,
+    ("all", "any", "misspecified", True): 0.5669146714043632,
+    ("first", "30-day", "linear", False): 0.9185102977266129,
+    ("first", "30-day", "linear", True): 0.9187116092099494,
+    ("first", "30-day", "misspecified", False): 0.9209366790550388,
+    ("first", "30-day", "misspecified", True): 0.9209444912922842,
+    ("first", "any", "linear", False): 0.6239175055790548,
+    ("first", "any", "linear", True): 0.6237856190036046,
+    ("first", "any", "misspecified", False): 0.6245560807069817,
+    ("first", "any", "misspecified", True): 0.6251830836877097,
+}
+
 
 def hospital(
     reward: Reward = "30-day",
@@ -81,6 +101,7 @@ def hospital(
     _require(reward, get_args(Reward), "reward")
     _require(truth, get_args(Truth), "truth")
     numbers = calibration if isinstance(calibration, Calibration) else shipped(calibration)
+    usual = resource is None and np.array_equal(capacity, CAPACITY) and np.array_equal(fairness, FAIRNESS)
     if resource is None:
         resource = RESOURCE * numbers.stay.mean / LONGEST_STAY if stay else RESOURCE
     rules = hospital_rules(capacity, fairness, resource)
@@ -101,6 +122,7 @@ def hospital(
         constraints=rules.names,
         name="hospital",
         theta=theta.ravel() if linear else None,
+        optimum=OPTIMA[calibration, reward, truth, bool(stay)] if usual and isinstance(calibration, str) else None,
     )
 
 

@@ -54,6 +54,9 @@ class Tabular:
         Names.
     theta : (d,), optional
         A θ with ⟨θ, φ⟩ equal to the rewards, where one is known; (J p,) for features (C, p).
+    optimum : float, optional
+        The best mean reward per round that any policy can reach, where it is known: `tightrope.solve(env).value`. Simulations
+        fall back on it where no LP solver is installed.
 
     Attributes
     ----------
@@ -88,6 +91,7 @@ class Tabular:
     actions: tuple[str, ...]
     constraints: tuple[str, ...]
     theta: Array | None
+    optimum: float | None
 
     def __init__(
         self,
@@ -108,6 +112,7 @@ class Tabular:
         constraints: Sequence[str] | None = None,
         name: str = "tabular",
         theta: ArrayLike | None = None,
+        optimum: float | None = None,
     ) -> None:
         _require_choice("reward_noise", reward_noise, get_args(Noise))
         _require_choice("cost_noise", cost_noise, get_args(Noise))
@@ -150,6 +155,7 @@ class Tabular:
             "actions": _names("actions", actions, "action", r.shape[1]),
             "constraints": _names("constraints", constraints, "constraint", w.shape[2]),
             "theta": None if theta is None else _theta(theta, phi, r),
+            "optimum": None if optimum is None else finite_number("optimum", optimum),
         }
         kept: dict[int, NDArray[Any]] = {}
         for field, value in fields.items():

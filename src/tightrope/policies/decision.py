@@ -17,7 +17,7 @@ class Decision:
     `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
     """
 
-    __slots__ = ("_ids", "_names", "_shown", "_trace", "action", "number", "owner", "probability", "row")
+    __slots__ = ("_behind", "action", "number", "owner", "row")
 
     def __init__(
         self,
@@ -35,11 +35,18 @@ class Decision:
         self.row = row
         self.number = number
         self.owner = owner
-        self._ids = ids
-        self._trace = trace
-        self._names = names
-        self.probability = probability
-        self._shown = row if shown is None else shown
+        # One attribute for what is seldom asked for: setting each on its own would cost every decision.
+        self._behind = (ids, trace, names, probability, shown)
+
+    @property
+    def probability(self) -> float:
+        """With what probability a randomised policy took this action; 1 for one that is not randomised."""
+        return self._behind[3]
+
+    @property
+    def trace(self) -> Array | None:
+        """The numbers behind the decision, packed as in `tightrope._kernels`; None where the policy keeps none."""
+        return self._behind[1]
 
     def explain(self) -> Explanation:
         """The optimistic reward, the penalty by constraint and the value of every action on offer.
@@ -54,19 +61,18 @@ class Decision:
         →        1     1.0000     -2.9568    3.9568
         round 3: V = 0.7071, ε = 1.414, queue = (4.182)
         """
-        trace = self._trace
-        if trace is None or self._ids is None:
+        ids, trace, (actions, constraints), _, shown = self._behind
+        if trace is None or ids is None:
             raise InvalidInput("only a pessimistic-optimistic policy keeps the numbers behind its decisions.")
-        J = len(self._ids)
+        J = len(ids)
         K = (len(trace) - 2 - 2 * J) // (J + 1)
         at = 2 * J + J * K
         costs, queue = trace[2 * J : at].reshape(J, K), trace[at : at + K]
         V = float(trace[at + K])
-        actions, constraints = self._names
         return Explanation(
             round=self.number + 1,
-            row=self._shown,
-            actions=tuple(str(a) if actions is None else actions[a] for a in self._ids.tolist()),
+            row=self.row if shown is None else shown,
+            actions=tuple(str(a) if actions is None else actions[a] for a in ids.tolist()),
             constraints=tuple(map(str, range(K))) if constraints is None else constraints,
             rewards=trace[:J].copy(),
             costs=costs.copy(),

@@ -88,7 +88,9 @@ def offered(name: str, value: Any, actions: Any, model: Linear) -> Offer:
         raise InvalidInput(f"{name} are needed by {type(model).__name__}: {p} numbers an action.")
     if isinstance(model, DisjointRidge):
         ids = action_ids(actions, model.n_actions)
-        rows = np.array(np.broadcast_to(real_array(name, value, (p,), (len(ids), p)), (len(ids), p)))
+        given = real_array(name, value, (p,), (len(ids), p))
+        # Row-major, which a copy of a broadcast array is not by itself and the kernels ask for.
+        rows = np.array(np.broadcast_to(given, (len(ids), p)), order="C")
     else:
         rows = real_array(name, value, (None, p))
         if not len(rows):

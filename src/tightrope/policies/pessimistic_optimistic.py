@@ -20,7 +20,6 @@ from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
 from tightrope.policies.linear import action_count_misfits, feature_misfits
 from tightrope.policies.registry import register
-from tightrope.policies.slater import SlaterMeter
 from tightrope.policies.store import Arrays, checked, write_state
 from tightrope.problem import (
     Array,
@@ -36,6 +35,7 @@ from tightrope.rules import Rules
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
+    from tightrope.policies.slater import SlaterMeter
 
 Model = Ridge | DisjointRidge | ArmMeans
 
@@ -173,6 +173,8 @@ class PessimisticOptimistic:
                 + " seen only after. Give slater=, or V= (V_t is all that needs it)."
             )
         else:
+            from tightrope.policies.slater import SlaterMeter  # the LP solver takes long to import
+
             self._meter = SlaterMeter(K, self._settings["seed"])
             V_t = _scaled(unit_V, self._meter.value)
 
@@ -318,8 +320,11 @@ class PessimisticOptimistic:
                 trace = np.empty(2 * J + (J + 1) * self._K + 2)
                 row = kernels.decide_flat(rows, ids, costs, self._flat, self._core, trace)
                 if row >= 0:
+                    number = self._made
+                    self._made = number + 1
                     x = rows[row if len(rows) > 1 else 0].copy()
-                    return self._record(row, row, x, None, None, ids, trace)
+                    self._pending[number] = (AWAITS_REWARD, row, x, None, None)
+                    return Decision(row, row, number, self._owner, ids, trace, self._names)
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
             if cost_features is not None or actions is not None or usage is not None or group is not None:
                 raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
@@ -426,20 +431,22 @@ class PessimisticOptimistic:
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
             The costs that are seen after acting, in the order of the constraints.
         """
-        number, pending = self._find(decision)
         if (
-            costs is None
+            type(decision) is Decision
             and type(reward) is float
-            and reward - reward == 0.0
-            and pending[0] == AWAITS_REWARD
             and self._plain
+            and costs is None
+            and decision.owner == self._owner
+            and reward - reward == 0.0
         ):
-            self._y[0] = reward
-            kernels.learn_flat(
-                pending[1] if self._disjoint else 0, pending[2], self._y, self._flat, self._core
-            )
-            del self._pending[number]
-            return
+            # The short way again; what is refused is left to the careful way below.
+            waiting = self._pending.pop(decision.number, None)
+            if waiting is not None:
+                self._y[0] = reward
+                g = waiting[1] if self._disjoint else 0
+                kernels.learn_flat(g, waiting[2], self._y, self._flat, self._core)
+                return
+        number, pending = self._find(decision)
         if reward is None and costs is None:
             raise InvalidInput("learn needs a reward, costs, or both.")
         awaits, action, phi, psi, group = pending
@@ -652,7 +659,7 @@ class PessimisticOptimistic:
                 array[...] = checked(arrays, f"{prefix}/{name}", array.dtype, array.shape)
         if policy._meter is not None:
             names = [name for name in arrays if name.startswith("slater/")]
-            policy._meter = SlaterMeter.restore(
+            policy._meter = type(policy._meter).restore(
                 policy._K, {name.removeprefix("slater/"): arrays[name] for name in names}
             )
         policy._restore_pending(settings["pending_groups"], arrays)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import lp
 from tightrope.errors import SolverError
 from tightrope.policies.store import checked
 from tightrope.problem import Array

@@ -51,6 +51,8 @@ class HardCap:
             )
         quantity = rule.quantity
         self.rule: Rule = rule
+        # What it counts, whatever its limits are.
+        self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)
         self.name = rule.name if isinstance(rule, Budget | Mean) else str(rule)
         self.total = _decimal(total)
         self.used = Decimal(0)

@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 import tightrope
-from tightrope.errors import InvalidInput, SolverError
+from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.slater import measure
 from tightrope.rules import Budget, Mean
@@ -62,7 +62,7 @@ from tightrope.service.journal import (
     entry_of,
     row_of,
 )
-from tightrope.service.machine import AWAITS_COSTS, AWAITS_REWARD, Machine, digest_of, served_part
+from tightrope.service.machine import AWAITS_COSTS, AWAITS_REWARD, Machine, digest_of
 from tightrope.spec import Spec
 
 __all__ = ["Answer", "Experiment", "Op"]
@@ -146,6 +146,8 @@ class Experiment:
         Decisions waited for at most.
     snapshot_every : int
         Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
+    accept_changes : bool
+        Whether to go on under a spec that differs from the journal's, where what was learnt fits.
     limits : Limits
     clock : callable
         Seconds since 1970.
@@ -159,6 +161,7 @@ class Experiment:
         expire_after: float = 30 * 86_400.0,
         max_pending: int = 200_000,
         snapshot_every: int = 20_000,
+        accept_changes: bool = False,
         limits: Limits = LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -173,6 +176,7 @@ class Experiment:
         )
         self._machine: Machine | None = None
         self._snapshot_every = snapshot_every
+        self._accept_changes = accept_changes
         self._snapshot_at = 0
         self._clock = clock
         self._next_try = 0.0
@@ -211,11 +215,11 @@ class Experiment:
     def warm_up(self) -> None:
         """Compile what decisions need, on a copy: the first caller should not wait for that."""
         machine = Machine(self.spec)
-        if machine.mode == "live":
-            with contextlib.suppress(InvalidInput, Refusal):
-                request = _example(self.spec)
-                entry = machine.decide("warm-up", request, time=0)
-                machine.learn(entry.number, reward=0.5)
+        with contextlib.suppress(InvalidInput, Refusal):
+            entry = machine.decide("warm-up", _example(self.spec), time=0)
+            machine.learn(entry.number, reward=0.5)
+            if machine.measures:
+                measure(machine.policy.slater_sample())
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
         """Run operations in order, make what they changed durable at once, and only then give their answers."""
@@ -267,8 +271,9 @@ class Experiment:
             value: float | None = None
             try:
                 value = measure(sample)
-            except SolverError as error:
-                log.error("experiment %r: Slater's constant stays as it was: %s", self.name, error)
+            except Exception:
+                # On a thread of its own there is no one else to tell, and a stale δ is still a valid one.
+                log.exception("experiment %r: Slater's constant stays as it was", self.name)
 
             def run(batch: _Batch) -> Answer:
                 self._measuring = False
@@ -450,6 +455,12 @@ class Experiment:
             wanted = self.journal.snapshot(request.position)
             if wanted is None:
                 raise Refusal(404, "unknown", f"there is no snapshot at position {request.position}")
+            if wanted.position < batch.machine.configured:
+                raise Refusal(
+                    409,
+                    "differs",
+                    f"the rules have changed at position {batch.machine.configured}, after this snapshot was taken",
+                )
             if digest_of(wanted.state) != wanted.digest:
                 raise Refusal(
                     409, "damaged", f"the snapshot at position {request.position} does not match its digest"
@@ -505,17 +516,7 @@ class Experiment:
             self.journal.append(batch.rows)
         else:
             machine = self._rebuilt()
-            if (machine.expire_after, machine.max_pending) != (
-                self._config.expire_after,
-                self._config.max_pending,
-            ):
-                batch = _Batch(machine, self._now(), [])
-                batch.write(
-                    machine.reconfigure(
-                        self._config.expire_after, self._config.max_pending, tightrope.__version__
-                    )
-                )
-                self.journal.append(batch.rows)
+            self._reconfigure(machine)
         self._machine = machine
         self.status, self.trouble = "ready", ""
         log.info(
@@ -529,20 +530,15 @@ class Experiment:
         first = next(self.journal.rows(), None)
         assert first is not None
         machine = Machine.begin(first, self.spec.source)
-        if served_part(machine.spec) != self._config.spec:
-            changed = [
-                key
-                for key in {**served_part(machine.spec), **self._config.spec}
-                if served_part(machine.spec).get(key) != self._config.spec.get(key)
-            ]
-            raise JournalError(
-                f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} was begun with. "
-                "Put them back, or give the experiment a new name: it then starts from nothing."
-            )
         self._snapshot_at = machine.position
         for snapshot in reversed(self.journal.snapshots()):
             saved = self.journal.snapshot(snapshot.position)
             if saved is not None and digest_of(saved.state) == saved.digest:
+                # The configuration that was in force then.
+                [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+                entry = entry_of(row)
+                assert isinstance(entry, Started)
+                machine = Machine.of(entry, self.spec.source)
                 machine.restore(saved.state)
                 self._snapshot_at = saved.position
                 break
@@ -560,9 +556,29 @@ class Experiment:
             machine.replay(row)
         return machine
 
+    def _reconfigure(self, machine: Machine) -> None:
+        """Bring a rebuilt machine to the configuration that was asked for, by way of the journal."""
+        wanted, present = self._config, machine.started(tightrope.__version__)
+        if wanted == present:
+            return
+        changed = [
+            key for key in {**present.spec, **wanted.spec} if present.spec.get(key) != wanted.spec.get(key)
+        ]
+        if changed and not self._accept_changes:
+            raise JournalError(
+                f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} says. Put them back; or "
+                "accept the changes, which keeps what was learnt and spent; or give the experiment a new name, to start afresh."
+            )
+        batch = _Batch(machine, self._now(), [])
+        try:
+            batch.write(machine.reconfigure(wanted))
+        except InvalidInput as error:
+            raise JournalError(str(error)) from error
+        self.journal.append(batch.rows)
+
     def _snapshot_when_due(self, batch: _Batch) -> None:
         machine = batch.machine
-        every = max(self._snapshot_every, 2 * len(machine.waiting))
+        every = max(self._snapshot_every, len(machine.waiting))
         if machine.position - self._snapshot_at >= every:
             batch.snapshot(None)
         if batch.snapshots:

@@ -16,20 +16,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, Ridge
 from tightrope.policies import Decision, Explanation, PessimisticOptimistic
 from tightrope.policies.build import build_policy
-from tightrope.problem import Array, real_array
-from tightrope.rules import Budget, Mean
+from tightrope.problem import Array
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
 from tightrope.service.caps import exhausted, hard_caps
 from tightrope.service.journal import (
@@ -46,6 +45,7 @@ from tightrope.service.journal import (
     Started,
     entry_of,
 )
+from tightrope.service.reading import Reader
 from tightrope.spec import Spec, make_spec
 
 __all__ = ["Machine", "served_part"]
@@ -55,19 +55,21 @@ Mode = Literal["live", "shadow", "paused"]
 AWAITS_REWARD, AWAITS_COSTS = 1, 2
 # At most so many at a time, so that a batch that follows a long silence is not held up.
 _EXPIRE_AT_ONCE = 1000
-_KEPT_COSTS = 256
 _TRAIL = 240
 
 
-class Waiting(NamedTuple):
-    """A decision whose outcome is still to come. `holds` are the hard caps that keep the high end of its cost reserved."""
+class Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A decision whose outcome is still to come. `holds` are the hard caps that keep the high end of its cost reserved.
+
+    There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
+    """
 
     event_id: str
     time: int
     action: int
     awaits: int
-    group: str | list[str] | None
-    holds: list[int]
+    group: str | tuple[str, ...] | None
+    holds: tuple[int, ...]
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -116,22 +118,11 @@ class Machine:
         self.tally = Tally(actions=[0] * len(spec.actions))
         self.trail: list[list[float]] = []
         self.stride = 1
-        self._features = spec.features() if spec.context else None
-        self._ids = {name: i for i, name in enumerate(spec.actions)}
-        rules = spec.rules
-        self._after = rules is not None and not bool(rules.seen.all())
-        self._none_before = rules is None or not bool(rules.seen.any())
-        self._grouped = rules is not None and any(rule.among is not None for rule in rules)
-        self._fixed = {
-            one.rule.name: one.usage
-            for one in spec.rule_specs
-            if one.usage is not None and isinstance(one.rule, Budget | Mean) and one.rule.seen == "before"
-        }
-        self._late_usage = {
-            rule.name for rule in rules or () if isinstance(rule, Budget | Mean) and rule.seen == "after"
-        }
+        # Which constraints the decisions from a number on were judged by, and since which entry.
+        self.labels: list[tuple[int, tuple[str, ...]]] = [(0, _names(spec))]
+        self.configured = 1
+        self._reader = Reader(spec)
         self._kinds = (type(self.policy.reward_model), type(self.policy.cost_model))
-        self._costs: dict[Any, Array] = {}
 
     # What it knows
 
@@ -149,7 +140,7 @@ class Machine:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
         ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
-        rules = self.spec.rules
+        names = next(names for first, names in reversed(self.labels) if first <= entry.number)
         return Decision(
             chosen,
             int(np.flatnonzero(ids == chosen)[0]),
@@ -157,7 +148,7 @@ class Machine:
             0,
             ids,
             np.frombuffer(entry.trace),
-            (self.spec.actions, None if rules is None else rules.names),
+            (self.spec.actions, names),
         ).explain()
 
     # What changes it
@@ -176,10 +167,11 @@ class Machine:
             raise Refusal(
                 503, "paused", "the experiment is paused: no decisions until it is live", retry_after=5
             )
-        ids = None if request.actions is None else self._action_ids(request.actions)
-        x = self._vector(request, ids)
-        usage = self._usage(request)
-        W = self._cost_matrix(request, usage, ids)
+        reader = self._reader
+        ids = None if request.actions is None else reader.actions(request.actions)
+        x = reader.vector(request, ids)
+        usage = reader.usage(request)
+        W = reader.costs(request, usage, ids)
         needs: list[list[Decimal]] | None = None
         if self.caps:
             needs, keep = self._allowed(request, usage, ids)
@@ -188,7 +180,7 @@ class Machine:
                 needs = [needs[row] for row in keep]
                 W = None if W is None else np.ascontiguousarray(W[keep])
                 x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
-        phi, psi = self._rows(0, x, ids), self._rows(1, x, ids)
+        phi, psi = (reader.rows(kind, x, ids) for kind in self._kinds)
         proposed: int | None = None
         if self.mode == "shadow":
             served = self._default(request, ids)
@@ -201,22 +193,23 @@ class Machine:
         else:
             seen = decision = self.policy.decide(phi, W, cost_features=psi, actions=ids)
             row = decision.row
-        holds: list[int] = []
+        holds: tuple[int, ...] = ()
         if needs is not None:
-            holds = [k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k])]
+            holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
         self.tally.actions[decision.action] += 1
         self.tally.shadow += proposed is not None
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if self._after else 0)
-        self.waiting[decision.number] = Waiting(event_id, time, decision.action, awaits, request.group, holds)
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if reader.awaits_costs else 0)
+        group = tuple(request.group) if isinstance(request.group, list) else request.group
+        self.waiting[decision.number] = Waiting(event_id, time, decision.action, awaits, group, holds)
         self._mark(time)
-        assert seen._trace is not None
+        assert seen.trace is not None
         return Decided(
             event_id=event_id,
             request=request,
             fingerprint=fingerprint(request),
             number=decision.number,
             action=decision.action,
-            trace=seen._trace.tobytes(),
+            trace=seen.trace.tobytes(),
             queue=self.policy.queue.tobytes(),
             offered=ids,
             proposed=proposed,
@@ -238,7 +231,7 @@ class Machine:
         entry = self.waiting[number]
         observed: Any = costs
         if isinstance(costs, dict):
-            if self.spec.rules is None or not self._after:
+            if self.spec.rules is None or not self._reader.awaits_costs:
                 raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
             observed = self.spec.rules.observed(costs, action=entry.action, group=entry.group)
         elif costs is not None and entry.holds:
@@ -259,9 +252,9 @@ class Machine:
                 assert isinstance(costs, dict)
                 assert cap.usage is not None
                 cap.settle(costs[cap.usage])
-            holds = []
+            holds = ()
         if awaits:
-            self.waiting[number] = entry._replace(awaits=awaits, holds=holds)
+            self.waiting[number] = msgspec.structs.replace(entry, awaits=awaits, holds=holds)
         else:
             del self.waiting[number]
             self.tally.complete += 1
@@ -299,14 +292,26 @@ class Machine:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
             raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
-        self.default = None if default is None else self._action_ids([default], "default")[0]
+        self.default = None if default is None else self._reader.actions([default], "default")[0]
         self.mode = mode
         return ModeChanged(mode=mode, default=self.default)
 
-    def reconfigure(self, expire_after: float, max_pending: int, version: str) -> Started:
-        """Wait for outcomes longer, or shorter, from now on."""
-        self.expire_after, self.max_pending = expire_after, max_pending
-        return self.started(version)
+    def reconfigure(self, entry: Started) -> Started:
+        """Go on under another configuration: rules that are seen before acting, hard caps, schedules, how long to wait.
+
+        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints, and what
+        is used of the caps, that there were before. New ones begin at 0.
+
+        Raises
+        ------
+        InvalidInput
+            What was learnt does not fit the new configuration; nothing has changed.
+        """
+        spec = make_spec(entry.spec, source=self.spec.source)
+        if served_part(spec) != served_part(self.spec):
+            self._adopt(spec)
+        self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
+        return self.started(entry.version)
 
     def started(self, version: str) -> Started:
         """The entry that states the configuration."""
@@ -399,9 +404,12 @@ class Machine:
                 "measured": self.measured,
                 "expire_after": self.expire_after,
                 "max_pending": self.max_pending,
-                "waiting": [[number, *entry] for number, entry in self.waiting.items()],
+                # Two lists, not pairs: 200,000 pairs would wake the garbage collector.
+                "waiting": [list(self.waiting), list(self.waiting.values())],
                 "caps": [[cap.name, str(cap.used)] for cap in self.caps],
                 "tally": self.tally,
+                "labels": self.labels,
+                "configured": self.configured,
                 "trail": self.trail,
                 "stride": self.stride,
                 "policy": _plain_arrays(self.policy.state()),
@@ -416,7 +424,8 @@ class Machine:
         self.mode, self.default = saved["mode"], saved["default"]
         self.measured = saved["measured"]
         self.expire_after, self.max_pending = saved["expire_after"], saved["max_pending"]
-        self.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in saved["waiting"])
+        numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[Waiting]])
+        self.waiting = OrderedDict(zip(numbers, entries, strict=True))
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
             if cap.name != name:
                 raise JournalDamaged(
@@ -424,6 +433,8 @@ class Machine:
                 )
             cap.used = Decimal(used)
         self.tally = msgspec.convert(saved["tally"], Tally)
+        self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
+        self.configured = saved["configured"]
         self.trail, self.stride = saved["trail"], saved["stride"]
         self._restore_policy(_read_arrays(saved["policy"]))
 
@@ -446,7 +457,40 @@ class Machine:
             case RolledBack():
                 return self.roll_back(entry.position, entry.state, entry.restore)
             case Started():
-                return self.reconfigure(entry.expire_after, entry.max_pending, entry.version)
+                return self.reconfigure(entry)
+
+    def _adopt(self, spec: Spec) -> None:
+        old, new = self.policy, _build(spec)
+        caps = hard_caps(spec)
+        _require_fit(self.spec, spec, old, new)
+        now, fresh = old.state(), new.state()
+        kept = ("reward/", "cost/", "pending/", "made")
+        same = _before(self.spec) == _before(spec) and old.defer_slater() and new.defer_slater()
+        arrays = {
+            name: now[name] if name.startswith(kept) or (same and name.startswith("slater/")) else array
+            for name, array in fresh.items()
+        }
+        arrays["core"] = _carried(now["core"], self.labels[-1][1], fresh["core"], _names(spec))
+        settings = {**new.settings(), "pending_groups": None}
+        self.policy = PessimisticOptimistic.restore(settings, arrays)
+        self.measures = self.policy.defer_slater()
+        if same and old.slater is not None:
+            self.policy.take_slater(old.slater)
+        else:
+            # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
+            self.measured = 0
+        moved = {k: caps.index(cap) for k, was in enumerate(self.caps) for cap in caps if cap.key == was.key}
+        for k, at in moved.items():
+            caps[at].used = self.caps[k].used
+        for number, entry in self.waiting.items():
+            if entry.holds:
+                holds = tuple(moved[k] for k in entry.holds if k in moved)
+                self.waiting[number] = msgspec.structs.replace(entry, holds=holds)
+        if self.labels[-1][1] != _names(spec):
+            self.labels.append((old.rounds, _names(spec)))
+            self.trail = []
+        self.spec, self.caps, self.configured = spec, caps, self.position + 1
+        self._reader = Reader(spec)
 
     def _drop(self, numbers: list[int]) -> Expired:
         event_ids = [self.waiting[number].event_id for number in numbers]
@@ -464,111 +508,15 @@ class Machine:
             raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
         self.policy.defer_slater()
 
-    def _action_ids(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
-        ids: list[int] = []
-        for i, action in enumerate(actions):
-            entry = what if what != "actions" else f"actions[{i}]"
-            found = self._ids.get(action) if isinstance(action, str) else action
-            if found is None or not 0 <= found < len(self._ids):
-                raise InvalidInput(
-                    f"{entry} must be one of {_listed(self.spec.actions)}, or an index, but got {action!r}."
-                )
-            ids.append(found)
-        if not ids:
-            raise InvalidInput(f"{what} must name at least one action, but it is empty.")
-        if len(set(ids)) < len(ids):
-            raise InvalidInput(f"{what} must name each action once, but got {list(actions)!r}.")
-        return ids
-
-    def _vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
-        """x (p,), or a row for each action on offer."""
-        if self._features is None:
-            if request.features is not None or request.context:
-                name = "context" if request.features is None else "features"
-                raise InvalidInput(f"{name} can't be given: the spec declares no [context].")
-            return None
-        if request.context is not None:
-            if request.features is not None:
-                raise InvalidInput("features and context can't both be given.")
-            return self._features.vector(request.context)
-        if request.features is None:
-            raise InvalidInput(
-                f"context is missing; needed: {_listed(self._features.fields)} (or features, the vector itself)."
-            )
-        J = len(self.spec.actions) if ids is None else len(ids)
-        p = self._features.n_features
-        return real_array("features", request.features, (p,), (J, p))
-
-    def _rows(self, model: int, x: Array | None, ids: list[int] | None) -> Array | None:
-        """x as the model of the reward (0) or of the costs (1) takes it."""
-        kind = self._kinds[model]
-        if x is None or kind in (ArmMeans, type(None)):
-            return None
-        if kind is not Ridge:
-            return x
-        # One Ridge over all actions: φ = e_j ⊗ x.
-        offered = range(len(self.spec.actions)) if ids is None else ids
-        phi = np.zeros((len(offered), len(self.spec.actions), x.shape[-1]))
-        for row, action in enumerate(offered):
-            phi[row, action] = x if x.ndim == 1 else x[row]
-        return phi.reshape(len(offered), -1)
-
-    def _usage(self, request: DecisionRequest) -> Mapping[str, Any]:
-        if request.usage is None:
-            return self._fixed
-        for name in request.usage:
-            if name in self._fixed:
-                raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
-            if name in self._late_usage:
-                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome, as a cost.")
-        return {**self._fixed, **request.usage}
-
-    def _cost_matrix(
-        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
-    ) -> Array | None:
-        """W (J, K), None where no constraint is seen before acting."""
-        rules = self.spec.rules
-        if rules is None:
-            for name in ("costs", "usage", "group"):
-                if getattr(request, name) is not None:
-                    raise InvalidInput(f"{name} can't be given: the spec has no rules.")
-            return None
-        if request.costs is not None:
-            if self.caps:
-                raise InvalidInput("costs can't be given where hard caps count: send usage.")
-            if request.usage is not None or request.group is not None:
-                raise InvalidInput("costs and usage or group can't both be given.")
-            if self._none_before:
-                raise InvalidInput("costs can't be given: every rule here is seen after acting.")
-            J = len(self.spec.actions) if ids is None else len(ids)
-            return real_array("costs", request.costs, (J, int(rules.seen.sum())), (J, rules.n_constraints))
-        if self._grouped and request.group is None:
-            raise InvalidInput(
-                "group is missing (an empty list for a context in no group): a rule is for a group."
-            )
-        key: Any = None
-        if request.usage is None:
-            group = request.group
-            key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
-            kept = self._costs.get(key)
-            if kept is not None:
-                return None if self._none_before else kept
-        W = rules.costs(usage=usage, group=request.group, actions=ids)
-        if key is not None:
-            if len(self._costs) >= _KEPT_COSTS:
-                self._costs.clear()
-            self._costs[key] = W
-        return None if self._none_before else W
-
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
-            served = self._action_ids([request.default], "default")[0]
+            served = self._reader.actions([request.default], "default")[0]
         elif self.default is not None:
             served = self.default
         else:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
-            if self.caps and (request.actions is None or served in self._action_ids(request.actions)):
+            if self.caps and (request.actions is None or served in self._reader.actions(request.actions)):
                 raise exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
@@ -648,13 +596,51 @@ def _build(spec: Spec) -> PessimisticOptimistic:
     return policy
 
 
+def _names(spec: Spec) -> tuple[str, ...]:
+    return () if spec.rules is None else spec.rules.names
+
+
+def _before(spec: Spec) -> list[Any]:
+    """All that costs seen before acting depend on."""
+    return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
+
+
+def _require_fit(old: Spec, new: Spec, was: PessimisticOptimistic, now: PessimisticOptimistic) -> None:
+    """Refuse a spec under which what was learnt would mean something else."""
+    late = [[one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)]
+    for what, before, after in (
+        ("name", old.name, new.name),
+        ("actions", old.actions, new.actions),
+        ("context", old.context, new.context),
+        ("policy.reward", was.settings()["reward"], now.settings()["reward"]),
+        ("policy.cost", was.settings()["cost"], now.settings()["cost"]),
+        ("rules seen after acting", *late),
+    ):
+        if before != after:
+            raise new.error(
+                f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
+                f"but now is {after!r}"
+            )
+
+
+def _carried(
+    core: Array, names: tuple[str, ...], fresh: Array, new_names: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """A policy's core (see `_kernels`) with rounds, queues and cumulative costs of another, constraint by constraint."""
+    head, K, new_K = kernels.CORE_HEAD, len(names), len(new_names)
+    carried = fresh.copy()
+    carried[kernels.ROUNDS] = core[kernels.ROUNDS]
+    for k, name in enumerate(new_names):
+        if name in names:
+            was = names.index(name)
+            carried[head + k] = core[head + was]
+            carried[head + new_K + k] = core[head + K + was]
+    return carried
+
+
 def _one(rows: Array | None, row: int) -> Array | None:
     """The row alone; a vector for all actions stays one."""
     return rows if rows is None or rows.ndim == 1 else np.ascontiguousarray(rows[row : row + 1])
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names))
 
 
 # --- states as bytes ---

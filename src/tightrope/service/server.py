@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import os
@@ -36,6 +37,7 @@ def serve(
     keys: str | os.PathLike[str] | None = None,
     expire_after: float = 30 * _DAY,
     max_pending: int = 200_000,
+    accept_changes: bool = False,
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
 ) -> None:
@@ -57,6 +59,8 @@ def serve(
         Seconds until a decision without its whole outcome is no longer waited for.
     max_pending : int
         Decisions of an experiment that are waited for at most.
+    accept_changes : bool
+        Whether to go on under a spec whose rules, caps or schedules differ from the journal's; without, that is refused.
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
 
@@ -77,11 +81,15 @@ def serve(
         keys=keys,
         expire_after=expire_after,
         max_pending=max_pending,
+        accept_changes=accept_changes,
         max_in_flight=max_in_flight,
         max_body_bytes=max_body_bytes,
     )
     # Writers hold the interpreter for milliseconds at a time; the loop should not wait 5 ms for its turn.
     sys.setswitchinterval(0.0005)
+    # What is loaded by now stays: the collector need not look at it again, which would stop everything for 50 ms each time.
+    gc.collect()
+    gc.freeze()
     log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
     uvicorn.run(service, host=host, port=port, **UVICORN)
 
@@ -105,6 +113,7 @@ def make_service(
     keys: str | os.PathLike[str] | None = None,
     expire_after: float = 30 * _DAY,
     max_pending: int = 200_000,
+    accept_changes: bool = False,
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
 ) -> Service:
@@ -131,6 +140,7 @@ def make_service(
                 journal_for(spec.name, data=data, database=database),
                 expire_after=expire_after,
                 max_pending=max_pending,
+                accept_changes=accept_changes,
                 limits=limits,
             )
             experiment.warm_up()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -51,7 +51,7 @@ _WORLDS_KEPT = 8
 class Cell(NamedTuple):
     """One setting of one policy: its place in the design, which policy, the fields set, and its name, a hash."""
 
-    index: int
+    number: int
     policy: int
     settings: dict[str, Any]
     id: str
@@ -89,7 +89,9 @@ class Plan:
     def of(cls, spec: Spec, target: Target | None = None) -> Plan:
         """The plan that a spec's ``[sweep]`` states."""
         if spec.environment is None:
-            raise spec.error("environment: is missing: a sweep simulates, so it must know who draws rewards and costs")
+            raise spec.error(
+                "environment: is missing: a sweep simulates, so it must know who draws rewards and costs"
+            )
         design = Design.of(spec)
         base = {name: value for name, value in spec.data.items() if name != "sweep"}
         base["name"] = spec.name
@@ -114,28 +116,28 @@ class Plan:
 
     def cells(self) -> Iterator[Cell]:
         """Every cell, in the order of the design, made one by one."""
-        index = 0
+        number = 0
         for settings in self.settings():
             for policy in range(len(self.names)):
-                yield self.cell(index, policy, settings)
-                index += 1
+                yield self.cell(number, policy, settings)
+                number += 1
 
     def settings(self) -> Iterator[dict[str, Any]]:
         """The fields set at each point of the design."""
         for point in self.design.points():
             yield dict(zip(self.design.paths, point))
 
-    def cell(self, index: int, policy: int, settings: dict[str, Any]) -> Cell:
+    def cell(self, number: int, policy: int, settings: dict[str, Any]) -> Cell:
         """The cell with these settings."""
         tables = self.tables(policy, settings)
         parts = {part: self._digest(part, tables) for part in _PARTS}
         parts |= {"format": str(_FORMAT), "version": __version__, "target": str(self.target or "")}
-        return Cell(index, policy, settings, _hash(parts))
+        return Cell(number, policy, settings, _hash(parts))
 
     def changed(self, cell: Cell, **simulation: int) -> Cell:
         """The cell with other rounds or another seed: another cell, at the same place."""
         settings = cell.settings | {f"simulation.{name}": value for name, value in simulation.items()}
-        return self.cell(cell.index, cell.policy, settings)
+        return self.cell(cell.number, cell.policy, settings)
 
     def tables(self, policy: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The spec's tables with the settings in them and one `policy`."""
@@ -185,7 +187,7 @@ def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
     return {
         **_head(plan, cell),
         "policy": plan.names[cell.policy],
-        **dict.fromkeys(("rounds", "replications", "seed", *MEASURES, "met", "shortfall")),
+        **dict.fromkeys(("scenario", "round", "replications", "seed", *MEASURES, "met", "shortfall")),
         "seconds": seconds,
         "error": error,
     }
@@ -198,9 +200,9 @@ def check_ends(plan: Plan) -> None:
     ------
     SpecError, InvalidInput or InfeasibleProblem
     """
-    first = last = next(plan.settings())
-    for last in plan.settings():
-        pass
+    points = plan.settings()
+    first = next(points)
+    last = next(iter(deque(points, maxlen=1)), first)
     errors: list[Exception] = []
     ends = [(policy, settings) for settings in (first, last) for policy in range(len(plan.names))]
     for policy, settings in ends:
@@ -280,9 +282,9 @@ def _run(plan: Plan, cell: Cell) -> Row:
             progress=False,
             name=stated.name,
         )
-        run = replace(
-            run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline
-        )
+        if run.interrupted:
+            raise KeyboardInterrupt
+        run = replace(run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline)
         measured = _measured(run, plan.target)
     except TightropeError as error:
         return failed_row(plan, cell, str(error), time.perf_counter() - started)
@@ -292,7 +294,8 @@ def _run(plan: Plan, cell: Cell) -> Row:
     return {
         **_head(plan, cell),
         "policy": stated.name,
-        "rounds": size.rounds,
+        "scenario": world.env.name,
+        "round": size.rounds,
         "replications": size.replications,
         "seed": size.seed,
         **measured,
@@ -331,7 +334,7 @@ def _measured(run: Result, target: Target | None) -> Row:
 
 def _head(plan: Plan, cell: Cell) -> Row:
     knobs = {path: cell.settings[path] for path in plan.design.paths}
-    return {"cell": cell.id, "index": cell.index, **knobs}
+    return {"cell": cell.id, "number": cell.number, **knobs}
 
 
 def _hash(value: Any) -> str:

@@ -73,7 +73,7 @@ class Span:
         """The value at the share u ∈ [0, 1) of the way."""
         if self.whole:
             # Each whole number owns the stretch up to the next, so all of them are drawn.
-            return min(int(math.floor(self._between(u, self.high + 1))), int(self.high))
+            return min(math.floor(self._between(u, self.high + 1)), int(self.high))
         return min(max(_six_digits(self._between(u, self.high)), self.low), self.high)
 
     def levels(self) -> tuple[float, ...]:
@@ -210,7 +210,7 @@ class Design:
                 yield from np.random.Generator(np.random.Philox(key=key)).random((_BLOCK, d)).tolist()
         from scipy.stats import qmc
 
-        sequence = qmc.Sobol(d, scramble=True, seed=np.random.Generator(np.random.Philox(key=self.seed)))
+        sequence = qmc.Sobol(d, scramble=True, seed=np.random.default_rng(self.seed))
         while True:
             yield from sequence.random(_BLOCK).tolist()
 
@@ -273,7 +273,9 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
     try:
         steps = steps_of(path)
         if len(steps) < 2:
-            raise InvalidInput(f"must lead to a field, such as {path}.{'seed' if path == 'simulation' else 'kind'}")
+            raise InvalidInput(
+                f"must lead to a field, such as {path}.{'seed' if path == 'simulation' else 'kind'}"
+            )
         if isinstance(given, Mapping):
             for field in given:
                 if field not in ("low", "high", "scale", "steps"):

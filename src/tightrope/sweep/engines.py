@@ -63,13 +63,15 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
     if name != "local":
         raise InvalidInput(f"engine must be 'local' or 'ray', but got {name!r}")
     if address is not None:
-        raise InvalidInput(f"address is for the engine 'ray', but the engine is 'local' and address {address!r}")
+        raise InvalidInput(
+            f"address is for the engine 'ray', but the engine is 'local' and address {address!r}"
+        )
     workers = workers or os.cpu_count() or 1
     return _Serial(plan) if workers == 1 else _Processes(plan, workers)
 
 
 class _Serial:
-    """This process."""
+    """The process that asks."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

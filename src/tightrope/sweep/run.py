@@ -9,7 +9,6 @@ import math
 import os
 import sys
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import __version__
-from tightrope.spec import Spec
+from tightrope.spec import SimulationSpec, Spec
+from tightrope.sweep.analysis import ranks
 from tightrope.sweep.cells import Cell, Plan, check_ends
 from tightrope.sweep.engines import Engine, EngineName, engine_for
 from tightrope.sweep.store import Rows, Store
 
-__all__ = ["Sweep", "pareto_layers", "run_sweep"]
+__all__ = ["Runner", "Sweep", "run_sweep", "running"]
 
 BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
 MOST_CELLS = 500
@@ -46,6 +46,7 @@ class Sweep:
     ran : int
         Cells that ran now; the others were there already.
     failed : int
+        Cells without numbers, of now and of before.
     seconds : float
     """
 
@@ -61,14 +62,14 @@ class Sweep:
         return Store(self.folder, self.plan.design.axes).load(self.rungs[rung])
 
     def failures(self, most: int) -> list[dict[str, Any]]:
-        """The first failed cells: `index`, `settings` and `error`."""
-        found = []
+        """The first failed cells: `number`, `settings` and `error`."""
+        found: list[dict[str, Any]] = []
         for rung in range(len(self.rungs)):
             rows = self.rows(rung)
             for i in np.flatnonzero(rows["error"] != None)[: most - len(found)].tolist():  # noqa: E711
                 row = rows.row(i)
                 settings = {path: row[path] for path in self.plan.design.paths}
-                found.append({"index": row["index"], "settings": settings, "error": row["error"]})
+                found.append({"number": row["number"], "settings": settings, "error": row["error"]})
         return found
 
 
@@ -123,7 +124,13 @@ def run_sweep(
     """
     plan = Plan.of(spec)
     with running(
-        plan, out, engine=engine, workers=workers, address=address, retry_failed=retry_failed, progress=progress
+        plan,
+        out,
+        engine=engine,
+        workers=workers,
+        address=address,
+        retry_failed=retry_failed,
+        progress=progress,
     ) as runner:
         return runner.sweep(halving)
 
@@ -146,8 +153,10 @@ def running(
     with Store.open(folder, plan.design.axes) as store:
         _describe(plan, folder)
         with chosen as started:
-            known = store.finished(failed=not retry_failed)
-            yield Runner(plan, folder, store, started, known, progress)
+            known, bad = store.finished()
+            if retry_failed:
+                known, bad = known - bad, set()
+            yield Runner(plan, folder, store, started, known, bad, progress)
 
 
 @dataclass(eq=False)
@@ -159,6 +168,7 @@ class Runner:
     store: Store
     engine: Engine
     known: set[str]
+    bad: set[str]
     progress: bool | None
     ran: int = 0
     failed: int = 0
@@ -184,7 +194,9 @@ class Runner:
             self.folder, self.plan, tuple(rungs), self.ran, self.failed, time.perf_counter() - self.started
         )
 
-    def run(self, cells: Iterable[Cell], show: Callable[[int, int], None] = lambda done, failed: None) -> tuple[str, ...]:
+    def run(
+        self, cells: Iterable[Cell], show: Callable[[int, int], None] = lambda done, failed: None
+    ) -> tuple[str, ...]:
         """Run those of the cells that have not run; give the names of all."""
         names: list[str] = []
         size = _BatchSize()
@@ -193,7 +205,8 @@ class Runner:
             for cell in cells:
                 names.append(cell.id)
                 if cell.id in self.known:
-                    show(1, 0)
+                    self.failed += cell.id in self.bad
+                    show(1, int(cell.id in self.bad))
                     continue
                 self.known.add(cell.id)
                 yield cell
@@ -212,7 +225,9 @@ class Runner:
     def _shortened(self, cell: Cell, fraction: float) -> Cell:
         """The cell with a fraction of its rounds, of those after the target's round where there is one."""
         simulation = self.plan.tables(cell.policy, cell.settings).get("simulation", {})
-        rounds = simulation.get("rounds", 10_000)
+        rounds = simulation.get("rounds", SimulationSpec().rounds)
+        if not isinstance(rounds, int) or rounds < 1:
+            return cell  # it will fail, and tell why
         start = 0 if self.plan.target is None else min(self.plan.target.after, rounds - 1)
         return self.plan.changed(cell, rounds=start + max(1, math.ceil((rounds - start) * fraction)))
 
@@ -220,7 +235,7 @@ class Runner:
         """Which cells of the plan go on: at most so many of those called `names`, which were the ones kept before."""
         rows = self.store.load(names)
         rank = np.full(len(names), np.inf)
-        found = dict(zip(rows["cell"], _ranks(rows, self.plan.target is not None)))
+        found = dict(zip(rows["cell"], ranks(rows, judged=self.plan.target is not None)))
         for i, name in enumerate(names):
             rank[i] = found.get(name, np.inf)
         best = np.argsort(rank, kind="stable")[:most]
@@ -241,44 +256,6 @@ class _BatchSize:
         self.now = max(1, min(fits, 2 * self.now, MOST_CELLS))
 
 
-def pareto_layers(regret: NDArray[np.float64], violation: NDArray[np.float64]) -> NDArray[np.int64]:
-    """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on.
-
-    Examples
-    --------
-    >>> pareto_layers(np.array([1.0, 2.0, 2.0, 3.0]), np.array([5.0, 1.0, 6.0, 1.0])).tolist()
-    [0, 0, 1, 1]
-    """
-    layers = np.zeros(len(regret), dtype=np.int64)
-    # In order of regret, a point goes to the first layer whose least violation so far does not dominate it.
-    least: list[float] = []
-    newest: list[tuple[float, float]] = []
-    for i in np.lexsort((violation, regret)).tolist():
-        point = (float(regret[i]), float(violation[i]))
-        layer = bisect_right(least, point[1])
-        if layer and newest[layer - 1] == point:
-            layer -= 1
-        if layer == len(least):
-            least.append(point[1])
-            newest.append(point)
-        least[layer], newest[layer] = point[1], point
-        layers[i] = layer
-    return layers
-
-
-def _ranks(rows: Rows, judged: bool) -> NDArray[np.float64]:
-    """Lower is better; inf for a cell without numbers."""
-    regret = rows["regret"].astype(float)
-    rank = np.full(len(rows), np.inf)
-    good = np.flatnonzero(np.isfinite(regret))
-    if judged:
-        first = rows["shortfall"].astype(float)[good]
-    else:
-        first = pareto_layers(regret[good], rows["violation"].astype(float)[good]).astype(float)
-    rank[good[np.lexsort((regret[good], first))]] = np.arange(good.size)
-    return rank
-
-
 def _kept(cells: int, rung: int) -> int:
     return max(1, math.ceil(cells * KEPT**rung))
 
@@ -286,7 +263,10 @@ def _kept(cells: int, rung: int) -> int:
 def _describe(plan: Plan, folder: Path) -> None:
     """What the rows in the folder mean, for whoever finds it."""
     design = plan.design
-    axes = {axis.path: axis.values if isinstance(axis.values, tuple) else vars(axis.values) for axis in design.axes}
+    axes = {
+        axis.path: axis.values if isinstance(axis.values, tuple) else vars(axis.values)
+        for axis in design.axes
+    }
     data = {
         "tightrope": __version__,
         "spec": plan.base,
@@ -307,7 +287,14 @@ def _bar(label: str, total: int, progress: bool | None) -> Iterator[Callable[[in
         yield lambda done, failed: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),

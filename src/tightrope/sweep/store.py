@@ -52,9 +52,9 @@ class Store:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder), ()) as store:
-    ...     store.add([{"cell": "ab", "index": 0, "policy": "p", "regret": 1.5, "error": None}])
+    ...     store.add([{"cell": "ab", "number": 0, "policy": "p", "regret": 1.5, "error": None}])
     ...     store.finished(), store.load(["ab"])["regret"].tolist()
-    ({'ab'}, [1.5])
+    (({'ab'}, set()), [1.5])
     """
 
     def __init__(self, folder: Path, axes: Sequence[Axis]) -> None:
@@ -73,7 +73,9 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TightropeError(f"{folder}: another sweep is writing there; wait for it, or give another --out") from None
+                raise TightropeError(
+                    f"{folder}: another sweep is writing there; wait for it, or give another --out"
+                ) from None
             for draft in store.folder.glob(".*.draft"):
                 draft.unlink()
             store._next = 1 + max((int(part.stem.split("-")[1]) for part in store._parts()), default=-1)
@@ -94,14 +96,16 @@ class Store:
         os.replace(draft, path)
         self._next += 1
 
-    def finished(self, *, failed: bool = True) -> set[str]:
-        """Names of the cells that have a row; without `failed`, only of those that went well."""
+    def finished(self) -> tuple[set[str], set[str]]:
+        """Names of the cells that have a row, and of those among them that failed."""
         names: set[str] = set()
+        failed: set[str] = set()
         for _, columns in self._read(["cell", "error"]):
+            names.update(columns["cell"])
             for name, error in zip(columns["cell"], columns["error"]):
-                if failed or error is None:
-                    names.add(name)
-        return names
+                # A later row counts more than an earlier one.
+                (failed.discard if error is None else failed.add)(name)
+        return names, failed
 
     def load(self, ids: Iterable[str]) -> Rows:
         """The rows of these cells, in their order; those without a row are left out. The last row of a cell counts."""
@@ -126,7 +130,9 @@ class Store:
         sort = np.lexsort((np.arange(order.size), order))
         newest = sort[np.append(order[sort][1:] != order[sort][:-1], True)] if order.size else sort
         empty = {name: np.zeros(0, dtype=object) for name in schema.names}
-        return Rows({name: np.concatenate(found)[newest] if found else empty[name] for name, found in parts.items()})
+        return Rows(
+            {name: np.concatenate(found)[newest] if found else empty[name] for name, found in parts.items()}
+        )
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
@@ -136,7 +142,9 @@ class Store:
             try:
                 yield part, _parquet().read_table(part, columns=names).to_pydict()
             except (_arrow().ArrowException, OSError) as error:
-                raise StateDamagedError(f"{part} can't be read: {error}. Remove it: its cells will run again.") from error
+                raise StateDamagedError(
+                    f"{part} can't be read: {error}. Remove it: its cells will run again."
+                ) from error
 
     def _schema(self) -> Any:
         arrow = _arrow()
@@ -146,9 +154,9 @@ class Store:
             "float": arrow.float64(),
             "text": arrow.string(),
         }
-        fields = [("cell", "text"), ("index", "int"), ("policy", "text")]
+        fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
         fields += [(axis.path, axis.column) for axis in self._axes]
-        fields += [("rounds", "int"), ("replications", "int"), ("seed", "int")]
+        fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
         fields += [(name, "float") for name in MEASURES]
         fields += [("met", "bool"), ("shortfall", "float"), ("seconds", "float"), ("error", "text")]
         return arrow.schema([(name, kinds[kind]) for name, kind in fields])
@@ -166,7 +174,11 @@ def _numpy(column: Any) -> NDArray[Any]:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+    )
 
 
 def _arrow() -> ModuleType:

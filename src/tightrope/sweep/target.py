@@ -101,8 +101,7 @@ class Target:
                 for i in np.unique(np.geomspace(1, rounds - clause.after, _POINTS // 2).round())
             }
             needed |= {
-                int(i)
-                for i in np.unique(np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round())
+                int(i) for i in np.unique(np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round())
             }
         return sorted(needed)
 

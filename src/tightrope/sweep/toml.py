@@ -1,0 +1,92 @@
+"""Tables as TOML text: what `tomllib` reads back as the same data."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tightrope.errors import InvalidInput
+
+__all__ = ["dumps"]
+
+_WIDTH = 100  # of an array on one line
+
+
+def dumps(data: Mapping[str, Any]) -> str:
+    """`data` as TOML: plain values first, then tables, then lists of tables; tables without tables in them stay on one line.
+
+    Examples
+    --------
+    >>> print(dumps({"name": "beds", "policy": {"slater": 0.1, "reward": {"bonus": 0.5}}, "rule": [{"kind": "share"}]}), end="")
+    name = "beds"
+    <BLANKLINE>
+    [policy]
+    slater = 0.1
+    reward = { bonus = 0.5 }
+    <BLANKLINE>
+    [[rule]]
+    kind = "share"
+    """
+    return "\n".join(_table(data, "")).strip("\n") + "\n"
+
+
+def _table(data: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    later: list[tuple[str, Any]] = []
+    for name, value in data.items():
+        if prefix == "" and (isinstance(value, Mapping) or _tables(value)):
+            later.append((_key(name), value))
+        else:
+            yield f"{_key(name)} = {_value(value)}"
+    for name, value in later:
+        for table in value if isinstance(value, list) else [value]:
+            yield ""
+            yield f"[[{name}]]" if isinstance(value, list) else f"[{name}]"
+            yield from _table(table, name)
+
+
+def _tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(name)} = {_value(one)}" for name, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        parts = [_value(one) for one in value]
+        line = f"[{', '.join(parts)}]"
+        if len(line) <= _WIDTH:
+            return line
+        return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
+    raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.")
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

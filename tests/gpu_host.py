@@ -1,0 +1,163 @@
+"""The CUDA source compiled for the host by the C++ compiler: a device for `tightrope.engine.gpu` that needs no GPU.
+
+Threads of a block are threads of the host, barriers and shuffles are real, so what runs is the kernels' own logic.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.engine.gpu import NAMES, ONE_BLOCK, Output, Program, Work
+
+SHIM = r"""
+#include <barrier>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+using std::sqrt; using std::log; using std::cos;
+
+#define DEVICE static inline
+#define RESTRICT
+#define __global__
+#define __constant__
+#define __launch_bounds__(n)
+#define SHARED_ROOM(type, name) type* name = (type*)shared_room
+
+struct Index { unsigned x; };
+static thread_local Index threadIdx;
+static Index blockIdx, blockDim;
+static char* shared_room;
+static std::vector<double> slots;
+static std::vector<std::unique_ptr<std::barrier<>>> warps;
+static std::unique_ptr<std::barrier<>> block;
+
+static inline void __syncthreads() { block->arrive_and_wait(); }
+static inline double __shfl_xor_sync(unsigned, double x, int step) {
+    auto& warp = *warps[threadIdx.x / 32];
+    slots[threadIdx.x] = x;
+    warp.arrive_and_wait();
+    const double other = slots[threadIdx.x ^ step];
+    warp.arrive_and_wait();
+    return other;
+}
+"""
+
+LAUNCH = r"""
+template <typename... Types>
+static void launch_as(void (*kernel)(Types...), unsigned blocks, unsigned threads, size_t bytes, void** given) {
+    blockDim.x = threads;
+    shared_room = (char*)std::aligned_alloc(64, (bytes + 64) / 64 * 64);
+    auto call = [&]<size_t... I>(std::index_sequence<I...>) { kernel(*(Types*)given[I]...); };
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+#if KERNEL == 2
+        slots.assign(threads, 0);
+        warps.clear();
+        for (unsigned w = 0; w < threads / 32; w++) warps.push_back(std::make_unique<std::barrier<>>(32));
+        block = std::make_unique<std::barrier<>>(threads);
+        std::vector<std::thread> pool;
+        for (unsigned i = 0; i < threads; i++)
+            pool.emplace_back([&, i] { threadIdx.x = i; call(std::index_sequence_for<Types...>()); });
+        for (auto& one : pool) one.join();
+#else
+        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) call(std::index_sequence_for<Types...>());
+#endif
+    }
+    std::free(shared_room);
+}
+extern "C" void launch(unsigned blocks, unsigned threads, size_t bytes, void** given) {
+    launch_as(%s, blocks, threads, bytes, given);
+}
+"""
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+
+
+class Host:
+    """Compiles each program once; `room_bytes` makes batches small when it is."""
+
+    name = "host"
+
+    def __init__(self, room_bytes: int = 2**30, block_threads: int = 64) -> None:
+        self.room_bytes = room_bytes
+        self.block_threads = block_threads
+        self.launches = 0
+        self.folder = Path(tempfile.gettempdir()) / "tightrope-gpu-host"
+        self.folder.mkdir(exist_ok=True)
+
+    def room(self) -> int:
+        return self.room_bytes
+
+    def run(
+        self, program: Program, blocks: int, arguments: Sequence[Any], constants: Mapping[str, NDArray[Any]]
+    ) -> tuple[list[NDArray[Any]], float]:
+        self.launches += 1
+        library = self._library(program)
+        for name, value in constants.items():
+            there = (ctypes.c_byte * value.nbytes).in_dll(library, name)
+            ctypes.memmove(there, value.ctypes.data, value.nbytes)
+        kept: list[Any] = []
+        outputs: list[tuple[NDArray[Any], tuple[int, ...]]] = []
+        for argument in arguments:
+            if isinstance(argument, Output):
+                array = np.full(argument.shape, 99, argument.dtype)
+                outputs.append((array, argument.axes))
+                kept.append(ctypes.c_void_p(array.ctypes.data))
+            elif isinstance(argument, Work):
+                room = np.full(argument.size // 8 + 8, np.nan)
+                outputs_room = room.ctypes.data
+                kept.append(ctypes.c_void_p(outputs_room))
+                kept[-1]._room = room
+            elif isinstance(argument, np.ndarray):
+                aligned = _aligned(argument)
+                kept.append(ctypes.c_void_p(aligned.ctypes.data))
+                kept[-1]._array = aligned
+            else:
+                kept.append(np.ctypeslib.as_ctypes(np.asarray(argument)))
+        given = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(one) for one in kept))
+        started = time.perf_counter()
+        threads = self.block_threads if program.kernel == ONE_BLOCK else program.threads
+        library.launch(
+            ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_size_t(program.shared), given
+        )
+        seconds = time.perf_counter() - started
+        return [np.ascontiguousarray(array.transpose(axes)) for array, axes in outputs], seconds
+
+    def _library(self, program: Program) -> ctypes.CDLL:
+        text = "\n".join([SHIM, program.source, LAUNCH % NAMES[program.kernel]])
+        fused = "fast" if program.fused else "off"
+        path = self.folder / f"{hashlib.sha256((text + fused).encode()).hexdigest()[:24]}.so"
+        if not path.exists():
+            draft = Path(tempfile.mkstemp(suffix=".so", dir=self.folder)[1])
+            command = [COMPILER, "-x", "c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror"]
+            quiet = ["-Wno-unknown-pragmas", "-Wno-unused-parameter", "-Wno-unused-function", "-Wno-unused-but-set-variable"]
+            quiet += ["-Wno-unused-variable", "-Wno-type-limits", "-Wno-sign-compare"]
+            subprocess.run(
+                [*command, *quiet, f"-ffp-contract={fused}", "-", "-o", str(draft)],
+                input=text.encode(),
+                check=True,
+            )
+            draft.replace(path)
+        return ctypes.CDLL(str(path))
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that starts at a multiple of 64 bytes, as on a device."""
+    room = np.zeros(array.nbytes + 64, dtype=np.uint8)
+    at = -room.ctypes.data % 64
+    copy = room[at : at + array.nbytes].view(array.dtype).reshape(array.shape) if array.size else room
+    copy[...] = array if array.size else 0
+    return copy
