@@ -28,7 +28,7 @@ SHIM = r"""
 #include <memory>
 #include <thread>
 #include <vector>
-using std::sqrt; using std::log; using std::cos;
+using std::sqrt; using std::log; using std::cos; using std::fmin; using std::fmax;
 
 #define DEVICE static inline
 #define RESTRICT

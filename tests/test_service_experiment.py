@@ -884,21 +884,39 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
         SqliteJournal(tmp_path / "missing.sqlite", read_only=True).open()
 
 
-def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
-    """Group commit: as many fsyncs for a batch as for one decision."""
-    journal = SqliteJournal(tmp_path / "ward.sqlite")
-    bench = Bench(ward(), journal)
-    commits = 0
+class _CountedFile(apsw.VFSFile):
+    """A file that counts when it is told to reach the disk."""
 
-    def count() -> bool:
-        nonlocal commits
-        commits += 1
-        return False
+    def __init__(self, vfs: _Counted, name: Any, flags: Any) -> None:
+        super().__init__("", name, flags)
+        self._vfs = vfs
 
-    assert journal._connection is not None
-    journal._connection.set_commit_hook(count)
-    bench.experiment.process([bench.deciding(visit(i)) for i in range(100)])
-    assert commits == 1
+    def xSync(self, flags: int) -> None:
+        self._vfs.syncs += 1
+        super().xSync(flags)
+
+
+class _Counted(apsw.VFS):
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "")
+        self.name = name
+        self.syncs = 0
+
+    def xOpen(self, name: Any, flags: Any) -> apsw.VFSFile:
+        return _CountedFile(self, name, flags)
+
+
+@pytest.mark.parametrize(("synchronous", "syncs"), [("FULL", 1), ("NORMAL", 0)])
+def test_a_batch_is_synced_once_before_it_is_answered(tmp_path: Path, synchronous: str, syncs: int) -> None:
+    """Group commit: as many fsyncs for a hundred decisions as for one. NORMAL shows that the test can fail."""
+    vfs = _Counted(f"counted-{synchronous}")
+    bench = Bench(ward(), SqliteJournal(tmp_path / "ward.sqlite", vfs=vfs.name, synchronous=synchronous))
+    bench.decide(visit(0))
+    for size in (1, 100):
+        before = vfs.syncs
+        answers = bench.experiment.process([bench.deciding(visit(size * 1000 + i)) for i in range(size)])
+        assert {answer.status for answer in answers} == {200}
+        assert vfs.syncs - before == syncs
     bench.experiment.close()
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -352,6 +353,86 @@ def reproduce(
     output.show(data, _summary_table(data["rows"], "study", "variant"), f"the report is {page}")
 
 
+@_command("tightrope compare --quick --policy examples/own_policy.py:Prudent --out out/league")
+def compare(
+    spec: Path | None = None,
+    /,
+    *,
+    quick: Annotated[bool, Parameter(negative=())] = False,
+    policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
+    output: Output = _DEFAULT,
+) -> None:
+    """Run every policy on every scenario of its setting, on the same draws, and rank them.
+
+    A policy outside its assumptions is not run, but marked with the reasons. The page, summary.json and league.csv go to --out, by
+    default to the folder league. Ctrl-C keeps what was finished.
+
+    Parameters
+    ----------
+    spec
+        A TOML file: its [environment] takes the place of the league's scenarios, its policies join those of the league.
+    quick
+        Fewer and shorter runs.
+    policy
+        A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class; may be repeated.
+    scenario
+        A scenario of the league; may be repeated. All by default.
+    rounds
+        Decisions in each replication; by default 10,000, and 2,000 with --quick.
+    replications
+        Independent runs of each policy; by default 10, and 5 with --quick.
+    seed
+        Same seed, same numbers.
+    workers
+        Cores to use; all by default.
+    """
+    from tightrope.environments.build import environment_of
+    from tightrope.environments.scenarios import Scenario
+    from tightrope.studies import league
+
+    read = None if spec is None else _read(spec)
+    grounds: list[str | Scenario] = list(scenario)
+    if read is not None and read.environment is not None:
+        grounds.append(Scenario(environment_of(read), f"The environment of {read.name}."))
+    stated = {} if read is None or quick else read.data.get("simulation", {})
+    usual = {
+        "rounds": league.QUICK_ROUNDS if quick else league.ROUNDS,
+        "replications": league.QUICK_REPLICATIONS if quick else league.REPLICATIONS,
+        "seed": 0,
+    }
+    asked = {"rounds": rounds, "replications": replications, "seed": seed}
+    size = {**usual, **stated, **{name: value for name, value in asked.items() if value is not None}}
+    words = ["tightrope", "compare", *([] if spec is None else [str(spec)])]
+    for option, values in (("policy", policy), ("scenario", scenario), *((k, (v,)) for k, v in size.items())):
+        words += [word for value in values for word in (f"--{option}", str(value))]
+    found = league.compare(
+        league.chosen_entries(policy, read),
+        grounds or None,
+        **size,
+        workers=workers,
+        tell=lambda line: print(line, file=sys.stderr),
+        command=shlex.join(words),
+    )
+    page = found.write(output.out or Path("league"))
+    rows = found.final_rows()
+    data = {
+        "rows": rows,
+        "outside": [asdict(one) for one in found.misfits],
+        "seconds": found.seconds,
+        "interrupted": found.interrupted,
+        "page": str(page),
+    }
+    table = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
+    output.show(data, table, f"the league's page is {page}")
+    if found.interrupted:
+        raise KeyboardInterrupt
+
+
 @_command("tightrope sweep examples/sweep-hospital.toml --out out/sweep")
 def sweep(
     spec: Path,
@@ -596,6 +677,36 @@ def _fail_if_any(data: dict[str, Any]) -> None:
         raise TightropeError(
             "\n".join([f"{data['failed']:,} of {data['cells']:,} cells failed", *listed, *rest])
         )
+
+
+def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
+    head = ("scenario", "policy", "place", "regret", "violation", "last violated round", "µs a decision")
+    order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
+    ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
+    body = [
+        (
+            row["scenario"],
+            row["policy"],
+            "–" if row["place"] is None else str(row["place"]),
+            _interval(row, "regret"),
+            _interval(row, "violation"),
+            _number(row["last_violation"]),
+            f"{row['decision_microseconds']:.0f}",
+        )
+        for row in ranked
+    ]
+    return _table("", head, body)
+
+
+def _winners_table(overview: Sequence[dict[str, Any]]) -> Any:
+    from tightrope.studies.league import CENTRE, standing
+
+    head = ("scenario", "best that keeps the constraints", "its regret", f"regret of {CENTRE}", "its place")
+    body = [
+        (one["scenario"], one["best"] or "–", _number(one["regret"]), _number(one["ours"]), standing(one))
+        for one in overview
+    ]
+    return _table("", head, body)
 
 
 def _interval(row: dict[str, Any], name: str) -> str:

@@ -83,17 +83,8 @@ class PolicySuite:
 
     def test_it_chooses_actions_on_offer(self) -> None:
         """Every decision is an action id, or has one as `.action`, that was on offer."""
-        for shown in _rounds(self.make(), self.environment()):
-            action = getattr(shown.decision, "action", shown.decision)
-            whole = isinstance(action, (int, np.integer)) and not isinstance(action, bool)
-            _must(
-                whole,
-                f"decide must return an action id, or an object with one as .action, but returned {shown.decision!r}",
-            )
-            _must(
-                int(action) in shown.ids,
-                f"decide chose action {action}, but only {shown.ids.tolist()} were on offer",
-            )
+        for _ in _rounds(self.make(), self.environment()):
+            pass
 
     def test_it_leaves_its_input_alone(self) -> None:
         """`decide` and `learn` do not write into the arrays that they are given."""
@@ -311,7 +302,7 @@ class EnvironmentSuite:
 
     def test_contexts_come_as_often_as_it_tells(self) -> None:
         """The share of each context agrees with its weight within five standard errors."""
-        env, T, n = self.make(), 400, 50
+        env, T, n = self.make(), 200, 20
         seen = _Contexts(env)
         simulate(seen, env, T, n, seed=3, workers=1, record=1, optimum=0.0)
         total = T * n
@@ -397,7 +388,7 @@ def _rounds(
     mixture: bool = False,
 ) -> Iterator[_Round]:
     """Rounds as the engine plays them, with outcomes drawn by a generator of their own."""
-    K, J = env.n_constraints, env.n_actions
+    K = env.n_constraints
     constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
     rows = {part: _shown(policy, env, part) for part in ("reward", "cost")}
     for t in range(start, start + rounds):
@@ -417,11 +408,11 @@ def _rounds(
             other["context"] = c
         pi = policy.mixture(**given, **other) if mixture else None
         decision = policy.decide(**given, **other)
+        _on_offer(decision, ids)
         a = _action(decision)
-        in_range = 0 <= a < J
-        reward = float(draw.random() < env.rewards[c, a]) if in_range else 0.0
+        reward = float(draw.random() < env.rewards[c, a])
         late = constrained and env.costs_seen == "after"
-        costs = (env.costs[c, a].copy() if in_range else np.zeros(K),) if late else ()
+        costs = (env.costs[c, a].copy(),) if late else ()
         shown = _Round(given, before, ids, pi, decision, reward, costs)
         if learn:
             shown.learn(policy)
@@ -475,6 +466,15 @@ def _choices(policy: Any, env: Tabular) -> NDArray[np.int16]:
     return run.choices
 
 
+def _on_offer(decision: Any, ids: NDArray[np.int64]) -> None:
+    action = getattr(decision, "action", decision)
+    _must(
+        isinstance(action, (int, np.integer)) and not isinstance(action, bool),
+        f"decide must return an action id, or an object with one as .action, but returned {decision!r}",
+    )
+    _must(int(action) in ids, f"decide chose action {action}, but only {ids.tolist()} were on offer")
+
+
 def _action(decision: Any) -> int:
     return int(getattr(decision, "action", decision))
 
@@ -504,17 +504,17 @@ def _near(differences: Array, what: str, other: str) -> None:
 
 
 def _faults(suite: Any, first: str) -> list[str]:
-    """The messages of the tests that fail; where the first one fails the others make no sense."""
-    faults: list[str] = []
+    """The messages of the tests that fail, each once; where the first test fails the others make no sense."""
+    faults: dict[str, str] = {}
     names = [name for name in vars(type(suite)) if name.startswith("test_")]
     for name in [first, *(one for one in names if one != first)]:
         words = name.removeprefix("test_").removeprefix("strict_").replace("_", " ")
         try:
             getattr(suite, name)()
         except AssertionError as error:
-            faults.append(f"{words}: {error}")
+            faults.setdefault(str(error), words)
         except Exception as error:  # a policy of one's own may raise anything: that too is a fault to be told
-            faults.append(f"{words}: {type(error).__name__}: {error}")
+            faults.setdefault(f"{type(error).__name__}: {error}", words)
         if name == first and faults:
             break
-    return faults
+    return [f"{words}: {message}" for message, words in faults.items()]

@@ -25,7 +25,7 @@ from tightrope.service.sqlite import SqliteJournal
 
 SECTOR = 512
 
-Kind = Literal["write", "truncate", "delete", "sync", "failed sync"]
+Kind = Literal["write", "truncate", "delete", "sync", "failed sync", "sync folder"]
 
 
 class Change(NamedTuple):
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class PowerLost(Exception):
-    """The machine is dead: nothing that was asked after this moment happened."""
+    """The power goes now: what this call and later ones ask of the disk never happens."""
 
 
 class Disk:
@@ -52,7 +52,7 @@ class Disk:
     def note(self, kind: Kind, file: str, offset: int = 0, data: bytes = b"") -> None:
         """Make a change; `before` may refuse it with an error of SQLite's, or end everything with `PowerLost`."""
         if self.dead:
-            raise PowerLost
+            return
         change = Change(kind, file, offset, data)
         try:
             self.before(change)
@@ -94,6 +94,12 @@ class Platter:
                 _apply(self.durable, one)
         elif change.kind == "failed sync":
             self.waiting.pop(change.file, None)
+        elif change.kind == "sync folder":
+            for file, changes in self.waiting.items():
+                gone = max((i for i, one in enumerate(changes, 1) if one.kind == "delete"), default=0)
+                if gone:
+                    self.durable.pop(file, None)
+                    del changes[:gone]
         else:
             self.waiting.setdefault(change.file, []).append(change)
 
@@ -135,13 +141,18 @@ def _sectors(change: Change) -> Iterator[Change]:
         at = stop
 
 
+_LOGS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
+
+
 class _File:
     """An open file of a disk, as apsw wants it."""
 
-    def __init__(self, disk: Disk, name: str, delete_on_close: bool) -> None:
+    def __init__(self, disk: Disk, name: str, flags: int) -> None:
         self._disk = disk
         self._name = name
-        self._delete_on_close = delete_on_close
+        self._delete_on_close = bool(flags & apsw.SQLITE_OPEN_DELETEONCLOSE)
+        # As SQLite does on Unix: the first sync of a log or a rollback journal that may be new is one of its folder too.
+        self._sync_folder = bool(flags & apsw.SQLITE_OPEN_CREATE) and bool(flags & _LOGS)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
         return bytes(self._disk.seen.get(self._name, b"")[offset : offset + amount])
@@ -154,6 +165,9 @@ class _File:
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         self._disk.note("sync", self._name)
+        if self._sync_folder:
+            self._disk.note("sync folder", "")
+            self._sync_folder = False
 
     def xFileSize(self) -> int:  # noqa: N802
         return len(self._disk.seen.get(self._name, b""))
@@ -192,14 +206,12 @@ class _Vfs(apsw.VFS):
         """apsw would print what the tests cause on purpose."""
 
     def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
-        if self._disk.dead:
-            raise PowerLost
         flags[1] = flags[0]
         path = f"temporary-{next(self._temporary)}" if name is None else _path(name)
         if path not in self._disk.seen and not flags[0] & apsw.SQLITE_OPEN_CREATE:
             raise apsw.CantOpenError(path)
         self._disk.seen.setdefault(path, bytearray())
-        return _File(self._disk, path, bool(flags[0] & apsw.SQLITE_OPEN_DELETEONCLOSE))
+        return _File(self._disk, path, flags[0])
 
     def xAccess(self, name: str, flags: int) -> bool:  # noqa: N802
         return name in self._disk.seen
@@ -212,7 +224,7 @@ class _Vfs(apsw.VFS):
             raise apsw.IOError(name)
         self._disk.note("delete", name)
         if sync:
-            self._disk.note("sync", name)
+            self._disk.note("sync folder", "")
 
 
 def _path(name: Any) -> str:
@@ -242,12 +254,17 @@ _names = itertools.count()
 
 @contextmanager
 def journal_on(
-    disk: Disk, folder: Path, *, checkpoint: int = 8, synchronous: str = "FULL"
+    disk: Disk,
+    folder: Path,
+    *,
+    checkpoint: int = 8,
+    synchronous: str = "FULL",
+    made: type[PoweredJournal] = PoweredJournal,
 ) -> Iterator[PoweredJournal]:
     """A journal on `disk`, not open yet; its lock is a real file in `folder`."""
     name = f"power-{next(_names)}"
     vfs = _Vfs(name, disk)
-    journal = PoweredJournal(folder / "ward.sqlite", name, checkpoint=checkpoint, synchronous=synchronous)
+    journal = made(folder / "ward.sqlite", name, checkpoint=checkpoint, synchronous=synchronous)
     try:
         yield journal
     finally:

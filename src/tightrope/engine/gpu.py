@@ -227,6 +227,7 @@ def _shape(policy: Any, env: Tabular, precision: Precision, keep_choices: bool) 
     common: dict[str, int | str] = {
         "J": J,
         "K": K,
+        "K_STRIDE": K + K % 2,
         "C": env.n_contexts,
         "GUIDE_BITS": _guide_bits(env.n_contexts),
         "COST_TABLES": int(cost_table.max(initial=0)) + 1,
@@ -279,9 +280,9 @@ def _policy_program(
         at = (0, lengths[0])
     memory = sum(n for n, part in zip(lengths, (one, two)) if part.kind == kernels.RIDGE_MODEL)
     itemsize = 4 if precision == "single" else 8
-    shared = 32 * memory * itemsize
-    in_shared = 0 < shared <= SHARED_BYTES // 2
-    threads = 32 if in_shared else BLOCK_THREADS
+    warp = 32 * memory * itemsize
+    shared = warp if small and warp <= SHARED_BYTES else 0
+    threads = 32 if shared else BLOCK_THREADS
     room = max(one.features, two.features, 1)
     constrained = policy.n_constraints > 0
     common |= {
@@ -304,16 +305,29 @@ def _policy_program(
         common |= {
             "STRIDE": threads,
             "MEMORY": memory,
-            "STATE_IN_SHARED": int(in_shared),
-            "TILE": 3 if one.features <= 24 else 2,
+            "STATE_IN_SHARED": int(shared > 0),
+            "SAME_COUNTS": int(_same_counts(reward, cost)),
+            "TILE": 3 if one.features <= 24 and precision == "single" else 2,
             "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
         }
     else:
         reals = sum(lengths) + room + K
-        common |= {"ROOM": room, "WORK": 2 * J + J * K + 4 * K + math.ceil(reals * itemsize / 8)}
-    return Program(
-        kernel, _sizes(common, kernel), precision == "single", threads, shared if in_shared and small else 0
+        common |= {"ROOM": room, "ACTION_TILE": _action_tile(one, two, J), "WORK": 2 * J + J * K + 4 * K + math.ceil(reals * itemsize / 8)}
+    return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
+
+
+def _same_counts(reward: Model, cost: Model | None) -> bool:
+    """Whether reward and costs are learnt from the same pulls of the arms."""
+    return (
+        isinstance(reward, ArmMeans) and isinstance(cost, ArmMeans) and np.array_equal(reward.counts, cost.counts)
     )
+
+
+def _action_tile(reward: _Part, cost: _Part, J: int) -> int:
+    """Actions that a warp takes at a time: several, where they share a matrix and every warp still has some."""
+    if reward.blocks > 1 or cost.blocks > 1:
+        return 1
+    return min(4, math.ceil(J / (BLOCK_THREADS // 32)))
 
 
 class _Part(NamedTuple):
@@ -400,6 +414,19 @@ def cost_thresholds(location: Array, low: Array, high: Array) -> NDArray[np.uint
     return below
 
 
+def seed_keys(seed: int) -> NDArray[np.uint32]:
+    """The keys of Philox's ten rounds, two by two.
+
+    >>> seed_keys(0)[:3].tolist() == [0, 0, 0x9E3779B9]
+    True
+    """
+    key = int(np.uint64(seed))
+    words = (key & 0xFFFFFFFF, key >> 32)
+    weyl = (int(kernels.PHILOX_W0), int(kernels.PHILOX_W1))
+    rounds = [(word + i * step) & 0xFFFFFFFF for i in range(10) for word, step in zip(words, weyl)]
+    return np.array(rounds, dtype=np.uint32)
+
+
 def cost_tables(env: Tabular) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Contexts share a table where their costs are the same: the table of each context, and a context of each table."""
     if env.n_constraints == 0:
@@ -423,7 +450,8 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         out[:, 1] = _schedule(t, *eps, T)
     for column, model in ((2, policy._reward), (3, policy._cost)):
         if isinstance(model, ArmMeans):
-            out[:, column] = model.bonus * np.sqrt(np.log(t))
+            # An arm without an outcome has the kernels' UNSEEN for a width, which a bonus of 0 would hide.
+            out[:, column] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1e-20)
         elif model is not None:
             n, d = model.stat[kernels.LEARNT] + i, model.dimension
             root = np.sqrt(2.0 * np.log(T) + d * np.log(1.0 + n / (d * model.ridge)))
@@ -464,14 +492,21 @@ def _world_arguments(env: Tabular) -> list[Any]:
         np.searchsorted(cuts, starts, side="right").astype(np.uint32),
         rewards,
         table,
-        np.ascontiguousarray(env.costs[context]),
-        np.ascontiguousarray(locations),
-        cost_thresholds(locations, low, high) if env.cost_noise == "bernoulli" else np.zeros(1, np.uint64),
+        _even(env.costs[context]),
+        _even(locations),
+        _even(cost_thresholds(locations, low, high))
+        if env.cost_noise == "bernoulli"
+        else np.zeros(1, np.uint64),
         np.ascontiguousarray(env.cost_range),
         env.available.astype(np.uint8),
         np.float64(env.reward_scale),
         np.float64(env.cost_scale),
     ]
+
+
+def _even(table: NDArray[Any]) -> NDArray[Any]:
+    """Rows of an even length, so that two numbers are loaded at a time."""
+    return np.ascontiguousarray(np.pad(table, ((0, 0), (0, 0), (0, table.shape[2] % 2))))
 
 
 def _rows(name: str, model: Model | None, features: Array | None, env: Tabular, real: type[Any]) -> NDArray[Any]:
@@ -560,7 +595,7 @@ def _launch(
     separate = program["COST_KIND"] != kernels.FIXED and not (program["K_POLICY"] and program["KNOWN_COSTS"])
     fields = 2 + K * (2 if separate else 1) + J
     world = _world_arguments(env)
-    constants = {}
+    constants: dict[str, NDArray[Any]] = {"seed_keys": seed_keys(seed)}
     if compared:
         own = _comparator_arguments(program, policies, env)
     else:
@@ -590,7 +625,6 @@ def _launch(
                 *world,
                 *own,
                 *randomised,
-                np.uint64(seed),
                 np.uint32(first),
                 np.uint32(n),
                 np.int32(rounds),

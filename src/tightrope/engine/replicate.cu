@@ -47,6 +47,8 @@ typedef REAL QREAL;
 #define K_ROOM (K > 0 ? K : 1)
 #define PADDED(n) (((n) + 3) / 4 * 4)
 #define SLEEPS (-3e38)
+// 1/sqrt(N) of an arm without an outcome; the host keeps the bonus above 1e-20, so that its width is beyond every limit.
+#define UNSEEN 1e30
 #define RANDOM_KNOWN_COSTS (K_POLICY > 0 && KNOWN_COSTS && COST_KIND != FIXED)
 
 struct Reward {
@@ -54,7 +56,7 @@ struct Reward {
     u64 threshold;
 };
 
-// The environment. Costs come in COST_TABLES different tables (J, K), one of which belongs to each context.
+// The environment. Costs come in COST_TABLES different tables (J, K_STRIDE), one of which belongs to each context.
 struct World {
     const u64* cdf;
     const u32* guide;
@@ -81,25 +83,30 @@ struct Words {
     u64 a, b;
 };
 
-// Philox4x32-10 (Salmon et al. 2011); both words shifted to 53 bits.
-DEVICE Words draw(u64 seed, u32 replication, u64 t, u32 slot) {
-    u32 c0 = (u32)t, c1 = (u32)(t >> 32), c2 = slot, c3 = replication, k0 = (u32)seed, k1 = (u32)(seed >> 32);
+// Philox4x32-10 (Salmon et al. 2011), both words shifted to 53 bits; keys(i) are the two of its i-th round.
+template <typename Keys>
+DEVICE Words philox(u32 c0, u32 c1, u32 c2, u32 c3, Keys keys) {
 #pragma unroll
     for (int i = 0; i < 10; i++) {
         const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
-        c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+        c0 = (u32)(p1 >> 32) ^ c1 ^ keys(2 * i);
         c1 = (u32)p1;
-        c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+        c2 = (u32)(p0 >> 32) ^ c3 ^ keys(2 * i + 1);
         c3 = (u32)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
     return {(c0 | ((u64)c1 << 32)) >> 11, (c2 | ((u64)c3 << 32)) >> 11};
 }
 
+// The keys that the seed gives, ready to be read as operands.
+__constant__ u32 seed_keys[20];
+
+DEVICE Words draw(u32 replication, u32 t, u32 slot) {
+    return philox(t, 0, slot, replication, [](int i) { return seed_keys[i]; });
+}
+
 // Box-Muller, in double whatever REAL is.
-DEVICE double normal(u64 seed, u32 replication, u64 t, u32 slot) {
-    const Words w = draw(seed, replication, t, slot);
+DEVICE double normal(u32 replication, u32 t, u32 slot) {
+    const Words w = draw(replication, t, slot);
     const double u = w.a * 0x1p-53, v = w.b * 0x1p-53;
     return sqrt(-2.0 * log(1.0 - u)) * cos(2.0 * 3.141592653589793 * v);
 }
@@ -115,18 +122,20 @@ DEVICE u32 pick(const World& world, u64 m) {
 #endif
 }
 
-DEVICE double draw_reward(const World& world, u64 seed, u32 replication, u64 t, u64 m, Reward r) {
+DEVICE double draw_reward(const World& world, u32 replication, u32 t, u64 m, Reward r) {
 #if REWARD_KIND == BERNOULLI
     return m < r.threshold ? 1.0 : 0.0;
 #elif REWARD_KIND == GAUSSIAN
-    return r.mean + world.reward_scale * normal(seed, replication, t, 1);
+    return r.mean + world.reward_scale * normal(replication, t, 1);
 #else
     return r.mean;
 #endif
 }
 
-DEVICE double draw_cost(const World& world, u64 seed, u32 replication, u64 t, u32 table, int action, int k) {
-    const int at = ((int)table * J + action) * K + k;
+#define COST_ENTRY(table, j, k) (((size_t)(table) * J + (j)) * K_STRIDE + (k))
+
+DEVICE double draw_cost(const World& world, u32 replication, u32 t, u32 table, int action, int k) {
+    const size_t at = COST_ENTRY(table, action, k);
 #if COST_KIND == FIXED
     return world.cost_means[at];
 #else
@@ -134,9 +143,9 @@ DEVICE double draw_cost(const World& world, u64 seed, u32 replication, u64 t, u3
     if (low == high) return world.cost_locations[at];
     const u32 slot = 2 + action * K + k;
 #if COST_KIND == BERNOULLI
-    return draw(seed, replication, t, slot).a < world.cost_thresholds[at] ? high : low;
+    return draw(replication, t, slot).a < world.cost_thresholds[at] ? high : low;
 #else
-    const double z = world.cost_locations[at] + world.cost_scale * normal(seed, replication, t, slot);
+    const double z = world.cost_locations[at] + world.cost_scale * normal(replication, t, slot);
     return z < low ? low : z > high ? high : z;
 #endif
 #endif
@@ -147,10 +156,11 @@ struct Step {
     QREAL inverse_V, eps, reward_bonus, cost_bonus;
 };
 
-DEVICE REAL clip(REAL x, REAL low, REAL high) {
-    // An arm without an outcome has the width inf, and 0 · inf = nan where its bonus is 0: both go to the low end.
-    return x > low ? (x < high ? x : high) : low;
-}
+DEVICE REAL clip(REAL x, REAL low, REAL high) { return fmax(low, fmin(high, x)); }
+
+struct alignas(4 * sizeof(REAL)) Four {
+    REAL v[4];
+};
 
 DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
 
@@ -158,13 +168,17 @@ DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
 #if KERNEL == 1
 
 #define TRIANGLE(n) ((n) * ((n) + 1) / 2)
-// A triangle of more numbers than this is read again rather than kept in registers between two passes.
-#define KEPT 64
-#define FORGET asm volatile("" ::: "memory")
+
+// An entry of a triangle of N rows: a large one is read again by every pass, where the compiler would keep it in registers and
+// spill.
+template <int N>
+DEVICE REAL entry_of(const REAL* A, int at) {
+    return TRIANGLE(N) > 64 ? *(const volatile REAL*)(A + at) : A[at];
+}
 #define AT(i, k) (((i) * ((i) + 1) / 2 + (k)) * STRIDE)
 
-struct alignas(4 * sizeof(REAL)) Four {
-    REAL v[4];
+struct alignas(16) Two {
+    double v[2];
 };
 
 template <int N>
@@ -191,11 +205,11 @@ DEVICE void quadratic_forms(const REAL* A, const REAL (&x)[M][N], REAL (&q)[M]) 
         for (int m = 0; m < M; m++) inner[m] = 0;
 #pragma unroll
         for (int k = 0; k < i; k++) {
-            const REAL a = A[AT(i, k)];
+            const REAL a = entry_of<N>(A, AT(i, k));
 #pragma unroll
             for (int m = 0; m < M; m++) inner[m] += a * x[m][k];
         }
-        const REAL a = A[AT(i, i)];
+        const REAL a = entry_of<N>(A, AT(i, i));
 #pragma unroll
         for (int m = 0; m < M; m++) q[m] += x[m][i] * (a * x[m][i] + 2 * inner[m]);
     }
@@ -219,22 +233,21 @@ DEVICE void ridge_learn(REAL* A, REAL* theta, const REAL* x, const REAL* y) {
     for (int i = 0; i < N; i++) {
 #pragma unroll
         for (int k = 0; k < i; k++) {
-            const REAL a = A[AT(i, k)];
+            const REAL a = entry_of<N>(A, AT(i, k));
             u[i] += a * x[k];
             u[k] += a * x[i];
         }
-        u[i] += A[AT(i, i)] * x[i];
+        u[i] += entry_of<N>(A, AT(i, i)) * x[i];
     }
     REAL q = 0;
 #pragma unroll
     for (int i = 0; i < N; i++) q += x[i] * u[i];
     const REAL s = 1 / (1 + q);
-    if (TRIANGLE(N) > KEPT) FORGET;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const REAL a = s * u[i];
 #pragma unroll
-        for (int k = 0; k <= i; k++) A[AT(i, k)] -= a * u[k];
+        for (int k = 0; k <= i; k++) A[AT(i, k)] = entry_of<N>(A, AT(i, k)) - a * u[k];
     }
     for (int m = 0; m < M; m++) {
         REAL* row = theta + m * N * STRIDE;
@@ -266,8 +279,7 @@ DEVICE void with_widths(const REAL* A, const REAL* rows, u32 c, Use use) {
 #pragma unroll
             for (int m = 0; m < TILE; m++)
                 if (j + m < J) use(j + m, x[m], root(q[m]));
-            if (TRIANGLE(N) > KEPT) FORGET;
-        }
+                }
     }
 }
 
@@ -277,7 +289,7 @@ __constant__ double known_costs[J * K];
 
 extern "C" __global__ void LAUNCH_BOUNDS one_thread(
     WORLD_ARGUMENTS, const REAL* RESTRICT rows, const REAL* RESTRICT cost_rows, const Step* RESTRICT steps,
-    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u64 seed, u32 first,
+    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u32 first,
     u32 replications, int rounds, const int* RESTRICT grid, int points, int blocks_a_setting, REAL* RESTRICT work,
     double* RESTRICT records, int* RESTRICT last_violation, u16* RESTRICT choices) {
     WORLD
@@ -307,18 +319,24 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         n[j] = start[REWARD_AT + j];
         sum[j] = start[REWARD_AT + J + j];
         mean[j] = n[j] > 0 ? sum[j] / n[j] : 0;
-        spread[j] = 1 / sqrt(n[j]);
+        spread[j] = n[j] > 0 ? 1 / sqrt(n[j]) : (REAL)UNSEEN;
     }
 #endif
 #if COST_MODEL == RIDGE_MODEL
     REAL* const cost_A = state + COST_AT * STRIDE;
     REAL* const cost_theta = cost_A + COST_BLOCKS * TRIANGLE(COST_P) * STRIDE;
 #elif COST_MODEL == ARM_MODEL
-    REAL cost_n[J], cost_sum[J][K_ROOM], cost_mean[J][K_ROOM], cost_spread[J];
+    REAL cost_sum[J][K_ROOM], cost_mean[J][K_ROOM];
+#if !SAME_COUNTS
+    REAL cost_n[J], cost_spread[J];
+#else
+#define cost_n n
+#define cost_spread spread
+#endif
 #pragma unroll
     for (int j = 0; j < J; j++) {
         cost_n[j] = start[COST_AT + j];
-        cost_spread[j] = 1 / sqrt(cost_n[j]);
+        cost_spread[j] = cost_n[j] > 0 ? 1 / sqrt(cost_n[j]) : (REAL)UNSEEN;
 #pragma unroll
         for (int k = 0; k < K; k++) {
             cost_sum[j][k] = start[COST_AT + J + j * K + k];
@@ -332,6 +350,9 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
     double mean_total[K_ROOM];
 #endif
     int last[K_ROOM], count[J];
+#if REWARD_KIND == BERNOULLI
+    int successes = 0;
+#endif
 #pragma unroll
     for (int k = 0; k < K; k++) {
         Q[k] = K_POLICY > 0 ? start_queue[(size_t)setting * K + k] : (QREAL)0;
@@ -351,7 +372,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(seed, replication, t, 0);
+        const Words words = draw(replication, t, 0);
         const u32 c = pick(world, words.a);
         const Step step = steps[t - 1];
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
@@ -362,15 +383,13 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         {
             const REAL bonus = (REAL)step.reward_bonus;
             with_widths<P, BLOCKS, ROWS>(A, rows, c, [&](int j, const REAL* x, REAL width) {
-                const REAL guess = inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + bonus * width;
-                value[j] = guess < 1 ? guess : (REAL)1;
+                value[j] = fmin((REAL)1, inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + bonus * width);
             });
         }
 #else
 #pragma unroll
         for (int j = 0; j < J; j++) {
-            const REAL guess = mean[j] + (REAL)step.reward_bonus * spread[j];
-            value[j] = guess < 1 ? guess : (REAL)1;
+            value[j] = fmin((REAL)1, mean[j] + (REAL)step.reward_bonus * spread[j]);
         }
 #endif
 
@@ -394,22 +413,30 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
                 W[j][k] = clip(cost_mean[j][k] - (REAL)step.cost_bonus * cost_spread[j], ranges[2 * k], ranges[2 * k + 1]);
 #elif RANDOM_KNOWN_COSTS
         for (int j = 0; j < J; j++)
-            for (int k = 0; k < K; k++) W[j][k] = draw_cost(world, seed, replication, t, table, j, k);
+            for (int k = 0; k < K; k++) W[j][k] = draw_cost(world, replication, t, table, j, k);
 #endif
+        QREAL price[K];
+#pragma unroll
+        for (int k = 0; k < K; k++) price[k] = K < J ? Q[k] * step.inverse_V : Q[k];
 #pragma unroll
         for (int j = 0; j < J; j++) {
             QREAL penalty = 0;
-#pragma unroll
-            for (int k = 0; k < K; k++) {
 #if RANDOM_KNOWN_COSTS || !KNOWN_COSTS
-                penalty += W[j][k] * Q[k];
+#pragma unroll
+            for (int k = 0; k < K; k++) penalty += W[j][k] * price[k];
 #elif COST_TABLES == 1
-                penalty += known_costs[j * K + k] * Q[k];
+#pragma unroll
+            for (int k = 0; k < K; k++) penalty += known_costs[j * K + k] * price[k];
 #else
-                penalty += world.cost_means[((size_t)table * J + j) * K + k] * Q[k];
-#endif
+            const Two* row = (const Two*)(world.cost_means + COST_ENTRY(table, j, 0));
+#pragma unroll
+            for (int k = 0; k < K; k += 2) {
+                const Two two = row[k / 2];
+                penalty += two.v[0] * price[k];
+                if (k + 1 < K) penalty += two.v[1] * price[k + 1 < K ? k + 1 : k];
             }
-            value[j] -= penalty * step.inverse_V;
+#endif
+            value[j] -= K < J ? penalty : penalty * step.inverse_V;
         }
 #endif
 
@@ -427,11 +454,19 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         for (int j = J - 1; j >= 0; j--) a = value[j] >= best - (QREAL)TIE ? j : a;
 
         const Reward entry = world.rewards[(size_t)c * J + a];
-        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        const double reward = draw_reward(world, replication, t, words.b, entry);
+#if C > 1
         reward_mean_total += entry.mean;
+#endif
+#if REWARD_KIND == BERNOULLI
+        successes += words.b < entry.threshold;
+#else
         reward_total += reward;
+#endif
+#if REWARD_MODEL == RIDGE_MODEL
 #pragma unroll
         for (int j = 0; j < J; j++) count[j] += j == a;
+#endif
 
         // Queues and tallies.
 #if K > 0 && K_POLICY > 0 && KNOWN_COSTS
@@ -440,7 +475,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #if RANDOM_KNOWN_COSTS
             const double w = W[a][k];
 #else
-            const double w = world.cost_means[((size_t)table * J + a) * K + k];
+            const double w = world.cost_means[COST_ENTRY(table, a, k)];
 #endif
             const QREAL moved = Q[k] + w + step.eps;
             Q[k] = moved > 0 ? moved : 0;
@@ -451,12 +486,12 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         REAL drawn[K];
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            const double w = draw_cost(world, seed, replication, t, table, a, k);
+            const double w = draw_cost(world, replication, t, table, a, k);
             drawn[k] = (REAL)w;
             total[k] += w;
             if (total[k] > VIOLATION) last[k] = t;
-#if SEPARATE_MEANS
-            mean_total[k] += world.cost_means[((size_t)table * J + a) * K + k];
+#if SEPARATE_MEANS && C > 1
+            mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
 #endif
         }
 #if K_POLICY > 0
@@ -486,21 +521,35 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         }
 #else
         {
-            REAL m = 0, total_n = 0;
+            REAL pulls = 1, gained = 0;
 #pragma unroll
-            for (int j = 0; j < J; j++) {
-                n[j] += j == a ? (REAL)1 : (REAL)0;
-                sum[j] += j == a ? y : (REAL)0;
-                total_n = j == a ? n[j] : total_n;
-                m = j == a ? sum[j] : m;
-            }
-            const REAL narrow = 1 / sqrt(total_n);
-            m = m / total_n;
+            for (int j = 0; j < J; j++)
+                if (j == a) {
+                    n[j] += 1;
+                    sum[j] += y;
+                    pulls = n[j];
+                    gained = sum[j];
+                }
+            const REAL share = gained / pulls, narrow = 1 / sqrt(pulls);
 #pragma unroll
-            for (int j = 0; j < J; j++) {
-                mean[j] = j == a ? m : mean[j];
-                spread[j] = j == a ? narrow : spread[j];
+            for (int j = 0; j < J; j++)
+                if (j == a) {
+                    mean[j] = share;
+                    spread[j] = narrow;
+                }
+#if COST_MODEL == ARM_MODEL && SAME_COUNTS
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                REAL cost = 0;
+#pragma unroll
+                for (int j = 0; j < J; j++)
+                    if (j == a) cost = cost_sum[j][k] += drawn[k];
+                cost /= pulls;
+#pragma unroll
+                for (int j = 0; j < J; j++)
+                    if (j == a) cost_mean[j][k] = cost;
             }
+#endif
         }
 #endif
 #if COST_MODEL == RIDGE_MODEL
@@ -510,7 +559,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
             const int g = COST_BLOCKS > 1 ? a : 0;
             ridge_learn<COST_P, K>(cost_A + g * TRIANGLE(COST_P) * STRIDE, cost_theta + g * K * COST_P * STRIDE, x, drawn);
         }
-#elif COST_MODEL == ARM_MODEL
+#elif COST_MODEL == ARM_MODEL && !SAME_COUNTS
 #pragma unroll
         for (int j = 0; j < J; j++) {
             if (j == a) {
@@ -529,6 +578,27 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
 #endif
         if (t == next) {
+#if REWARD_MODEL == ARM_MODEL
+#pragma unroll
+            for (int j = 0; j < J; j++) count[j] = (int)(n[j] - start[REWARD_AT + j]);
+#endif
+#if REWARD_KIND == BERNOULLI
+            reward_total = successes;
+#endif
+#if C == 1
+            // With one context the means follow from the counts.
+            reward_mean_total = 0;
+#pragma unroll
+            for (int j = 0; j < J; j++) reward_mean_total += count[j] * world.rewards[j].mean;
+#if SEPARATE_MEANS
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                mean_total[k] = 0;
+#pragma unroll
+                for (int j = 0; j < J; j++) mean_total[k] += count[j] * world.cost_means[COST_ENTRY(0, j, k)];
+            }
+#endif
+#endif
             double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
             *out = reward_mean_total;
             *(out += replications) = reward_total;
@@ -565,16 +635,38 @@ DEVICE double warp_max(double x) {
     return x;
 }
 
-// ‖x‖_{A} and, for M rows of theta, the inner products with x, by one warp: lanes own columns, so that no sum crosses them but the last.
-template <int N>
-DEVICE REAL warp_width(const REAL* A, const REAL* x, int lane) {
-    REAL q = 0;
-    for (int k = lane; k < N; k += 32) {
-        REAL u = 0;
-        for (int i = 0; i < N; i++) u += A[i * N + k] * x[i];
-        q += u * x[k];
+// ‖x_m‖_A of M rows by one warp: lanes own columns, two at a time, so that no sum crosses lanes but the last. Rows are padded
+// with zeros to a multiple of four.
+template <int N, int M>
+DEVICE void warp_widths(const REAL* A, const REAL* const (&x)[M], int lane, REAL (&width)[M]) {
+    REAL q[M];
+    for (int m = 0; m < M; m++) q[m] = 0;
+    for (int at = 0; at < N; at += 64) {
+        const int left = at + lane < N ? at + lane : N - 1, right = at + 32 + lane < N ? at + 32 + lane : N - 1;
+        REAL u[M] = {}, v[M] = {};
+        for (int i = 0; i < N; i += 4) {
+            Four four[M];
+#pragma unroll
+            for (int m = 0; m < M; m++) four[m] = ((const Four*)x[m])[i / 4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int row = i + k < N ? i + k : N - 1;
+                const REAL a = A[row * N + left], b = A[row * N + right];
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    u[m] += a * four[m].v[k];
+                    v[m] += b * four[m].v[k];
+                }
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            if (at + lane < N) q[m] += u[m] * x[m][left];
+            if (at + 32 + lane < N) q[m] += v[m] * x[m][right];
+        }
     }
-    return root((REAL)warp_sum(q));
+#pragma unroll
+    for (int m = 0; m < M; m++) width[m] = root((REAL)warp_sum(q[m]));
 }
 
 template <int N>
@@ -610,7 +702,7 @@ DEVICE void block_learn(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL
 
 extern "C" __global__ void one_block(
     WORLD_ARGUMENTS, const REAL* RESTRICT rows, const REAL* RESTRICT cost_rows, const Step* RESTRICT steps,
-    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u64 seed, u32 first,
+    const REAL* RESTRICT start, const QREAL* RESTRICT start_queue, const REAL* RESTRICT ranges, u32 first,
     u32 replications, int rounds, const int* RESTRICT grid, int points, int blocks_a_setting, double* work,
     double* RESTRICT records, int* RESTRICT last_violation, u16* RESTRICT choices) {
     WORLD
@@ -646,57 +738,72 @@ extern "C" __global__ void one_block(
     double reward_mean_total = 0, reward_total = 0;
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(seed, replication, t, 0);
+        const Words words = draw(replication, t, 0);
         const u32 c = pick(world, words.a);
         const Step step = steps[t - 1];
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
-        const double* means = world.cost_means + (size_t)table * J * K;
 
-        for (int j = warp; j < J; j += warps) {
-#if SLEEPING
-            if (!world.available[(size_t)c * J + j]) {
-                if (lane == 0) value[j] = SLEEPS;
-                continue;
-            }
-#endif
-            REAL guess;
+        for (int tile = warp * ACTION_TILE; tile < J; tile += warps * ACTION_TILE) {
 #if REWARD_MODEL == RIDGE_MODEL
-            const REAL* x = rows + ((size_t)c * ROWS + (ROWS > 1 ? j : 0)) * PADDED(P);
-            const int g = BLOCKS > 1 ? j : 0;
-            guess = warp_inner_product<P>(reward_state + BLOCKS * P * P + g * P, x, lane) +
-                    (REAL)step.reward_bonus * warp_width<P>(reward_state + g * P * P, x, lane);
-#else
-            const REAL n = reward_state[j];
-            guess = n > 0 ? reward_state[J + j] / n + (REAL)step.reward_bonus / sqrt(n) : (REAL)1;
+            const REAL* x[ACTION_TILE];
+            REAL width[ACTION_TILE];
+            for (int m = 0; m < ACTION_TILE; m++)
+                x[m] = rows + ((size_t)c * ROWS + (ROWS > 1 ? (tile + m < J ? tile + m : J - 1) : 0)) * PADDED(P);
+            warp_widths<P, ACTION_TILE>(reward_state + (BLOCKS > 1 ? tile : 0) * P * P, x, lane, width);
 #endif
-            double penalty = 0;
+#if COST_MODEL == RIDGE_MODEL
+            const REAL* psi[ACTION_TILE];
+            REAL cost_width[ACTION_TILE];
+            for (int m = 0; m < ACTION_TILE; m++)
+                psi[m] = cost_rows +
+                         ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? (tile + m < J ? tile + m : J - 1) : 0)) * PADDED(COST_P);
+            warp_widths<COST_P, ACTION_TILE>(cost_state + (COST_BLOCKS > 1 ? tile : 0) * COST_P * COST_P, psi, lane,
+                                             cost_width);
+#endif
+#pragma unroll
+            for (int m = 0; m < ACTION_TILE; m++) {
+                const int j = tile + m;
+                if (j >= J) break;
+#if SLEEPING
+                if (!world.available[(size_t)c * J + j]) {
+                    if (lane == 0) value[j] = SLEEPS;
+                    continue;
+                }
+#endif
+                REAL guess;
+#if REWARD_MODEL == RIDGE_MODEL
+                guess = warp_inner_product<P>(reward_state + BLOCKS * P * P + (BLOCKS > 1 ? j : 0) * P, x[m], lane) +
+                        (REAL)step.reward_bonus * width[m];
+#else
+                const REAL n = reward_state[j];
+                guess = n > 0 ? reward_state[J + j] / n + (REAL)step.reward_bonus / sqrt(n) : (REAL)1;
+#endif
+                double penalty = 0;
 #if K_POLICY > 0
+                for (int k = lane; k < K; k += 32) {
+                    double w;
 #if COST_MODEL == RIDGE_MODEL
-            const REAL* psi = cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? j : 0)) * PADDED(COST_P);
-            const int h = COST_BLOCKS > 1 ? j : 0;
-            const REAL width = (REAL)step.cost_bonus * warp_width<COST_P>(cost_state + h * COST_P * COST_P, psi, lane);
-            const REAL* mu = cost_state + COST_BLOCKS * COST_P * COST_P + h * K * COST_P;
-#endif
-            for (int k = lane; k < K; k += 32) {
-                double w;
-#if COST_MODEL == RIDGE_MODEL
-                REAL estimate = 0;
-                for (int i = 0; i < COST_P; i++) estimate += mu[k * COST_P + i] * psi[i];
-                w = clip(estimate - width, ranges[2 * k], ranges[2 * k + 1]);
+                    const REAL* mu =
+                        cost_state + COST_BLOCKS * COST_P * COST_P + ((COST_BLOCKS > 1 ? j : 0) * K + k) * COST_P;
+                    REAL estimate = 0;
+                    for (int i = 0; i < COST_P; i++) estimate += mu[i] * psi[m][i];
+                    w = clip(estimate - (REAL)step.cost_bonus * cost_width[m], ranges[2 * k], ranges[2 * k + 1]);
 #elif COST_MODEL == ARM_MODEL
-                const REAL m = cost_state[j];
-                w = m > 0 ? clip(cost_state[J + j * K + k] / m - (REAL)step.cost_bonus / sqrt(m), ranges[2 * k],
-                                 ranges[2 * k + 1])
-                          : ranges[2 * k];
+                    const REAL pulls = cost_state[j];
+                    w = ranges[2 * k];
+                    if (pulls > 0)
+                        w = clip(cost_state[J + j * K + k] / pulls - (REAL)step.cost_bonus / sqrt(pulls), ranges[2 * k],
+                                 ranges[2 * k + 1]);
 #else
-                w = COST_KIND == FIXED ? means[j * K + k] : draw_cost(world, seed, replication, t, table, j, k);
+                    w = draw_cost(world, replication, t, table, j, k);
 #endif
-                W[j * K + k] = w;
-                penalty += w * Q[k];
+                    W[j * K + k] = w;
+                    penalty += w * Q[k];
+                }
+                penalty = warp_sum(penalty) * step.inverse_V;
+#endif
+                if (lane == 0) value[j] = fmin((REAL)1, guess) - penalty;
             }
-            penalty = warp_sum(penalty) * step.inverse_V;
-#endif
-            if (lane == 0) value[j] = (guess < 1 ? guess : (REAL)1) - penalty;
         }
         __syncthreads();
 
@@ -710,7 +817,7 @@ extern "C" __global__ void one_block(
         a = -(int)warp_max(-(double)a);
 
         const Reward entry = world.rewards[(size_t)c * J + a];
-        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        const double reward = draw_reward(world, replication, t, words.b, entry);
         reward_mean_total += entry.mean;
         reward_total += reward;
         if (thread == 0) count[a] += 1;
@@ -720,10 +827,10 @@ extern "C" __global__ void one_block(
                 const double moved = Q[k] + w + step.eps;
                 Q[k] = moved > 0 ? moved : 0;
             }
-            if (!(K_POLICY > 0 && KNOWN_COSTS)) w = draw_cost(world, seed, replication, t, table, a, k);
+            if (!(K_POLICY > 0 && KNOWN_COSTS)) w = draw_cost(world, replication, t, table, a, k);
             drawn[k] = (REAL)w;
             total[k] += w;
-            mean_total[k] += means[a * K + k];
+            mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
             if (total[k] > VIOLATION) last[k] = t;
         }
         __syncthreads();
@@ -783,7 +890,7 @@ extern "C" __global__ void one_block(
 
 extern "C" __global__ void comparators(
     WORLD_ARGUMENTS, const u64* RESTRICT tables, const double* RESTRICT start, const double* RESTRICT settings,
-    const u64* RESTRICT policy_seeds, const u64* RESTRICT made, u64 seed, u32 first, u32 replications, int rounds,
+    const u64* RESTRICT policy_seeds, const u64* RESTRICT made, u32 first, u32 replications, int rounds,
     const int* RESTRICT grid, int points, int blocks_a_setting, double* RESTRICT work, double* RESTRICT records,
     int* RESTRICT last_violation, u16* RESTRICT choices) {
     WORLD
@@ -807,10 +914,15 @@ extern "C" __global__ void comparators(
     }
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(seed, replication, t, 0);
+        const Words words = draw(replication, t, 0);
         const u32 c = pick(world, words.a);
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
-        const u64 own = COMPARATOR == ROUND_ROBIN ? 0 : draw(own_seed, 0, made[setting] + t - 1, 0).a;
+#if COMPARATOR != ROUND_ROBIN
+        const u64 number = made[setting] + t - 1;
+        const u64 own = philox((u32)number, (u32)(number >> 32), 0, 0, [own_seed](int i) {
+                            return i % 2 ? (u32)(own_seed >> 32) + i / 2 * 0xBB67AE85u : (u32)own_seed + i / 2 * 0x9E3779B9u;
+                        }).a;
+#endif
         int a;
 #if COMPARATOR == UNIFORM
         {
@@ -879,15 +991,15 @@ extern "C" __global__ void comparators(
         }
 #endif
         const Reward entry = world.rewards[(size_t)c * J + a];
-        const double reward = draw_reward(world, seed, replication, t, words.b, entry);
+        const double reward = draw_reward(world, replication, t, words.b, entry);
         reward_mean_total += entry.mean;
         reward_total += reward;
         N_AT(a) += 1;
         n_total += 1;
         for (int k = 0; k < K; k++) {
-            const double w = draw_cost(world, seed, replication, t, table, a, k);
+            const double w = draw_cost(world, replication, t, table, a, k);
             total[k] += w;
-            mean_total[k] += world.cost_means[((size_t)table * J + a) * K + k];
+            mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
             if (total[k] > VIOLATION) last[k] = t;
 #if COMPARATOR > ROUND_ROBIN
             SUM_AT(a, 1) += w;

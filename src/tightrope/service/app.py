@@ -275,36 +275,22 @@ class Service:
 
 async def _read(receive: Receive, limit: int) -> bytes:
     """The body, refused as soon as it is too long or too slow."""
-    message = await _next_part(receive)
-    if not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
-    parts = [message.get("body", b"")]
-    size = len(parts[0])
+    parts: list[bytes] = []
+    size, more = 0, True
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            while message.get("more_body"):
-                message = await _next_part(receive)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "disconnected", "the caller left before the body had come")
                 parts.append(message.get("body", b""))
+                more = message.get("more_body", False)
                 size += len(parts[-1])
                 if size > limit:
-                    raise _too_large(limit)
+                    raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
     except TimeoutError:
         raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
-    return b"".join(parts)
-
-
-async def _next_part(receive: Receive) -> MutableMapping[str, Any]:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Refusal(400, "disconnected", "the caller left before the body had come")
-    return message
-
-
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too-large", f"the body must have at most {limit} bytes")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:

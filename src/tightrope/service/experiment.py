@@ -159,7 +159,7 @@ class Experiment:
         journal: Journal,
         *,
         expire_after: float = 30 * 86_400.0,
-        max_pending: int = 200_000,
+        max_pending: int = 100_000,
         snapshot_every: int = 20_000,
         accept_changes: bool = False,
         limits: Limits = LIMITS,
@@ -482,9 +482,14 @@ class Experiment:
                     return None
                 self.journal.probe()
                 self._load()
-            except JournalError as error:
-                self.status, self.trouble = "failing", str(error)
-                log.error("experiment %r: still no journal: %s", self.name, error)
+            except Exception as error:
+                self.status, self.trouble, self._machine = "failing", str(error), None
+                log.error(
+                    "experiment %r: still no journal: %s",
+                    self.name,
+                    error,
+                    exc_info=not isinstance(error, JournalError),
+                )
         return self._machine if self.status == "ready" else None
 
     def _stand_by(self) -> None:

@@ -101,7 +101,7 @@ class Machine:
     """
 
     def __init__(
-        self, spec: Spec, *, expire_after: float = 30 * 86_400.0, max_pending: int = 200_000
+        self, spec: Spec, *, expire_after: float = 30 * 86_400.0, max_pending: int = 100_000
     ) -> None:
         self.spec = spec
         self.expire_after = expire_after
@@ -404,7 +404,7 @@ class Machine:
                 "measured": self.measured,
                 "expire_after": self.expire_after,
                 "max_pending": self.max_pending,
-                # Two lists, not pairs: 200,000 pairs would wake the garbage collector.
+                # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [list(self.waiting), list(self.waiting.values())],
                 "caps": [[cap.name, str(cap.used)] for cap in self.caps],
                 "tally": self.tally,

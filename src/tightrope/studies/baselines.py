@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tightrope.problem import Array
 
 TIE = 1e-12
+VIOLATION = 1e-9
 
 
 class Settings(NamedTuple):
@@ -106,6 +107,27 @@ def disjoint(
     return Outcome(choices, np.concatenate([Q, theta.ravel()]))
 
 
+def simulated(
+    features: Array,
+    costs: Array,
+    rewards: Array,
+    contexts: NDArray[np.int64],
+    uniforms: Array,
+    settings: Settings,
+) -> Outcome:
+    """`disjoint` as a simulation: the state is the cumulated mean reward, costs, and last round in violation of each constraint.
+
+    >>> tables = np.ones((1, 2)) / 2, np.array([[[0.5], [-0.5]]]), np.array([[0.9, 0.1]])
+    >>> simulated(*tables, np.zeros(3, dtype=np.int64), np.array([0.5, 0.5, 0.5]), paper(1, 0.5, 3)).state
+    array([ 1.1, -0.5,  1. ])
+    """
+    choices = disjoint(features, costs, rewards, contexts, uniforms, settings).choices
+    totals = np.cumsum(costs[contexts, choices], axis=0)
+    violated = totals > VIOLATION
+    last = np.where(violated.any(axis=0), len(choices) - np.argmax(violated[::-1], axis=0), 0)
+    return Outcome(choices, np.concatenate([[rewards[contexts, choices].sum()], totals[-1], last]))
+
+
 def full_sweep(
     phi: Array, W: Array, rewards: Array, rounds: int, settings: Settings, block: int | None = None
 ) -> Outcome:
@@ -171,7 +193,7 @@ def running_widths(phi: Array, W: Array, rewards: Array, rounds: int, settings: 
 
 
 def batch(phis: Array, Ws: Array, Sigma_inv: Array, theta: Array, n: int, settings: Settings) -> Outcome:
-    """Successive decisions on one state of the model, reached after n outcomes and n rounds with Q = 0: one product for all widths.
+    """Successive decisions, from round 1 on, by a model that has learnt n outcomes: one product for all widths.
 
     >>> phi = np.array([[[1.0, 0.0], [0.0, 1.0]]])
     >>> W = np.array([[[0.5], [-0.5]]] * 3)
@@ -184,7 +206,7 @@ def batch(phis: Array, Ws: Array, Sigma_inv: Array, theta: Array, n: int, settin
     all_optimistic = np.minimum(1.0, rows @ theta + settings.root_beta(n, d) * widths).reshape(rounds, J)
     Q = np.zeros(Ws.shape[2])
     choices = []
-    for t, (optimistic, W) in enumerate(zip(all_optimistic, Ws), start=n + 1):
+    for t, (optimistic, W) in enumerate(zip(all_optimistic, Ws), start=1):
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
         a = int(np.argmax(values >= values.max() - TIE))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))

@@ -40,12 +40,23 @@ from tightrope.problem import Array, whole_number
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate, Result
 from tightrope.schedules import Power
-from tightrope.spec import PolicySpec
+from tightrope.spec import PolicySpec, Spec
 
-__all__ = ["ROSTER", "Bout", "Entry", "League", "Misfit", "compare", "own_entry", "spec_entry"]
+__all__ = [
+    "ROSTER",
+    "Bout",
+    "Entry",
+    "League",
+    "Misfit",
+    "chosen_entries",
+    "compare",
+    "own_entry",
+    "spec_entry",
+    "standing",
+]
 
-ROUNDS, REPLICATIONS = 10_000, 20
-QUICK_ROUNDS, QUICK_REPLICATIONS = 2_000, 10
+ROUNDS, REPLICATIONS = 10_000, 10
+QUICK_ROUNDS, QUICK_REPLICATIONS = 2_000, 5
 CENTRE = "pessimistic-optimistic"
 RECORDED = 40
 _SHOWN = 6  # curves in a figure
@@ -184,6 +195,26 @@ class League:
     def final_rows(self) -> list[dict[str, Any]]:
         """The rows of the last round."""
         return [row for row in self.rows() if row["round"] == self.rounds]
+
+    def overview(self) -> list[dict[str, Any]]:
+        """For each scenario the policy with the lowest regret of those that kept the constraints, and where `CENTRE` stands."""
+        found = []
+        for ground in self.scenarios.values():
+            bouts = self.of(ground.name)
+            ranked = [bout for bout in bouts if self.place(bout) is not None]
+            ours = next((bout for bout in bouts if bout.policy == CENTRE), None)
+            found.append(
+                {
+                    "scenario": ground.name,
+                    "best": ranked[0].policy if ranked else None,
+                    "regret": _final_regret(ranked[0]) if ranked else None,
+                    "ours": None if ours is None else _final_regret(ours),
+                    "place": None if ours is None else self.place(ours),
+                    "ranked": len(ranked),
+                    "ran": ours is not None,
+                }
+            )
+        return found
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Write `summary.json`, `league.csv` and the page `index.html` with its figures into `folder`; returns the page."""
@@ -374,6 +405,27 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
         spec = msgspec.structs.replace(spec, kind=_absolute(spec.kind, folder))
         _loaded(spec.kind)
     return Entry(spec.name, partial(_stated, spec), own=own)
+
+
+def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[Entry]:
+    """Who plays: the league, or those of it that are named; with them the classes of one's own that are named, and a spec's policies.
+
+    >>> [entry.name for entry in chosen_entries(["opb", "uniform"])]
+    ['opb', 'uniform']
+    """
+    for name in names:
+        if name not in ROSTER and ":" not in name:
+            raise InvalidInput(
+                f"policy must be one of {', '.join(ROSTER)}, or a class of your own as module:Class or path/to/file.py:Class, "
+                f"but got {name!r}."
+            )
+    league = [name for name in names if name in ROSTER] or list(ROSTER)
+    entries = {name: ROSTER[name] for name in league}
+    if spec is not None:
+        # What the spec says of a policy goes before the league's own form of it.
+        entries |= {one.name: spec_entry(one, Path(spec.source).parent) for one in spec.policies}
+    own = [own_entry(name) for name in names if name not in ROSTER]
+    return [*entries.values(), *own]
 
 
 def _own(source: str | type, ground: Scenario, horizon: int) -> Any:
@@ -695,9 +747,10 @@ def _page(league: League) -> Report:
             "**Expected violation**: Σ_{k} (E S_{k})^{+}, with S_{k} the cumulative cost at the end. A policy *keeps* the "
             "constraints if the interval reaches down to 0.",
             "**Path violation**: Σ_{k} (S_{k})^{+} within a run, averaged over runs.",
-            "**Per round**: the average over rounds of Σ_{k} (w_{k})^{+}, with w the mean costs, given the context, of the mixture "
-            "that was played (of the action, where a policy tells no mixture). In brackets behind it: the share of rounds "
-            "in which some w_{k} > 0. No policy for cumulative constraints promises anything here.",
+            "**Violation per round**: the average over rounds of Σ_{k} (w_{k})^{+}, with w the mean costs, given the context, of the "
+            "mixture that was played (of the action, where a policy tells no mixture). **Rounds**: the share of rounds in which some "
+            "w_{k} > 0. Policies for cumulative constraints promise nothing here; where capacities and shares are among the rules, no "
+            "single action can be free of it.",
             "**Last violated round**: the last one in which any cumulative cost was above 0, averaged over runs.",
             "**Time**: median of one decision with its learning, on one core of this machine.",
         ]
@@ -710,25 +763,16 @@ def _page(league: League) -> Report:
 def _overview(report: Report, league: League) -> None:
     report.section("Who wins")
     rows: list[list[Cell]] = []
-    for ground in league.scenarios.values():
-        ranked = [bout for bout in league.of(ground.name) if league.place(bout) is not None]
-        best = ranked[0] if ranked else None
-        ours = [bout for bout in league.of(ground.name) if bout.policy == CENTRE]
-        if not ours:
-            standing = "not run"
-        elif league.place(ours[0]) is None:
-            standing = "violates"
-        else:
-            standing = f"{league.place(ours[0])} of {len(ranked)}"
+    for ground, one in zip(league.scenarios.values(), league.overview(), strict=True):
         rows.append(
             [
                 f"[{ground.name}](#{ground.name})",
                 f"{ground.env.n_constraints}, seen {ground.env.costs_seen}",
                 ground.slater,
-                "none" if best is None else best.policy,
-                None if best is None else _final_regret(best),
-                _final_regret(ours[0]) if ours else None,
-                standing,
+                one["best"] or "none",
+                one["regret"],
+                one["ours"],
+                standing(one),
             ]
         )
     report.table(
@@ -748,6 +792,17 @@ def _overview(report: Report, league: League) -> None:
     )
 
 
+def standing(one: Mapping[str, Any]) -> str:
+    """Where `CENTRE` stands in a scenario, in words, from an entry of `League.overview`.
+
+    >>> standing({"ran": True, "place": 2, "ranked": 5})
+    '2 of 5'
+    """
+    if not one["ran"]:
+        return "not run"
+    return "violates" if one["place"] is None else f"{one['place']} of {one['ranked']}"
+
+
 def _by_policy(report: Report, league: League) -> None:
     rows: list[list[Cell]] = []
     for name in dict.fromkeys(bout.policy for bout in league.bouts):
@@ -762,7 +817,7 @@ def _by_policy(report: Report, league: League) -> None:
                 f"{len(kept)} of {len(mine)}",
                 f"{len(safe)} of {len(mine)}",
                 float(len(first)),
-                float(np.median([np.median(bout.microseconds) for bout in mine])),
+                round(float(np.median([np.median(bout.microseconds) for bout in mine]))),
             ]
         )
     report.table(
@@ -779,8 +834,8 @@ def _scenario(report: Report, league: League, ground: Scenario) -> None:
     report.text(ground.description)
     env = ground.env
     report.text(
-        f"{env.n_contexts} contexts, {env.n_actions} actions, {env.n_constraints} constraints seen {env.costs_seen} acting; optimum "
-        f"{solve(env).value:.4f} a round, Slater's constant {ground.slater:.4g}."
+        f"Contexts: {env.n_contexts}. Actions: {env.n_actions}. Constraints: {env.n_constraints}, seen {env.costs_seen} acting. Optimum: "
+        f"{solve(env).value:.4f} a round. Slater's constant: {ground.slater:.4g}."
     )
     if bouts:
         able = [bout for bout in bouts if bout.policy not in _TOLD]
@@ -813,42 +868,47 @@ def _scenario(report: Report, league: League, ground: Scenario) -> None:
 
 
 def _standings(report: Report, league: League, bouts: Sequence[Bout], ground: Scenario) -> None:
-    rows: list[list[Cell]] = []
+    earned: list[list[Cell]] = []
+    spent: list[list[Cell]] = []
     for bout in bouts:
         place, gap, result = league.place(bout), league.gap(bout), bout.result
-        last = result.last_violated().estimate
-        rows.append(
+        standing = f"{place}" if place is not None else "knows all" if bout.policy in _TOLD else "violates"
+        difference = None if gap is None else _triple(_over_runs(gap[:, -1]))
+        time = round(float(np.median(bout.microseconds)))
+        earned.append([bout.policy, standing, _triple(result.regret.at()), difference, time])
+        spent.append(
             [
                 bout.policy,
-                f"{place}" if place is not None else "knows all" if bout.policy in _TOLD else "violates",
-                _triple(result.regret.at()),
-                None if gap is None else _triple(_over_runs(gap[:, -1])),
                 _triple(result.violation.at()),
                 _triple(result.path_violation.at()),
-                f"{float(bout.excess.mean()):.3g} ({float(bout.above.mean()):.0%})",
-                _triple(last),
-                float(np.median(bout.microseconds)),
+                _triple(_over_runs(bout.excess, least=0.0)),
+                f"{float(bout.above.mean()):.0%}",
+                _triple(result.last_violated().estimate),
             ]
         )
     report.table(
-        [
-            "policy",
-            "place",
-            "regret",
-            f"against {CENTRE}",
-            "expected violation",
-            "path violation",
-            "per round",
-            "last violated round",
-            "µs",
-        ],
-        rows,
+        ["policy", "place", "regret", f"against {CENTRE}", "µs a decision"],
+        earned,
         caption=f"Standings on {ground.name}",
     )
+    if ground.env.n_constraints:
+        report.table(
+            [
+                "policy",
+                "expected violation",
+                "path violation",
+                "violation per round",
+                "rounds",
+                "last violated round",
+            ],
+            spent,
+            caption=f"Constraints on {ground.name}",
+        )
 
 
 def _triple(found: Estimate) -> tuple[float, float, float]:
-    return found.mean, found.low, found.high
+    # What is left of an exact 0 after a long sum is rounding.
+    return tuple(0.0 if abs(one) < 1e-9 else one for one in found)  # type: ignore[return-value]
 
 
 def _final_regret(bout: Bout) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from collections import OrderedDict, deque
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import __version__
 from tightrope.engine import simulate
@@ -44,6 +48,7 @@ MEASURES = (
     "last_violation_max",
 )
 
+_DTYPES: dict[str, type] = {"bool": object, "int": np.int64, "float": np.float64, "text": object}
 _FORMAT = 1  # of what is measured: a change gives every cell a new name
 _WORLDS_KEPT = 8
 
@@ -126,6 +131,20 @@ class Plan:
         """The fields set at each point of the design."""
         for point in self.design.points():
             yield dict(zip(self.design.paths, point))
+
+    def columns(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """The values of each field in the cells with these numbers."""
+        points, back = np.unique(numbers // len(self.names), return_inverse=True)
+        wanted = np.zeros(self.design.cells if points.size else 0, dtype=bool)
+        wanted[points] = True
+        kept = list(zip(*itertools.compress(self.design.points(), wanted)))
+        found: dict[str, NDArray[Any]] = {}
+        for i, axis in enumerate(self.design.axes):
+            column = np.empty(points.size, dtype=_DTYPES[axis.column])
+            for j, value in enumerate(kept[i] if kept else ()):
+                column[j] = value
+            found[axis.path] = column[back]
+        return found
 
     def cell(self, number: int, policy: int, settings: dict[str, Any]) -> Cell:
         """The cell with these settings."""

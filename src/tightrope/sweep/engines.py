@@ -96,11 +96,10 @@ class _Processes:
         self._pool: Any = None
 
     def __enter__(self) -> Self:
-        self._start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._pool.shutdown(wait=True, kill_workers=problem[0] is not None)
+        self._stop(kill=problem[0] is not None)
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         waiting: dict[Future[list[Row]], Batch] = {}
@@ -111,21 +110,23 @@ class _Processes:
                 # All that was under way is lost, and any of it may be to blame: one at a time tells which.
                 suspects = [cell for batch in waiting.values() for cell in batch]
                 waiting.clear()
-                self._start()
+                self._stop(kill=True)
                 for cell in suspects:
                     yield [self._alone(cell)]
                 continue
             del waiting[future]
             yield rows
 
-    def _start(self) -> None:
-        from joblib.externals.loky import ProcessPoolExecutor
-
+    def _stop(self, *, kill: bool) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
-        self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE)
+            self._pool.shutdown(wait=True, kill_workers=kill)
+        self._pool = None
 
     def _submit(self, batch: Batch) -> Future[list[Row]]:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE)
         future: Future[list[Row]] = self._pool.submit(run_cells, self._plan, batch)
         return future
 
@@ -133,7 +134,7 @@ class _Processes:
         try:
             return self._submit([cell]).result()[0]
         except BrokenProcessPool:
-            self._start()
+            self._stop(kill=True)
             return failed_row(self._plan, cell, _DIED)
 
 

@@ -94,7 +94,7 @@ def _overview(report: Report, sweep: Sweep, rows: Rows) -> None:
     report.text(f"The design is *{design.kind}*: {how[design.kind]}.")
     report.bullets([f"`{axis.path}`: {_range(axis.values)}" for axis in design.axes])
     if len(sweep.rungs) > 1:
-        kept = [f"{len(names):,} with {_fraction(f)}" for names, f in zip(sweep.rungs, RUNGS)]
+        kept = [f"{len(rung.names):,} with {_fraction(f)}" for rung, f in zip(sweep.rungs, RUNGS)]
         report.text(
             f"Successive halving: {', '.join(kept)} of their rounds. On each rung the best third goes on. Front and best settings "
             "are of those that ran in full, the sensitivity is of all settings on the first rung."
@@ -131,7 +131,7 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
     line = NamedCurve("Pareto front", violation[on_front], regret[on_front])
     figure = panels_figure([Panel([line], "Expected violation (cost)", "Regret (reward)")], height=400.0)
     axes = figure.axes[0]
-    right = 1.5 * float(violation[on_front].max()) or float(np.quantile(violation, 0.5)) or 1.0
+    right = 1.15 * float(violation[on_front].max()) or float(np.quantile(violation, 0.5)) or 1.0
     dots = np.unique(np.linspace(0, len(regret) - 1, min(_DOTS, len(regret))).round().astype(np.intp))
     dots = dots[violation[dots] <= right]
     axes.plot(
@@ -178,7 +178,7 @@ def _sensitivity(report: Report, sweep: Sweep, rows: Rows) -> None:
         group, values = levels(good[axis.path])
         if len(values) < 2:
             continue
-        wide = values[0] > 0 and values[-1] / values[0] >= 30
+        wide = values[0] > 0 and values[-1] / values[0] >= 10
         for name in ("regret", "violation"):
             quartiles = np.array(
                 [

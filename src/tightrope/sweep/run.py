@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,14 @@ KEPT = 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
+class Rung:
+    """Cells that ran for as many rounds: their places in the design and their names."""
+
+    numbers: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """A finished sweep: its numbers are read from disk when asked for.
 
@@ -41,8 +50,8 @@ class Sweep:
     ----------
     folder : Path
     plan : Plan
-    rungs : tuple of tuples of str
-        Names of the cells that ran, in the order of the design: all, and with halving those that were kept, twice.
+    rungs : tuple of Rung
+        The cells that ran, in the order of the design: all, and with halving those that were kept, twice.
     ran : int
         Cells that ran now; the others were there already.
     failed : int
@@ -52,14 +61,20 @@ class Sweep:
 
     folder: Path
     plan: Plan
-    rungs: tuple[tuple[str, ...], ...]
+    rungs: tuple[Rung, ...]
     ran: int
     failed: int
     seconds: float
 
     def rows(self, rung: int = -1) -> Rows:
-        """The numbers of the cells that ran for all rounds, or of those on another rung."""
-        return Store(self.folder, self.plan.design.axes).load(self.rungs[rung])
+        """Settings and numbers of the cells that ran for all rounds, or of those on another rung; each cell once."""
+        names = self.rungs[rung].names
+        rows = Store(self.folder, self.plan.design.axes).load(names)
+        place: dict[str, int] = {}
+        for number, name in zip(self.rungs[rung].numbers.tolist(), names):
+            place.setdefault(name, number)
+        numbers = np.array([place[name] for name in rows["cell"]], dtype=np.int64)
+        return Rows({**rows.columns, "number": numbers, **self.plan.columns(numbers)})
 
     def failures(self, most: int) -> list[dict[str, Any]]:
         """The first failed cells: `number`, `settings` and `error`."""
@@ -176,7 +191,7 @@ class Runner:
 
     def sweep(self, halving: bool) -> Sweep:
         """All cells of the plan."""
-        rungs: list[tuple[str, ...]] = []
+        rungs: list[Rung] = []
         kept: NDArray[np.bool_] | None = None
         fractions = RUNGS if halving else (1.0,)
         total = sum(_kept(len(self.plan), i) for i in range(len(fractions)))
@@ -189,21 +204,23 @@ class Runner:
                     cells = (self._shortened(cell, fraction) for cell in cells)
                 rungs.append(self.run(cells, show))
                 if i + 1 < len(fractions):
-                    kept = self._best(rungs[-1], kept, _kept(len(self.plan), i + 1))
+                    kept = self._best(rungs[-1], _kept(len(self.plan), i + 1))
         return Sweep(
             self.folder, self.plan, tuple(rungs), self.ran, self.failed, time.perf_counter() - self.started
         )
 
     def run(
         self, cells: Iterable[Cell], show: Callable[[int, int], None] = lambda done, failed: None
-    ) -> tuple[str, ...]:
+    ) -> Rung:
         """Run those of the cells that have not run; give the names of all."""
         names: list[str] = []
+        numbers = array("q")
         size = _BatchSize()
 
         def new() -> Iterator[Cell]:
             for cell in cells:
                 names.append(cell.id)
+                numbers.append(cell.number)
                 if cell.id in self.known:
                     self.failed += cell.id in self.bad
                     show(1, int(cell.id in self.bad))
@@ -220,7 +237,7 @@ class Runner:
             self.failed += failed
             size.learn(len(rows), sum(row["seconds"] for row in rows))
             show(len(rows), failed)
-        return tuple(names)
+        return Rung(np.array(numbers, dtype=np.int64), tuple(names))
 
     def _shortened(self, cell: Cell, fraction: float) -> Cell:
         """The cell with a fraction of its rounds, of those after the target's round where there is one."""
@@ -231,17 +248,14 @@ class Runner:
         start = 0 if self.plan.target is None else min(self.plan.target.after, rounds - 1)
         return self.plan.changed(cell, rounds=start + max(1, math.ceil((rounds - start) * fraction)))
 
-    def _best(self, names: tuple[str, ...], kept: NDArray[np.bool_] | None, most: int) -> NDArray[np.bool_]:
-        """Which cells of the plan go on: at most so many of those called `names`, which were the ones kept before."""
-        rows = self.store.load(names)
-        rank = np.full(len(names), np.inf)
-        found = dict(zip(rows["cell"], ranks(rows, judged=self.plan.target is not None)))
-        for i, name in enumerate(names):
-            rank[i] = found.get(name, np.inf)
+    def _best(self, rung: Rung, most: int) -> NDArray[np.bool_]:
+        """Which cells of the plan go on: at most so many of those on the rung."""
+        rows = self.store.load(rung.names)
+        place = dict(zip(rows["cell"], ranks(rows, judged=self.plan.target is not None)))
+        rank = np.array([place.get(name, np.inf) for name in rung.names])
         best = np.argsort(rank, kind="stable")[:most]
-        best = best[np.isfinite(rank[best])]
         mask = np.zeros(len(self.plan), dtype=bool)
-        mask[(np.arange(len(self.plan)) if kept is None else np.flatnonzero(kept))[best]] = True
+        mask[rung.numbers[best[np.isfinite(rank[best])]]] = True
         return mask
 
 

@@ -86,7 +86,7 @@ class Store:
         arrow, parquet = _arrow(), _parquet()
         text = [axis.path for axis in self._axes if axis.column == "text"]
         plain = [{**row, **{path: _as_text(row[path]) for path in text}} for row in rows]
-        table = arrow.Table.from_pylist(plain, schema=self._schema())
+        table = arrow.Table.from_pylist(plain, schema=self._schema(self._axes))
         path = self.folder / f"part-{self._next:07d}.parquet"
         draft = path.with_name(f".{path.name}.draft")
         with open(draft, "wb") as file:
@@ -108,11 +108,15 @@ class Store:
         return names, failed
 
     def load(self, ids: Iterable[str]) -> Rows:
-        """The rows of these cells, in their order; those without a row are left out. The last row of a cell counts."""
+        """The rows of these cells, in their order, without their settings; the last row of a cell counts.
+
+        Cells without a row are left out. The settings on disk are for other readers: they, and the number, are those of
+        the design that ran the cell, which another design may share.
+        """
         place: dict[str, int] = {}
         for name in ids:
             place.setdefault(name, len(place))
-        schema = self._schema()
+        schema = self._schema(())
         at: list[NDArray[np.int64]] = []
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in schema.names}
         for table, columns in self._read(["cell"]):
@@ -121,10 +125,9 @@ class Store:
             if not keep.size:
                 continue
             at.append(wanted[keep])
-            whole = _parquet().read_table(table).take(keep)
-            for field in schema:
-                # Equal names mean equal settings, so a column of another type holds the same values.
-                parts[field.name].append(_numpy(whole.column(field.name).cast(field.type)))
+            whole = _parquet().read_table(table, columns=schema.names).take(keep)
+            for name in schema.names:
+                parts[name].append(_numpy(whole.column(name)))
         order = np.concatenate([*at, np.zeros(0, dtype=np.int64)])
         # Sorted by place, then by age: the last of each place is the newest.
         sort = np.lexsort((np.arange(order.size), order))
@@ -146,7 +149,7 @@ class Store:
                     f"{part} can't be read: {error}. Remove it: its cells will run again."
                 ) from error
 
-    def _schema(self) -> Any:
+    def _schema(self, axes: Sequence[Axis]) -> Any:
         arrow = _arrow()
         kinds = {
             "bool": arrow.bool_(),
@@ -155,7 +158,7 @@ class Store:
             "text": arrow.string(),
         }
         fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
-        fields += [(axis.path, axis.column) for axis in self._axes]
+        fields += [(axis.path, axis.column) for axis in axes]
         fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
         fields += [(name, "float") for name in MEASURES]
         fields += [("met", "bool"), ("shortfall", "float"), ("seconds", "float"), ("error", "text")]

@@ -174,8 +174,8 @@ def _cells(plan: Plan, wanted: Mapping[str, None]) -> dict[str, Cell]:
 
 
 def _check(runner: Runner, cell: Cell, seed: int) -> Row:
-    names = runner.run([runner.plan.changed(cell, seed=seed)])
-    row = runner.store.load(names).row(0)
+    rung = runner.run([runner.plan.changed(cell, seed=seed)])
+    row = runner.store.load(rung.names).row(0)
     if row["error"] is not None:
         raise TightropeError(f"{cell.text()} failed on fresh seeds: {row['error']}")
     return row

@@ -1,0 +1,108 @@
+"""The dashboard: one page, its script and style, and plotly.js from the installed plotly package. Nothing comes from outside.
+
+The page holds no data: its script reads the same routes as any other caller, with the key that its reader types in.
+
+>>> [route.path for route in routes()]
+['/', '/static/{name}']
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+__all__ = ["routes"]
+
+_HERE: Final = Path(__file__).parent
+_TYPES: Final = {
+    "dashboard.css": "text/css",
+    "dashboard.js": "text/javascript",
+    "plotly.min.js": "text/javascript",
+}
+_SAFETY: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def routes() -> list[Route]:
+    """The page at `/`, and what it loads from `/static/`. No key is needed for them."""
+    return [Route("/", _page), Route("/static/{name}", _static)]
+
+
+class _Asset(NamedTuple):
+    body: bytes
+    zipped: bytes
+    tag: str
+
+
+async def _page(request: Request) -> Response:
+    return _answer(request, await asyncio.to_thread(_html), "text/html", "no-cache")
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    asset = await asyncio.to_thread(_load, name) if name in _TYPES else None
+    if asset is None:
+        raise HTTPException(404, "Not Found")
+    # The page names the version that it wants, so what it got once need not be asked for again.
+    named = request.query_params.get("v") == asset.tag
+    return _answer(
+        request, asset, _TYPES[name], "public, max-age=31536000, immutable" if named else "no-cache"
+    )
+
+
+def _answer(request: Request, asset: _Asset, media_type: str, caching: str) -> Response:
+    headers = {**_SAFETY, "cache-control": caching, "etag": f'W/"{asset.tag}"', "vary": "accept-encoding"}
+    if headers["etag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(
+            asset.zipped, headers={**headers, "content-encoding": "gzip"}, media_type=media_type
+        )
+    return Response(asset.body, headers=headers, media_type=media_type)
+
+
+@functools.cache
+def _html() -> _Asset:
+    text = (_HERE / "dashboard.html").read_text(encoding="utf-8")
+    for name in _TYPES:
+        asset = _load(name)
+        # Without plotly the page is served all the same, and says that its charts are missing.
+        text = text.replace(f"static/{name}", f"static/{name}?v={'none' if asset is None else asset.tag}")
+    return _asset(text.encode())
+
+
+@functools.cache
+def _load(name: str) -> _Asset | None:
+    path = _HERE / name
+    if name == "plotly.min.js":
+        # Found, not imported: the package takes a second and 50 MB that the service has no use for.
+        found = importlib.util.find_spec("plotly")
+        if found is None or not found.submodule_search_locations:
+            return None
+        path = Path(found.submodule_search_locations[0], "package_data", name)
+    try:
+        return _asset(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _asset(body: bytes) -> _Asset:
+    return _Asset(body, gzip.compress(body, 6, mtime=0), hashlib.sha256(body).hexdigest()[:16])

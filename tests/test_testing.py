@@ -1,0 +1,253 @@
+"""The conformance suites accept what conforms, all of the package's own among it, and refuse what does not, saying why."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope.environments.scenarios import SCENARIOS, scenario
+from tightrope.studies.league import ROSTER, Unfit
+from tightrope.testing import EnvironmentSuite, PolicySuite, check_environment, check_policy
+
+HORIZON = 150
+PREFERRED = (
+    "safe-dosing",
+    "bandit-binding",
+    "conservative-baseline",
+    "ads-budget",
+    "sleeping-fractions",
+    "tight-slater",
+)
+BUILT = {name: scenario(name) for name in PREFERRED}
+
+
+def fitting(entry, sleeping=False):
+    """A scenario of the entry's setting."""
+    order = reversed(PREFERRED) if sleeping else PREFERRED
+    for name in order:
+        try:
+            policy = entry.make(BUILT[name], HORIZON)
+        except Unfit:
+            continue
+        if not policy.requires(BUILT[name].env):
+            return BUILT[name]
+    raise AssertionError(f"no scenario fits {entry.name}")
+
+
+class TestEveryPolicyOfThePackage(PolicySuite):
+    strict = True
+
+    @pytest.fixture(autouse=True, params=ROSTER)
+    def case(self, request):
+        self.entry = ROSTER[request.param]
+        self.ground = fitting(self.entry)
+
+    @property
+    def learns(self):
+        return self.entry.name not in ("uniform", "round-robin", "oracle")
+
+    def make(self):
+        return self.entry.make(self.ground, HORIZON)
+
+    def environment(self):
+        return self.ground.env
+
+
+@pytest.mark.parametrize("name", ["lfg", "linucb", "lints", "greedy", "uniform", "round-robin", "oracle"])
+def test_policies_with_sleeping_actions(name):
+    ground = BUILT["sleeping-fractions"]
+    assert check_policy(lambda: ROSTER[name].make(ground, HORIZON), ground.env) == []
+
+
+def test_every_registered_policy_is_in_the_league():
+    known = {name for name, cls in tr.policies.POLICIES.items() if cls.__module__.startswith("tightrope.")}
+    assert known <= set(ROSTER)
+
+
+ENVIRONMENTS = {
+    **{name: (lambda name=name: scenario(name).env) for name in SCENARIOS},
+    "bandit, costs before": lambda: tr.environments.bandit(costs_seen="before"),
+    "synthetic": lambda: tr.environments.synthetic(contexts=9, constraints=3, costs_seen="after"),
+    "hospital, any": lambda: tr.environments.hospital("any", stay=True, costs_seen="after"),
+}
+
+
+class TestEveryEnvironment(EnvironmentSuite):
+    @pytest.fixture(autouse=True, params=ENVIRONMENTS)
+    def case(self, request):
+        self.name = request.param
+
+    def make(self):
+        return ENVIRONMENTS[self.name]()
+
+
+# Policies of one's own
+
+
+class Good:
+    """A small policy that conforms: what the broken ones below are made from."""
+
+    def __init__(self, n_actions=4, seed=0):
+        self.n, self.sums = np.ones(n_actions), np.ones(n_actions)
+        self.random = np.random.default_rng(seed)
+
+    def decide(self, features=None, costs=None, actions=None):
+        ids = np.arange(len(self.n)) if actions is None else np.array(actions)
+        return int(ids[np.argmax((self.sums / self.n)[ids] + 0.1 * self.random.random(len(ids)))])
+
+    def learn(self, action, reward, costs=None):
+        self.n[action] += 1
+        self.sums[action] += reward
+
+    def copy(self, seed):
+        twin = type(self)(len(self.n), seed)
+        twin.n, twin.sums = self.n.copy(), self.sums.copy()
+        return twin
+
+
+class TestMyOwn(PolicySuite):
+    def make(self):
+        return Good()
+
+
+class NoLearn(Good):
+    learn = None
+
+
+class OffOffer(Good):
+    def decide(self, **offer):
+        return 17
+
+
+class NotAnAction(Good):
+    def decide(self, **offer):
+        return 1.5
+
+
+class Unseeded(Good):
+    def decide(self, **offer):
+        return int(np.random.default_rng().integers(4))
+
+
+class SharesState(Good):
+    def copy(self, seed):
+        twin = super().copy(seed)
+        twin.n, twin.sums = self.n, self.sums
+        return twin
+
+
+class ForgetsItsState(Good):
+    """Half of the state stays behind, at random."""
+
+    def copy(self, seed):
+        twin = super().copy(seed)
+        twin.random = self.random
+        return twin
+
+
+class WritesIntoItsInput(Good):
+    def decide(self, features=None, costs=None, actions=None):
+        features *= 0.5
+        return super().decide()
+
+
+class CannotTravel(Good):
+    def __init__(self, n_actions=4, seed=0):
+        super().__init__(n_actions, seed)
+        self.lock = threading.Lock()
+
+
+class OddMixture(Good):
+    def mixture(self, **offer):
+        return np.full(4, 0.5)
+
+
+class ImpossibleChoice(Good):
+    def mixture(self, **offer):
+        return np.eye(4)[0]
+
+
+class OddRequires(Good):
+    def requires(self, env):
+        return "fits"
+
+
+class WantsMore(Good):
+    def requires(self, env):
+        return ["it has too few actions"]
+
+
+class Raises(Good):
+    def learn(self, action, reward, costs=None):
+        raise RuntimeError("out of ideas")
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (NoLearn, "must have a method learn, but has none"),
+        (OffOffer, "decide chose action 17, but only [0, 1, 2, 3] were on offer"),
+        (NotAnAction, "decide must return an action id, or an object with one as .action, but returned 1.5"),
+        (Unseeded, "two simulations with the same seed made different choices"),
+        (SharesState, "copy(seed) must return an independent policy that shares no state"),
+        (ForgetsItsState, "copy(seed)"),
+        (WritesIntoItsInput, "changed the argument features of decide in place"),
+        (CannotTravel, "can't be pickled, so it can't run on several cores"),
+        (OddMixture, "mixture must be 4 probabilities that sum to 1"),
+        (ImpossibleChoice, "to which mixture gave probability 0"),
+        (OddRequires, "requires(env) must return a list of str, but returned 'fits'"),
+        (WantsMore, "requires(env) must be empty for an environment of its setting"),
+        (Raises, "RuntimeError: out of ideas"),
+    ],
+)
+def test_what_does_not_conform_is_refused_with_the_reason(broken, says):
+    faults = check_policy(broken)
+    assert says in "\n".join(faults)
+    assert all(": " in fault for fault in faults)
+
+
+def test_strict_asks_for_more():
+    assert check_policy(Good) == []
+    told = "\n".join(check_policy(Good, strict=True))
+    assert "reward nan must be refused with InvalidInput, but was accepted" in told
+
+
+def test_an_impossible_probability_is_told():
+    class Boastful(Good):
+        def decide(self, **offer):
+            action = super().decide(**offer)
+            return type("Sure", (), {"action": action, "probability": 2.0})()
+
+        def learn(self, decision, reward, costs=None):
+            super().learn(decision.action, reward)
+
+    assert "decision.probability must lie in (0, 1]" in "\n".join(check_policy(Boastful))
+
+
+# Environments of one's own
+
+
+def test_environments_that_do_not_conform():
+    Tabular = tr.environments.Tabular
+    hopeless = Tabular([1.0], rewards=[[0.5, 0.6]], costs=[[[0.2], [0.3]]])
+    told = "\n".join(check_environment(lambda: hopeless))
+    assert "Slater's constant must be positive, but is -0.2" in told
+    assert "no policy meets the constraints" in told
+    generator = np.random.default_rng(0)
+    told = "\n".join(check_environment(lambda: Tabular([1.0], rewards=generator.random((1, 2)))))
+    assert "rewards must be the same every time" in told
+    high = Tabular([1.0], rewards=[[0.5, 1.6]], reward_noise="none")
+    assert "mean rewards must lie in [0, 1], but go from 0.5 to 1.6" in "\n".join(
+        check_environment(lambda: high)
+    )
+    assert "must return a Tabular" in "\n".join(check_environment(lambda: 3))
+
+
+def test_suites_without_make_say_so():
+    with pytest.raises(NotImplementedError, match="define make"):
+        PolicySuite().make()
+    with pytest.raises(NotImplementedError, match="define make"):
+        EnvironmentSuite().make()
