@@ -31,6 +31,7 @@ SHIM = r"""
 using std::sqrt; using std::log; using std::cos; using std::fmin; using std::fmax;
 
 #define DEVICE static inline
+#define DEVICE_MEMBER inline
 #define RESTRICT
 #define __global__
 #define __constant__

@@ -273,16 +273,12 @@ def _policy_program(
     )
     kernel = ONE_THREAD if small else ONE_BLOCK
     lengths = [part.length(kernel) for part in (one, two)]
-    # Matrices come first, so that they are what lies in memory; arms, kept in registers, follow.
-    if one.kind == kernels.ARM_MODEL and two.kind == kernels.RIDGE_MODEL:
-        at = (lengths[1], 0)
-    else:
-        at = (0, lengths[0])
-    memory = sum(n for n, part in zip(lengths, (one, two)) if part.kind == kernels.RIDGE_MODEL)
+    memory = sum(lengths)
     itemsize = 4 if precision == "single" else 8
-    warp = 32 * memory * itemsize
-    shared = warp if small and warp <= SHARED_BYTES else 0
-    threads = 32 if shared else BLOCK_THREADS
+    threads = BLOCK_THREADS if max(one.features, two.features) == 0 or not small else 32
+    shared = threads * memory * itemsize if small else 0
+    if shared > SHARED_BYTES:
+        threads, shared = BLOCK_THREADS, 0
     room = max(one.features, two.features, 1)
     constrained = policy.n_constraints > 0
     common |= {
@@ -297,21 +293,20 @@ def _policy_program(
         "COST_P": two.features,
         "COST_BLOCKS": two.blocks,
         "COST_ROWS": two.rows,
-        "STATE": sum(lengths),
-        "REWARD_AT": at[0],
-        "COST_AT": at[1],
+        "STATE": memory,
+        "REWARD_AT": 0,
+        "COST_AT": lengths[0],
     }
     if kernel == ONE_THREAD:
         common |= {
             "STRIDE": threads,
-            "MEMORY": memory,
             "STATE_IN_SHARED": int(shared > 0),
             "SAME_COUNTS": int(_same_counts(reward, cost)),
-            "TILE": 3 if one.features <= 24 and precision == "single" else 2,
+            "TILE": 3 if max(one.features, two.features) <= 24 else 2,
             "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
         }
     else:
-        reals = sum(lengths) + room + K
+        reals = memory + room + K
         common |= {"ROOM": room, "ACTION_TILE": _action_tile(one, two, J), "WORK": 2 * J + J * K + 4 * K + math.ceil(reals * itemsize / 8)}
     return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
 
@@ -346,7 +341,7 @@ class _Part(NamedTuple):
         if self.kind == kernels.NO_MODEL:
             return 0
         if self.kind == kernels.ARM_MODEL:
-            return self.actions * (1 + self.outputs)
+            return self.actions * (2 + 2 * self.outputs if kernel == ONE_THREAD else 1 + self.outputs)
         p = self.features
         return self.blocks * ((p * (p + 1) // 2 if kernel == ONE_THREAD else p * p) + self.outputs * p)
 
@@ -385,6 +380,7 @@ def _require_fit(policy: Any, env: Tabular) -> None:
 # ------------------------------------------------------------------------------------------------------------ arguments
 
 UNIT = 2.0**53
+UNSEEN = 1e30  # 1/√N of an arm without an outcome: its width is beyond every limit
 
 
 def thresholds(p: Array) -> NDArray[np.uint64]:
@@ -450,8 +446,8 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         out[:, 1] = _schedule(t, *eps, T)
     for column, model in ((2, policy._reward), (3, policy._cost)):
         if isinstance(model, ArmMeans):
-            # An arm without an outcome has the kernels' UNSEEN for a width, which a bonus of 0 would hide.
-            out[:, column] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1e-20)
+            # Above 0, so that it can't hide the width of an arm without an outcome.
+            out[:, column] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / UNSEEN**0.75)
         elif model is not None:
             n, d = model.stat[kernels.LEARNT] + i, model.dimension
             root = np.sqrt(2.0 * np.log(T) + d * np.log(1.0 + n / (d * model.ridge)))
@@ -521,7 +517,12 @@ def _model_state(model: Model | None, kernel: int) -> Array:
     if model is None:
         return np.zeros(0)
     if isinstance(model, ArmMeans):
-        return np.concatenate([model.counts.ravel(), model.sums.ravel()])
+        n, sums = model.counts, model.sums
+        if kernel == ONE_BLOCK:
+            return np.concatenate([n, sums.ravel()])
+        seen = np.maximum(n, 1.0)
+        spread = np.where(n > 0, 1.0 / np.sqrt(seen), UNSEEN)
+        return np.concatenate([n, spread, sums.ravel(), (sums / seen[:, None]).ravel()])
     inverse = model.Sigma_inv
     if kernel == ONE_THREAD:
         inverse = inverse[(slice(None), *np.tril_indices(inverse.shape[1]))]
@@ -536,8 +537,7 @@ def _policy_arguments(program: Program, policies: Sequence[PessimisticOptimistic
     K = env.n_constraints
     start, queues, ranges = [], [], []
     for policy in policies:
-        both = [_model_state(policy._reward, program.kernel), _model_state(policy._cost, program.kernel)]
-        start.append(np.concatenate(both if program["REWARD_AT"] == 0 else both[::-1]))
+        start.append(np.concatenate([_model_state(m, program.kernel) for m in (policy._reward, policy._cost)]))
         queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
         ranges.append(policy._ranges if len(policy._ranges) else np.zeros((max(K, 1), 2)))
     return [
@@ -651,7 +651,7 @@ def _work_bytes(program: Program) -> int:
     """Global memory that one replication needs for its state."""
     if program.kernel == ONE_THREAD:
         itemsize = 4 if program["REAL"] == "float" else 8
-        return 0 if program["STATE_IN_SHARED"] else int(program["MEMORY"]) * itemsize
+        return 0 if program["STATE_IN_SHARED"] else int(program["STATE"]) * itemsize
     return 8 * int(program["WORK"] if program.kernel == ONE_BLOCK else program["STATE"])
 
 

@@ -1,7 +1,7 @@
 // Replications on a GPU: the loops of `tightrope._kernels` for one shape, whose sizes the host defines before compiling.
 //
-//   one_thread   small shapes: a thread is a replication; matrices in shared memory, element by element side by side, so that
-//                every thread reads its own bank whatever action it chose; queues, tallies and arms in registers
+//   one_thread   small shapes: a thread is a replication; its models in shared memory, element by element side by side, so
+//                that every thread reads its own bank whatever action it chose; queues and tallies in registers
 //   one_block    large shapes: a block is a replication, its state in global memory
 //   comparators  policies that look at neither features nor costs before acting: a thread is a replication
 //
@@ -17,6 +17,7 @@ typedef unsigned char u8;
 
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define RESTRICT __restrict__
 #define SHARED_ROOM(type, name) extern __shared__ type name[]
 #endif
@@ -47,8 +48,6 @@ typedef REAL QREAL;
 #define K_ROOM (K > 0 ? K : 1)
 #define PADDED(n) (((n) + 3) / 4 * 4)
 #define SLEEPS (-3e38)
-// 1/sqrt(N) of an arm without an outcome; the host keeps the bonus above 1e-20, so that its width is beyond every limit.
-#define UNSEEN 1e30
 #define RANDOM_KNOWN_COSTS (K_POLICY > 0 && KNOWN_COSTS && COST_KIND != FIXED)
 
 struct Reward {
@@ -173,7 +172,10 @@ DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
 // spill.
 template <int N>
 DEVICE REAL entry_of(const REAL* A, int at) {
-    return TRIANGLE(N) > 64 ? *(const volatile REAL*)(A + at) : A[at];
+    if constexpr (TRIANGLE(N) > 64)
+        return *(const volatile REAL*)(A + at);
+    else
+        return A[at];
 }
 #define AT(i, k) (((i) * ((i) + 1) / 2 + (k)) * STRIDE)
 
@@ -283,6 +285,38 @@ DEVICE void with_widths(const REAL* A, const REAL* rows, u32 c, Use use) {
     }
 }
 
+// M outcomes of each arm: N, their sums, and what these give, mean and 1/sqrt(N).
+template <int M>
+struct Arms {
+    REAL* const at;
+    DEVICE_MEMBER explicit Arms(REAL* from) : at(from) {}
+    DEVICE_MEMBER REAL& n(int j) const { return at[j * STRIDE]; }
+    DEVICE_MEMBER REAL& spread(int j) const { return at[(J + j) * STRIDE]; }
+    DEVICE_MEMBER REAL& sum(int j, int m) const { return at[(2 * J + j * M + m) * STRIDE]; }
+    DEVICE_MEMBER REAL& mean(int j, int m) const { return at[((2 + M) * J + j * M + m) * STRIDE]; }
+
+    DEVICE_MEMBER REAL count(int j) const {
+        const REAL pulls = n(j) + 1;
+        n(j) = pulls;
+        spread(j) = 1 / sqrt(pulls);
+        return pulls;
+    }
+    DEVICE_MEMBER void learn(int j, const REAL* y, REAL pulls) const {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const REAL gained = sum(j, m) + y[m];
+            sum(j, m) = gained;
+            mean(j, m) = gained / pulls;
+        }
+    }
+};
+
+#if SAME_COUNTS
+#define COST_SPREAD(j) arms.spread(j)
+#else
+#define COST_SPREAD(j) cost_arms.spread(j)
+#endif
+
 #if KNOWN_COSTS && K_POLICY > 0 && COST_KIND == FIXED && COST_TABLES == 1
 __constant__ double known_costs[J * K];
 #endif
@@ -305,44 +339,21 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
     SHARED_ROOM(REAL, shared);
     REAL* const state = shared + threadIdx.x;
 #else
-    REAL* const state = work + (size_t)blockIdx.x * STRIDE * MEMORY + threadIdx.x;
+    REAL* const state = work + (size_t)blockIdx.x * STRIDE * STATE + threadIdx.x;
 #endif
-    for (int i = 0; i < MEMORY; i++) state[i * STRIDE] = start[i];
+    for (int i = 0; i < STATE; i++) state[i * STRIDE] = start[i];
 
 #if REWARD_MODEL == RIDGE_MODEL
-    REAL* const A = state;
-    REAL* const theta = state + BLOCKS * TRIANGLE(P) * STRIDE;
+    REAL* const A = state + REWARD_AT * STRIDE;
+    REAL* const theta = A + BLOCKS * TRIANGLE(P) * STRIDE;
 #else
-    REAL n[J], sum[J], mean[J], spread[J];
-#pragma unroll
-    for (int j = 0; j < J; j++) {
-        n[j] = start[REWARD_AT + j];
-        sum[j] = start[REWARD_AT + J + j];
-        mean[j] = n[j] > 0 ? sum[j] / n[j] : 0;
-        spread[j] = n[j] > 0 ? 1 / sqrt(n[j]) : (REAL)UNSEEN;
-    }
+    const Arms<1> arms(state + REWARD_AT * STRIDE);
 #endif
 #if COST_MODEL == RIDGE_MODEL
     REAL* const cost_A = state + COST_AT * STRIDE;
     REAL* const cost_theta = cost_A + COST_BLOCKS * TRIANGLE(COST_P) * STRIDE;
 #elif COST_MODEL == ARM_MODEL
-    REAL cost_sum[J][K_ROOM], cost_mean[J][K_ROOM];
-#if !SAME_COUNTS
-    REAL cost_n[J], cost_spread[J];
-#else
-#define cost_n n
-#define cost_spread spread
-#endif
-#pragma unroll
-    for (int j = 0; j < J; j++) {
-        cost_n[j] = start[COST_AT + j];
-        cost_spread[j] = cost_n[j] > 0 ? 1 / sqrt(cost_n[j]) : (REAL)UNSEEN;
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            cost_sum[j][k] = start[COST_AT + J + j * K + k];
-            cost_mean[j][k] = cost_n[j] > 0 ? cost_sum[j][k] / cost_n[j] : 0;
-        }
-    }
+    const Arms<K> cost_arms(state + COST_AT * STRIDE);
 #endif
     QREAL Q[K_ROOM];
     double total[K_ROOM], reward_mean_total = 0, reward_total = 0;
@@ -389,7 +400,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #else
 #pragma unroll
         for (int j = 0; j < J; j++) {
-            value[j] = fmin((REAL)1, mean[j] + (REAL)step.reward_bonus * spread[j]);
+            value[j] = fmin((REAL)1, arms.mean(j, 0) + (REAL)step.reward_bonus * arms.spread(j));
         }
 #endif
 
@@ -410,7 +421,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         for (int j = 0; j < J; j++)
 #pragma unroll
             for (int k = 0; k < K; k++)
-                W[j][k] = clip(cost_mean[j][k] - (REAL)step.cost_bonus * cost_spread[j], ranges[2 * k], ranges[2 * k + 1]);
+                W[j][k] = clip(cost_arms.mean(j, k) - (REAL)step.cost_bonus * COST_SPREAD(j), ranges[2 * k], ranges[2 * k + 1]);
 #elif RANDOM_KNOWN_COSTS
         for (int j = 0; j < J; j++)
             for (int k = 0; k < K; k++) W[j][k] = draw_cost(world, replication, t, table, j, k);
@@ -520,37 +531,8 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
             ridge_learn<P, 1>(A + g * TRIANGLE(P) * STRIDE, theta + g * P * STRIDE, x, &y);
         }
 #else
-        {
-            REAL pulls = 1, gained = 0;
-#pragma unroll
-            for (int j = 0; j < J; j++)
-                if (j == a) {
-                    n[j] += 1;
-                    sum[j] += y;
-                    pulls = n[j];
-                    gained = sum[j];
-                }
-            const REAL share = gained / pulls, narrow = 1 / sqrt(pulls);
-#pragma unroll
-            for (int j = 0; j < J; j++)
-                if (j == a) {
-                    mean[j] = share;
-                    spread[j] = narrow;
-                }
-#if COST_MODEL == ARM_MODEL && SAME_COUNTS
-#pragma unroll
-            for (int k = 0; k < K; k++) {
-                REAL cost = 0;
-#pragma unroll
-                for (int j = 0; j < J; j++)
-                    if (j == a) cost = cost_sum[j][k] += drawn[k];
-                cost /= pulls;
-#pragma unroll
-                for (int j = 0; j < J; j++)
-                    if (j == a) cost_mean[j][k] = cost;
-            }
-#endif
-        }
+        const REAL pulls = arms.count(a);
+        arms.learn(a, &y, pulls);
 #endif
 #if COST_MODEL == RIDGE_MODEL
         {
@@ -559,19 +541,12 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
             const int g = COST_BLOCKS > 1 ? a : 0;
             ridge_learn<COST_P, K>(cost_A + g * TRIANGLE(COST_P) * STRIDE, cost_theta + g * K * COST_P * STRIDE, x, drawn);
         }
-#elif COST_MODEL == ARM_MODEL && !SAME_COUNTS
-#pragma unroll
-        for (int j = 0; j < J; j++) {
-            if (j == a) {
-                cost_n[j] += 1;
-                cost_spread[j] = 1 / sqrt(cost_n[j]);
-#pragma unroll
-                for (int k = 0; k < K; k++) {
-                    cost_sum[j][k] += drawn[k];
-                    cost_mean[j][k] = cost_sum[j][k] / cost_n[j];
-                }
-            }
-        }
+#elif COST_MODEL == ARM_MODEL
+#if SAME_COUNTS
+        cost_arms.learn(a, drawn, pulls);
+#else
+        cost_arms.learn(a, drawn, cost_arms.count(a));
+#endif
 #endif
 
 #if KEEP_CHOICES
@@ -580,7 +555,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         if (t == next) {
 #if REWARD_MODEL == ARM_MODEL
 #pragma unroll
-            for (int j = 0; j < J; j++) count[j] = (int)(n[j] - start[REWARD_AT + j]);
+            for (int j = 0; j < J; j++) count[j] = (int)(arms.n(j) - start[REWARD_AT + j]);
 #endif
 #if REWARD_KIND == BERNOULLI
             reward_total = successes;

@@ -1,0 +1,462 @@
+"""The league: who plays where, what is measured, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope.cli import main
+from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
+from tightrope.spec import PolicySpec
+from tightrope.studies import league
+from tightrope.studies.league import ROSTER, Unfit, chosen_entries, compare, own_entry, spec_entry
+
+ROOT = Path(__file__).resolve().parents[1]
+OWN = f"{ROOT / 'examples' / 'own_policy.py'}:Prudent"
+NAMES = (
+    "pessimistic-optimistic",
+    "pessimistic-optimistic-a",
+    "opb",
+    "lfg",
+    "linucb",
+    "round-robin",
+    "uniform",
+    "oracle",
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return compare(
+        [ROSTER[name] for name in NAMES],
+        ["bandit-binding", "fair-jobs", "sleeping-fractions"],
+        rounds=300,
+        replications=3,
+        seed=1,
+        workers=1,
+    )
+
+
+def bout(found, policy, ground):
+    return next(one for one in found.bouts if (one.policy, one.scenario) == (policy, ground))
+
+
+# Who plays
+
+
+def test_every_pair_is_either_run_or_marked(found):
+    ran = {(one.policy, one.scenario) for one in found.bouts}
+    outside = {(one.policy, one.scenario) for one in found.misfits}
+    assert not ran & outside
+    assert ran | outside == {(name, ground) for name in NAMES for ground in found.scenarios}
+    assert ("opb", "fair-jobs") in outside
+    assert ("lfg", "sleeping-fractions") in ran
+    for one in found.misfits:
+        assert one.reasons
+        assert all(isinstance(reason, str) and reason for reason in one.reasons)
+
+
+def test_the_roster_covers_every_scenario_and_every_policy_has_one():
+    fits = {name: set() for name in ROSTER}
+    for ground in map(scenario, SCENARIOS):
+        for name, entry in ROSTER.items():
+            try:
+                policy = entry.make(ground, 1000)
+            except Unfit as error:
+                assert error.reasons
+                continue
+            if not policy.requires(ground.env):
+                fits[name].add(ground.name)
+    assert all(fits.values()), fits
+    everywhere = {"pessimistic-optimistic", "linucb", "uniform", "oracle"}
+    assert all(fits[name] == set(SCENARIOS) for name in everywhere)
+    # Each comparator meets the problem that it was made for.
+    home = {
+        "opb": "bandit-binding",
+        "oplb": "safe-dosing",
+        "safe-lucb": "safe-dosing",
+        "safe-lts": "safe-dosing",
+        "lincbwk": "knapsack-stop",
+        "primal-dual-bwk": "knapsack-stop",
+        "ucb-alp": "ads-budget",
+        "lfg": "sleeping-fractions",
+        "clucb": "conservative-baseline",
+    }
+    assert all(ground in fits[name] for name, ground in home.items())
+
+
+def test_settings_come_from_the_scenario():
+    ground = scenario("safe-dosing")
+    policy = ROSTER["oplb"].make(ground, 700)
+    assert policy.safe_action == ground.safe_actions[0]
+    assert policy.safe_cost == pytest.approx(ground.env.costs[:, 0].max())
+    policy = ROSTER["pessimistic-optimistic"].make(scenario("tight-slater"), 700)
+    assert policy.slater == pytest.approx(0.01)
+    shares = ROSTER["round-robin"].make(scenario("sleeping-fractions"), 700).shares
+    assert (shares >= [0.0, 0.1, 0.15, 0.15, 0.2]).all()
+
+
+# What is measured
+
+
+def test_per_round_violation_is_that_of_the_mixture(found):
+    costs = scenario("bandit-binding").env.costs[0, :, 0]
+    uniform, turns, oracle = (
+        bout(found, name, "bandit-binding") for name in ("uniform", "round-robin", "oracle")
+    )
+    # The uniform mixture costs 0.175 in every round; one arm after another costs the average of their excesses.
+    np.testing.assert_allclose(uniform.excess, costs.mean(), atol=1e-12)
+    np.testing.assert_allclose(uniform.above, 1.0)
+    np.testing.assert_allclose(turns.excess, np.maximum(costs, 0).mean(), atol=1e-12)
+    np.testing.assert_allclose(turns.above, 0.75)
+    # The optimal mixture costs exactly nothing, though half of its actions cost 0.1.
+    np.testing.assert_allclose(oracle.excess, 0.0, atol=1e-12)
+    assert oracle.result.counts[:, -1, 3].min() > 100
+    assert bout(found, "opb", "bandit-binding").above.max() == 0.0
+
+
+def test_a_deterministic_policy_is_priced_by_its_actions(found):
+    one = bout(found, "linucb", "bandit-binding")
+    costs = scenario("bandit-binding").env.costs[0, :, 0]
+    by_counts = one.result.counts[:, -1] @ np.maximum(costs, 0) / 300
+    np.testing.assert_allclose(one.excess, by_counts, atol=1e-12)
+
+
+def test_watching_changes_nothing(found):
+    ground = scenario("fair-jobs")
+    plain = tr.simulate(
+        ROSTER["pessimistic-optimistic"].make(ground, 300),
+        ground.env,
+        300,
+        3,
+        seed=1,
+        workers=1,
+        record=league.RECORDED,
+    )
+    watched = bout(found, "pessimistic-optimistic", "fair-jobs").result
+    np.testing.assert_array_equal(plain.counts, watched.counts)
+    np.testing.assert_allclose(plain.regret.mean, watched.regret.mean)
+
+
+def test_two_workers_find_the_same(found):
+    again = compare(
+        [ROSTER["lfg"], ROSTER["opb"]], list(found.scenarios), rounds=300, replications=3, seed=1, workers=2
+    )
+    for one in again.bouts:
+        np.testing.assert_array_equal(one.result.counts, bout(found, one.policy, one.scenario).result.counts)
+    assert [one.policy for one in again.bouts] == ["lfg", "opb"]
+
+
+def test_places_and_gaps(found):
+    for ground in found.scenarios:
+        ranked = [one for one in found.of(ground) if found.place(one) is not None]
+        regrets = [one.result.regret.mean[-1] for one in ranked]
+        assert regrets == sorted(regrets)
+        assert all(one.kept and one.policy != "oracle" for one in ranked)
+    linucb = bout(found, "linucb", "bandit-binding")
+    assert not linucb.kept
+    assert found.place(linucb) is None
+    ours = bout(found, "pessimistic-optimistic", "bandit-binding")
+    assert found.gap(ours) is None
+    gap = found.gap(linucb)[:, -1]
+    assert gap.mean() == pytest.approx(linucb.result.regret.mean[-1] - ours.result.regret.mean[-1])
+
+
+def test_one_replication_has_no_intervals():
+    one = compare([ROSTER["uniform"]], ["bandit-slack"], rounds=20, replications=1, workers=1)
+    row = one.final_rows()[0]
+    assert row["regret_low"] is None
+    assert row["round_violation_low"] is None
+    json.dumps(one.rows(), allow_nan=False)
+
+
+# What is written
+
+
+@pytest.fixture(scope="module")
+def folder(found, tmp_path_factory):
+    target = tmp_path_factory.mktemp("league")
+    assert found.write(target) == target / "index.html"
+    return target
+
+
+def test_the_summary_has_the_agreed_rows(found, folder):
+    data = json.loads((folder / "summary.json").read_text())
+    wanted = {
+        "policy",
+        "scenario",
+        "round",
+        "regret",
+        "regret_low",
+        "regret_high",
+        "violation",
+        "last_violation",
+    }
+    wanted |= {
+        "path_violation",
+        "round_violation",
+        "rounds_violated",
+        "decision_microseconds",
+        "kind",
+        "place",
+    }
+    assert all(wanted <= set(row) for row in data["rows"])
+    assert {(row["policy"], row["scenario"]) for row in data["rows"]} == {
+        (b.policy, b.scenario) for b in found.bouts
+    }
+    assert max(row["round"] for row in data["rows"]) == 300
+    assert all(row["decision_microseconds"] > 0 for row in data["rows"])
+    assert {one["scenario"]: one["slater"] for one in data["scenarios"]}["bandit-binding"] == pytest.approx(
+        0.1
+    )
+    assert len(data["outside"]) == len(found.misfits)
+
+
+def test_the_table_marks_who_did_not_run(found, folder):
+    with open(folder / "league.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(found.bouts) + len(found.misfits)
+    outside = [row for row in rows if row["ran"] == "False"]
+    assert all(row["reasons"] and not row["regret"] for row in outside)
+    assert all(row["regret"] for row in rows if row["ran"] == "True")
+
+
+def test_the_page_tells_it_all(found, folder):
+    page = (folder / "index.html").read_text()
+    for ground in found.scenarios.values():
+        assert f'id="{ground.name}"' in page
+        assert (folder / f"{ground.name}.png").is_file()
+    for one in found.misfits:
+        assert all(reason.split("'")[0][:30] in page for reason in one.reasons)
+    assert not re.search(r'(?:src|href)="https?:', page)
+
+
+# One's own
+
+
+def test_a_policy_of_ones_own_joins():
+    mine = own_entry(OWN)
+    assert (mine.name, mine.own) == ("Prudent", True)
+    found = compare(
+        [mine, ROSTER["uniform"]], ["model-routing", "bandit-binding"], rounds=200, replications=2, workers=2
+    )
+    assert [(one.policy, one.scenario) for one in found.bouts if one.policy == "Prudent"] == [
+        ("Prudent", "model-routing")
+    ]
+    assert found.bouts[0].result.cost[:, -1].max() <= 0.0
+    reasons = [one.reasons for one in found.misfits if one.policy == "Prudent"]
+    assert reasons == [("it must see the costs before acting",)]
+
+
+BROKEN = """
+class Loose:
+    def __init__(self, n_actions, wish=None):
+        self.n = n_actions
+    def decide(self, **offer):
+        return self.n
+    def learn(self, decision, reward, costs=None):
+        pass
+    def copy(self, seed):
+        return Loose(self.n)
+
+class Greedy:
+    def __init__(self, crystal_ball):
+        pass
+"""
+
+
+def test_a_policy_that_does_not_conform_is_refused(tmp_path):
+    (tmp_path / "loose.py").write_text(BROKEN)
+    with pytest.raises(
+        tr.InvalidInput, match=r"Loose can't join the league: .*\n.*decide chose action 4, but only"
+    ):
+        compare([own_entry(f"{tmp_path / 'loose.py'}:Loose")], ["bandit-binding"], rounds=50, workers=1)
+    found = compare(
+        [own_entry(f"{tmp_path / 'loose.py'}:Greedy"), ROSTER["uniform"]],
+        ["bandit-binding"],
+        rounds=20,
+        workers=1,
+    )
+    assert found.misfits[0].reasons == ("it asks for 'crystal_ball', which no scenario tells",)
+
+
+def test_a_policy_that_fails_is_named():
+    class Late(tr.Uniform):
+        def decide(self, **offer):
+            if self._ledger.made > 150:
+                raise ZeroDivisionError("too late")
+            return super().decide(**offer)
+
+        def copy(self, seed=None):
+            return Late(self.n_actions, seed=seed)
+
+    with pytest.raises(tr.TightropeError, match="Late failed on bandit-slack: ZeroDivisionError"):
+        compare([own_entry(Late, "Late")], ["bandit-slack"], rounds=300, replications=1, workers=1)
+
+
+def test_policies_of_a_spec(tmp_path):
+    entry = spec_entry(PolicySpec(name="bold", slater=0.5))
+    assert entry.make(scenario("tight-slater"), 100).slater == 0.5
+    # A kind may be a class in a file beside the spec, with settings of its own.
+    (tmp_path / "loose.py").write_text(BROKEN)
+    spec = PolicySpec(kind="loose.py:Loose", name="loose", settings={"wish": 3})
+    policy = spec_entry(spec, tmp_path).make(scenario("fair-jobs"), 100)
+    assert (type(policy).__name__, policy.n) == ("Loose", 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: compare([]), "entries must name at least one policy"),
+        (lambda: compare([ROSTER["opb"]] * 2), "'opb' comes twice"),
+        (lambda: compare(scenarios=["nowhere"]), "scenario must be one of"),
+        (lambda: compare(scenarios=["fair-jobs"] * 2), "every scenario needs a name of its own"),
+        (lambda: compare(rounds=0), "rounds must be a whole number >= 1"),
+        (lambda: chosen_entries(["obp"]), "policy must be one of pessimistic-optimistic"),
+        (lambda: own_entry("no_such_module:Mine"), "No module named"),
+        (lambda: own_entry(f"{ROOT / 'examples' / 'own_policy.py'}:Nobody"), "has no class Nobody"),
+        (lambda: own_entry("Prudent"), "must be 'module:Class'"),
+    ],
+)
+def test_bad_calls_are_refused(call, message):
+    with pytest.raises(tr.InvalidInput, match=re.escape(message)):
+        call()
+
+
+def test_who_is_chosen():
+    assert [entry.name for entry in chosen_entries()] == list(ROSTER)
+    assert [entry.name for entry in chosen_entries(["opb", OWN])] == ["opb", "Prudent"]
+    # One's own alone joins the whole league.
+    assert [entry.name for entry in chosen_entries([OWN])] == [*ROSTER, "Prudent"]
+
+
+# Interrupted
+
+
+def test_what_was_finished_is_kept(monkeypatch, tmp_path, capsys):
+    real = league._played
+
+    def stopped(*args):
+        outcomes = real(*args)
+        yield next(outcomes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(league, "_played", stopped)
+    size = ("--rounds", "50", "--replications", "2", "--workers", "1", "--out", str(tmp_path))
+    assert (
+        main(["compare", "--policy", "opb", "--policy", "uniform", "--scenario", "bandit-slack", *size])
+        == 130
+    )
+    data = json.loads((tmp_path / "summary.json").read_text())
+    assert data["interrupted"] is True
+    assert {row["policy"] for row in data["rows"]} == {"opb"}
+    assert "interrupted" in (tmp_path / "index.html").read_text()
+
+
+# The command
+
+
+def test_the_command(capsys, tmp_path):
+    size = ("--rounds", "60", "--replications", "2", "--workers", "1", "--json", "--out", str(tmp_path / "o"))
+    chosen = ("--policy", "opb", "--policy", "lfg", "--policy", OWN, "--scenario", "bandit-binding")
+    assert main(["compare", *chosen, *size]) == 0
+    captured = capsys.readouterr()
+    data = json.loads(captured.out)
+    assert [row["policy"] for row in data["rows"]] == ["opb"]
+    assert {one["policy"] for one in data["outside"]} == {"lfg", "Prudent"}
+    assert Path(data["page"]).is_file()
+    assert "1 of 1: opb on bandit-binding" in captured.err
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text())
+    assert summary["command"].startswith("tightrope compare --policy opb")
+    assert (
+        main(
+            [
+                "compare",
+                "--policy",
+                "uniform",
+                "--scenario",
+                "bandit-slack",
+                *size[:6],
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
+    assert "uniform" in capsys.readouterr().out
+
+
+SPEC = """
+name = "two"
+[[policy]]
+name = "bold"
+slater = 0.9
+[environment]
+kind = "tabular"
+weights = [1.0]
+rewards = [[0.2, 0.8]]
+costs = [[[-0.5], [0.5]]]
+[simulation]
+rounds = 40
+replications = 2
+"""
+
+
+def test_the_environment_of_a_spec_is_a_scenario(capsys, tmp_path):
+    (tmp_path / "two.toml").write_text(SPEC)
+    where = ("--workers", "1", "--json", "--out", str(tmp_path / "o"))
+    assert main(["compare", str(tmp_path / "two.toml"), "--policy", "uniform", *where]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["policy"], row["scenario"], row["round"]) for row in rows] == [
+        ("uniform", "two", 40),
+        ("bold", "two", 40),
+    ]
+    assert "slater=0.9" in rows[1]["settings"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--policy", "nobody"], "policy must be one of"),
+        (["--scenario", "nowhere"], "scenario must be one of"),
+        (["--policy", "gone.py:Mine"], "there is no file gone.py"),
+        (["--rounds", "0"], "rounds must be a whole number >= 1"),
+        (["none.toml"], "can't be read"),
+    ],
+)
+def test_bad_usage_is_2(capsys, argv, says):
+    assert main(["compare", *argv]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_random_costs_seen_before_are_priced_as_seen():
+    env = tr.environments.bandit(threshold=0.1, costs_seen="before")
+    found = compare(
+        [ROSTER["pessimistic-optimistic"]],
+        [Scenario(env, "Costs drawn before acting.")],
+        rounds=200,
+        replications=2,
+        workers=1,
+    )
+    one = found.bouts[0]
+    # What was seen and chosen is the cost itself, so the sum over rounds of excess less slack is the cumulative cost.
+    np.testing.assert_array_less(one.result.cost[:, -1, 0], 200 * one.excess + 1e-9)
+    assert one.result.baseline == "joint"
+
+
+def test_the_example_runs_from_anywhere(tmp_path):
+    argv = ["compare", "--policy", OWN, "--policy", "uniform", "--scenario", "model-routing"]
+    size = ["--rounds", "50", "--replications", "2", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tightrope", *argv, *size], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Prudent" in done.stdout
