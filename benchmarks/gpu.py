@@ -1,15 +1,18 @@
 """Rounds a second on a GPU, by shape and precision, against what the device could do at most.
 
-    python benchmarks/gpu.py                # the table; about a minute on an H200
-    python benchmarks/gpu.py --quick        # a tenth of the rounds
-    python benchmarks/gpu.py --cpu          # the CPU engine on the same shapes, on all cores; needs Numba and no GPU
-    python benchmarks/gpu.py --study        # the hospital study with 10,000 replications of 62,500 rounds
+    python benchmarks/gpu.py            # the table; half a minute on an H200
+    python benchmarks/gpu.py study      # the hospital study with 10,000 replications of 62,500 rounds
+    python benchmarks/gpu.py agree      # single against double precision over 10,000 replications
+    python benchmarks/gpu.py drift      # how far Σ⁻¹ drifts in a million updates; needs no GPU
+    python benchmarks/gpu.py cpu        # the CPU engine on the same shapes, on all cores; needs Numba and no GPU
+
+`--quick` takes a tenth of the rounds.
 
 Times are those of the kernel between two events, metrics included, the median of five launches after a first one; results
 are fetched after. "flops" counts the additions and multiplications that one round of the formulas needs, "bytes" the reads and
-writes of the state of one round, wherever it lies. The floor is the larger of flops over the device's rate (float64 at its own)
-and bytes over the bandwidth of its shared memory, or of its global memory where the state is there. "regret" is at the last
-round: the error beside the time.
+writes of the models' state in one round, wherever it lies. The floor is the larger of flops over the device's rate (float64 at
+its own) and bytes over the bandwidth of its shared memory, or of its global memory where the state is there. "regret" is at the
+last round, where the optimum is known: the error beside the time.
 """
 
 from __future__ import annotations
@@ -109,9 +112,9 @@ def cases(scale: float) -> list[Case]:
         Case(
             "OPB, 4 arms",
             tr.OPB(4, safe_cost=-0.1, horizon=T, cost_range=(-0.1, 0.9)),
-            bandit, 270_336, T // 5, (0, 16 * 8), 12,
+            bandit, 270_336, T // 5, (0, 16 * 8), 0,
         ),
-        Case("round-robin, 6 wards", tr.RoundRobin(6), hospital, 270_336, T // 5, (0, 24), 8),
+        Case("round-robin, 6 wards", tr.RoundRobin(6), hospital, 270_336, T // 5, (0, 24), 0),
     ]  # fmt: skip
 
 
@@ -138,16 +141,16 @@ def device_rates() -> tuple[str, float, float, float, float]:
     return properties["name"].decode(), single, double, 128.0 * units * hertz, bandwidth
 
 
-def kernel_seconds(case: Case, precision: gpu.Precision, repeats: int) -> tuple[float, float]:
+def kernel_seconds(case: Case, precision: gpu.Precision, repeats: int) -> tuple[float, str]:
     """Median seconds of the kernel, and the regret at the end."""
     seconds = []
     for _ in range(repeats + 1):
         (run,) = gpu.simulate_many(
-            [case.policy], case.env, case.rounds, case.replications, seed=1, record=10, precision=precision,
-            optimum=case.env.optimum if case.env.optimum is not None else 0.0,
-        )  # fmt: skip
+            [case.policy], case.env, case.rounds, case.replications, seed=1, record=10, precision=precision
+        )
         seconds.append(run.settings["device seconds"])
-    return statistics.median(seconds[1:]), float(run.regret.mean[-1])
+    regret = "–" if run.optimum is None else f"{run.regret.mean[-1]:.4g}"
+    return statistics.median(seconds[1:]), regret
 
 
 def heading(where: str) -> None:
@@ -156,19 +159,30 @@ def heading(where: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    jobs: dict[str, Callable[[float], None]] = {
+        "table": table,
+        "study": study,
+        "agree": agree,
+        "drift": drift,
+        "cpu": cpu,
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("job", nargs="?", default="table", choices=jobs)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rounds")
-    parser.add_argument("--cpu", action="store_true", help="the CPU engine on the same shapes")
-    parser.add_argument("--study", action="store_true", help="the hospital study")
     given = parser.parse_args()
-    job: Callable[[float], None] = cpu if given.cpu else study if given.study else table
-    job(0.1 if given.quick else 1.0)
+    jobs[given.job](0.1 if given.quick else 1.0)
 
 
 def table(scale: float) -> None:
     name, single, double, shared, bandwidth = device_rates()
-    heading(f"{name} ({single / 1e12:.0f} and {double / 1e12:.0f} TFLOP/s, copies at {bandwidth / 1e12:.1f} TB/s)")
-    print("| shape | precision | replications × rounds | seconds | 10⁹ rounds/s | flops | bytes | floor, 10⁹/s | of it | regret |")
+    heading(
+        f"{name} ({single / 1e12:.0f} and {double / 1e12:.0f} TFLOP/s, copies at {bandwidth / 1e12:.1f} TB/s)"
+    )
+    print(
+        "| shape | precision | replications × rounds | seconds | 10⁹ rounds/s | flops | bytes | floor, 10⁹/s | of it | regret |"
+    )
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for case in cases(scale):
         for precision in ("single", "double"):
@@ -181,9 +195,11 @@ def table(scale: float) -> None:
             program = gpu._shape(case.policy, case.env, precision, False)
             bytes_ = case.numbers * (4 if precision == "single" else 8)
             floor = 1.0 / max(needed, bytes_ / (shared if program.shared else bandwidth))
+            rate = total / seconds
+            size = f"{case.replications:,} × {case.rounds:,}"
             print(
-                f"| {case.name} | {precision} | {case.replications:,} × {case.rounds:,} | {seconds:.4f} | {total / seconds / 1e9:.3g} "
-                f"| {estimates + exact:,.0f} | {bytes_:,.0f} | {floor / 1e9:.3g} | {total / seconds / floor:.0%} | {regret:.4g} |",
+                f"| {case.name} | {precision} | {size} | {seconds:.4f} | {rate / 1e9:.3g} | {estimates + exact:,.0f} "
+                f"| {bytes_:,.0f} | {floor / 1e9:.3g} | {rate / floor:.0%} | {regret} |",
                 flush=True,
             )
 
@@ -199,7 +215,9 @@ def study(scale: float) -> None:
             V=tr.Power(4.0, 0.5), epsilon=tr.Power(1.0, -0.5),
         )  # fmt: skip
         for _ in range(2):
-            run = tr.simulate(policy, env, rounds=T, replications=R, seed=0, engine="gpu", optimum=env.optimum)
+            run = tr.simulate(
+                policy, env, rounds=T, replications=R, seed=0, engine="gpu", optimum=env.optimum
+            )
         last = run.last_violated()
         print(
             f"bonus {bonus:g}: {R:,} replications of {T:,} rounds in {run.settings['device seconds']:.3f} s of device time, "
@@ -208,13 +226,80 @@ def study(scale: float) -> None:
         )
 
 
+def agree(scale: float) -> None:
+    name, *_ = device_rates()
+    heading(name)
+    print("| shape | rounds | precision | regret | path violation | last violated round | equal actions |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
+    for case in cases(scale)[:4]:
+        T, R = max(case.rounds, int(5_000 * scale)), 10_000
+        runs = {}
+        for precision in ("double", "single"):
+            (runs[precision],) = gpu.simulate_many(
+                [case.policy], case.env, T, R, seed=5, record=[T], keep_choices=True, precision=precision
+            )
+            run = runs[precision]
+            regret = "–" if run.optimum is None else str(run.regret.at())
+            equal = (run.choices == runs["double"].choices).mean()
+            print(
+                f"| {case.name} | {T:,} | {precision} | {regret} | {run.path_violation.at()} "
+                f"| {run.last_violated().estimate} | {equal:.4f} |",
+                flush=True,
+            )
+
+
+def drift(scale: float) -> None:
+    """Rank-one updates of Σ⁻¹ and θ̂ against a fresh solution, at the worst of 360 contexts."""
+    heading(platform.machine())
+    draw = np.random.default_rng(0)
+    hospital = tr.environments.hospital("any")
+    u = draw.normal(size=(360, 19))
+    dense = np.column_stack([np.ones(360), u / np.linalg.norm(u, axis=1, keepdims=True)]) / np.sqrt(2.0)
+    T = int(1_000_000 * scale)
+    print("| features | λ | precision | updates | width, relative error | mean, absolute error |")
+    print("| --- | ---: | --- | ---: | ---: | ---: |")
+    for name, rows, weights in (
+        ("hospital, p = 10", hospital.features, hospital.weights),
+        ("d = 20", dense, None),
+    ):
+        order = draw.choice(360, T, p=weights)
+        outcomes = (draw.random(T) < 0.6).astype(np.float64)
+        for ridge in (1.0, 1e-4):
+            for real in (np.float32, np.float64):
+                X, A, theta = (
+                    rows.astype(real),
+                    np.eye(rows.shape[1], dtype=real) / real(ridge),
+                    np.zeros(rows.shape[1], real),
+                )
+                for t in range(T):
+                    x = X[order[t]]
+                    v = A @ x
+                    s = 1 / (1 + x @ v)
+                    theta += s * (real(outcomes[t]) - theta @ x) * v
+                    A -= np.outer(s * v, v)
+                    if t + 1 in (T // 100, T // 10, T):
+                        seen = rows[order[: t + 1]]
+                        Sigma = ridge * np.eye(rows.shape[1]) + seen.T @ seen
+                        exact = np.linalg.solve(Sigma, rows.T)
+                        widths = np.sqrt(np.einsum("ij,ji->i", rows, exact))
+                        mine = np.sqrt(np.einsum("ij,jk,ik->i", rows, A.astype(np.float64), rows))
+                        means = rows @ np.linalg.solve(Sigma, seen.T @ outcomes[: t + 1])
+                        worst = np.abs(mine / widths - 1.0).max(), np.abs(rows @ theta - means).max()
+                        print(
+                            f"| {name} | {ridge:g} | {real.__name__} | {t + 1:,} | {worst[0]:.1e} | {worst[1]:.1e} |",
+                            flush=True,
+                        )
+
+
 def cpu(scale: float) -> None:
     heading(f"{platform.machine()}, {os.cpu_count()} cores, CPU engine (Numba)")
     print("| shape | rounds/s |\n| --- | ---: |")
     for case in cases(scale):
         rounds = min(case.rounds, 2_000)
         tr.simulate(case.policy, case.env, rounds=100, replications=2, optimum=0.0)
-        run = tr.simulate(case.policy, case.env, rounds=rounds, replications=200, seed=1, record=10, optimum=0.0)
+        run = tr.simulate(
+            case.policy, case.env, rounds=rounds, replications=200, seed=1, record=10, optimum=0.0
+        )
         print(f"| {case.name} | {rounds * 200 / run.seconds:,.0f} |", flush=True)
 
 

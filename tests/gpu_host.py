@@ -131,9 +131,7 @@ class Host:
         given = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(one) for one in kept))
         started = time.perf_counter()
         threads = self.block_threads if program.kernel == ONE_BLOCK else program.threads
-        library.launch(
-            ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_size_t(program.shared), given
-        )
+        library.launch(ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_size_t(program.shared), given)
         seconds = time.perf_counter() - started
         return [np.ascontiguousarray(array.transpose(axes)) for array, axes in outputs], seconds
 
@@ -143,8 +141,25 @@ class Host:
         path = self.folder / f"{hashlib.sha256((text + fused).encode()).hexdigest()[:24]}.so"
         if not path.exists():
             draft = Path(tempfile.mkstemp(suffix=".so", dir=self.folder)[1])
-            command = [COMPILER, "-x", "c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror"]
-            quiet = ["-Wno-unknown-pragmas", "-Wno-unused-parameter", "-Wno-unused-function", "-Wno-unused-but-set-variable"]
+            command = [
+                COMPILER,
+                "-x",
+                "c++",
+                "-std=c++20",
+                "-O0",
+                "-fPIC",
+                "-shared",
+                "-pthread",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+            ]
+            quiet = [
+                "-Wno-unknown-pragmas",
+                "-Wno-unused-parameter",
+                "-Wno-unused-function",
+                "-Wno-unused-but-set-variable",
+            ]
             quiet += ["-Wno-unused-variable", "-Wno-type-limits", "-Wno-sign-compare"]
             subprocess.run(
                 [*command, *quiet, f"-ffp-contract={fused}", "-", "-o", str(draft)],

@@ -62,6 +62,13 @@ def test_policies_with_sleeping_actions(name):
     assert check_policy(lambda: ROSTER[name].make(ground, HORIZON), ground.env) == []
 
 
+@pytest.mark.parametrize("name", ["lints", "greedy", "linucb", "pessimistic-optimistic"])
+def test_policies_with_one_vector_for_all_actions(name):
+    ground = scenario("fair-jobs")
+    assert ground.env.disjoint
+    assert check_policy(lambda: ROSTER[name].make(ground, HORIZON), ground.env, strict=True) == []
+
+
 def test_every_registered_policy_is_in_the_league():
     known = {name for name, cls in tr.policies.POLICIES.items() if cls.__module__.startswith("tightrope.")}
     assert known <= set(ROSTER)

@@ -250,9 +250,10 @@ def simulate(
     replications: int | None = None,
     seed: int | None = None,
     workers: int | None = None,
+    engine: Literal["cpu", "gpu", "gpu-double"] = "cpu",
     output: Output = _DEFAULT,
 ) -> None:
-    """Run the policies of a spec in its environment, many times, on all cores.
+    """Run the policies of a spec in its environment, many times, on all cores or on a GPU.
 
     Every policy sees the same draws. Ctrl-C keeps the replications that were finished.
 
@@ -268,8 +269,10 @@ def simulate(
         Same seed, same numbers; by default what the spec says.
     workers
         Cores to use; all by default.
+    engine
+        Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
     """
-    from tightrope import engine
+    from tightrope import engine as engines
     from tightrope.environments.build import environment_of, policies_of
     from tightrope.oracle import solve
 
@@ -283,12 +286,13 @@ def simulate(
     interrupted = False
     for name, policy in policies.items():
         try:
-            result = engine.simulate(
+            result = engines.simulate(
                 policy,
                 env,
                 rounds=plan.rounds if rounds is None else rounds,
                 replications=plan.replications if replications is None else replications,
                 seed=plan.seed if seed is None else seed,
+                engine=engine,
                 workers=workers,
                 name=name,
             )
@@ -709,6 +713,41 @@ def _extra(module: str, extra: str) -> Any:
         raise ModuleNotFoundError(
             f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
         ) from error
+
+
+@_command("tightrope bench online engine --out out/bench")
+def bench(
+    *cases: str,
+    full: Annotated[bool, Parameter(negative=())] = False,
+    repeats: int | None = None,
+    output: Output = _DEFAULT,
+) -> None:
+    """How fast Tightrope is here: ratios to plain NumPy loops that compute the same, on one core, with the error beside the time.
+
+    With --out the numbers go to bench.json, the tables to bench.md, and the cost of the engine by size to scaling.png.
+
+    Parameters
+    ----------
+    cases
+        Which to run, such as online, hospital, catalogue, engine, start or scaling; by default all that are quick.
+    full
+        All of them, a catalogue of a million actions too: some minutes, and 0.5 GiB of disk.
+    repeats
+        How often each program runs.
+    """
+    from tightrope.studies import bench as benchmarks
+
+    data = benchmarks.bench(
+        cases, full=full, repeats=repeats, tell=lambda name: print(f"bench: {name}", file=sys.stderr)
+    )
+    folder = output.folder()
+    if folder is not None:
+        benchmarks.write(data, folder)
+    output.show(
+        data,
+        *(_table(title, head, rows) for title, head, rows in benchmarks.tables(data)),
+        *([] if folder is None else [f"written to {folder}"]),
+    )
 
 
 @_command("tightrope version --json")

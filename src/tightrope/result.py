@@ -641,7 +641,7 @@ def student_quantile(df: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    t = z + sum(term / df ** (i + 1) for i, term in enumerate(terms))
+    t = z + math.fsum(term / df ** (i + 1) for i, term in enumerate(terms))
     if df > 500:
         return t
     log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)

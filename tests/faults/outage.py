@@ -133,7 +133,13 @@ class Careless(PoweredJournal):
 
 
 def survives_error(
-    folder: Path, *, length: int, kind: str, at: int, times: int = 1, made: type[PoweredJournal] = PoweredJournal
+    folder: Path,
+    *,
+    length: int,
+    kind: str,
+    at: int,
+    times: int = 1,
+    made: type[PoweredJournal] = PoweredJournal,
 ) -> tuple[bool, str | None]:
     """Let the `at`-th write or sync of a story fail, `times` in a row; retry what was refused; then lose power.
 

@@ -154,44 +154,44 @@ class _File:
         # As SQLite does on Unix: the first sync of a log or a rollback journal that may be new is one of its folder too.
         self._sync_folder = bool(flags & apsw.SQLITE_OPEN_CREATE) and bool(flags & _LOGS)
 
-    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+    def xRead(self, amount: int, offset: int) -> bytes:
         return bytes(self._disk.seen.get(self._name, b"")[offset : offset + amount])
 
-    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: Any, offset: int) -> None:
         self._disk.note("write", self._name, offset, bytes(data))
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         self._disk.note("truncate", self._name, size)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self._disk.note("sync", self._name)
         if self._sync_folder:
             self._disk.note("sync folder", "")
             self._sync_folder = False
 
-    def xFileSize(self) -> int:  # noqa: N802
+    def xFileSize(self) -> int:
         return len(self._disk.seen.get(self._name, b""))
 
-    def xClose(self) -> None:  # noqa: N802
+    def xClose(self) -> None:
         if self._delete_on_close:
             self._disk.seen.pop(self._name, None)
 
-    def xLock(self, level: int) -> None:  # noqa: N802
+    def xLock(self, level: int) -> None:
         pass
 
-    def xUnlock(self, level: int) -> None:  # noqa: N802
+    def xUnlock(self, level: int) -> None:
         pass
 
-    def xCheckReservedLock(self) -> bool:  # noqa: N802
+    def xCheckReservedLock(self) -> bool:
         return False
 
-    def xFileControl(self, op: int, ptr: int) -> bool:  # noqa: N802
+    def xFileControl(self, op: int, ptr: int) -> bool:
         return False
 
-    def xSectorSize(self) -> int:  # noqa: N802
+    def xSectorSize(self) -> int:
         return 4096
 
-    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+    def xDeviceCharacteristics(self) -> int:
         # What SQLite takes for granted on Linux: a torn write harms no byte outside it.
         return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE
 
@@ -202,10 +202,11 @@ class _Vfs(apsw.VFS):
         self._temporary = itertools.count()
         super().__init__(name, "")
 
-    def excepthook(self, kind: Any, error: Any, trace: Any) -> None:
+    def excepthook(self, kind: Any, error: Any, trace: Any) -> bool:
         """apsw would print what the tests cause on purpose."""
+        return True
 
-    def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> Any:
         flags[1] = flags[0]
         path = f"temporary-{next(self._temporary)}" if name is None else _path(name)
         if path not in self._disk.seen and not flags[0] & apsw.SQLITE_OPEN_CREATE:
@@ -213,13 +214,13 @@ class _Vfs(apsw.VFS):
         self._disk.seen.setdefault(path, bytearray())
         return _File(self._disk, path, flags[0])
 
-    def xAccess(self, name: str, flags: int) -> bool:  # noqa: N802
+    def xAccess(self, name: str, flags: int) -> bool:
         return name in self._disk.seen
 
-    def xFullPathname(self, name: str) -> str:  # noqa: N802
+    def xFullPathname(self, name: str) -> str:
         return name
 
-    def xDelete(self, name: str, sync: bool) -> None:  # noqa: N802
+    def xDelete(self, name: str, sync: bool) -> None:
         if name not in self._disk.seen:
             raise apsw.IOError(name)
         self._disk.note("delete", name)

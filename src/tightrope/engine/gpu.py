@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tightrope import _kernels as kernels
 from tightrope.engine.cpu import COMPARATORS, check_fit, policy_seed
-from tightrope.engine.simulation import known_optimum, policy_name, recorded_rounds
+from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.world import KINDS, context_index, rows_for
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -38,7 +38,10 @@ Precision = Literal["single", "double"]
 Model = Ridge | DisjointRidge | ArmMeans
 
 LARGEST = {"actions": 1024, "features": 256, "constraints": 256}
-SMALLEST_RIDGE = {"single": 1e-2, "double": 1e-6}
+# Σ⁻¹ is never refreshed: below these, and beyond MOST_UPDATES in float32, its drift could matter (measured in docs/gpu.md).
+SMALLEST_RIDGE = {"single": 1e-4, "double": 1e-6}
+MOST_UPDATES = 2_000_000
+MOST_PULLS = 2**24  # float32 has no odd number beyond
 
 ONE_THREAD, ONE_BLOCK, COMPARATOR = 1, 2, 3
 NAMES = {ONE_THREAD: "one_thread", ONE_BLOCK: "one_block", COMPARATOR: "comparators"}
@@ -101,13 +104,18 @@ def simulate_many(
         raise InvalidInput(f"precision must be 'single' or 'double', but got {precision!r}.")
     labels = [policy_name(policy) for policy in policies] if names is None else list(names)
     if len(labels) != len(policies):
-        raise InvalidInput(f"names must have one entry for each of {len(policies)} policies, but has {len(labels)}.")
+        raise InvalidInput(
+            f"names must have one entry for each of {len(policies)} policies, but has {len(labels)}."
+        )
     rounds = whole_number("rounds", rounds, low=1, high=2**31 - 1)
     replications = whole_number("replications", replications, low=1, high=2**32 - 1)
     seed = whole_number("seed", seed)
     grid = recorded_rounds(rounds, record)
     shapes = [_shape(policy, env, precision, keep_choices) for policy in policies]
     value, interval, baseline = known_optimum(env, optimum)
+    for policy, shape in zip(policies, shapes):
+        if shape["REAL"] == "float":
+            _require_short(policy, rounds)
     device = _cuda() if device is None else device
 
     groups: dict[Program, list[int]] = {}
@@ -117,7 +125,9 @@ def simulate_many(
     for program, members in groups.items():
         started = time.perf_counter()
         settings = [policies[i] for i in members]
-        batches, device_seconds = _launch(program, settings, env, rounds, replications, seed, grid, keep_choices, device)
+        batches, device_seconds = _launch(
+            program, settings, env, rounds, replications, seed, grid, keep_choices, device
+        )
         seconds = (time.perf_counter() - started) / len(members)
         for s, i in enumerate(members):
             results[i] = _result(
@@ -239,13 +249,21 @@ def _shape(policy: Any, env: Tabular, precision: Precision, keep_choices: bool) 
     if type(policy) in COMPARATORS:
         kind = COMPARATORS[type(policy)]
         _require_fit(policy, env)
-        common |= {"REAL": "double", "K_POLICY": 0, "KNOWN_COSTS": 0, "COMPARATOR": kind, "STRIDE": BLOCK_THREADS}
+        common |= {
+            "REAL": "double",
+            "K_POLICY": 0,
+            "KNOWN_COSTS": 0,
+            "COMPARATOR": kind,
+            "STRIDE": BLOCK_THREADS,
+        }
         common |= {"STATE": 3 * J if kind == kernels.OPB else J, "SETTINGS": max(J, 6)}
         return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
     if type(policy) is not PessimisticOptimistic:
         raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
     if not policy.compiles:
-        raise InvalidInput("a policy that measures Slater's constant needs an LP as it runs: use engine='cpu', or give slater=.")
+        raise InvalidInput(
+            "a policy that measures Slater's constant needs an LP as it runs: use engine='cpu', or give slater=."
+        )
     return _policy_program(policy, env, precision, common)
 
 
@@ -254,7 +272,10 @@ def _policy_program(
 ) -> Program:
     J, K = env.n_actions, env.n_constraints
     reward, cost = policy._reward, policy._cost
-    parts = {"reward": _part("reward", reward, env.features, J), "cost": _part("cost", cost, env.cost_features, J)}
+    parts = {
+        "reward": _part("reward", reward, env.features, J),
+        "cost": _part("cost", cost, env.cost_features, J),
+    }
     for part in parts.values():
         _require_size("features", part.features)
         if part.ridge is not None and part.ridge < SMALLEST_RIDGE[precision]:
@@ -307,14 +328,20 @@ def _policy_program(
         }
     else:
         reals = memory + room + K
-        common |= {"ROOM": room, "ACTION_TILE": _action_tile(one, two, J), "WORK": 2 * J + J * K + 4 * K + math.ceil(reals * itemsize / 8)}
+        common |= {
+            "ROOM": room,
+            "ACTION_TILE": _action_tile(one, two, J),
+            "WORK": 2 * J + J * K + 4 * K + math.ceil(reals * itemsize / 8),
+        }
     return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
 
 
 def _same_counts(reward: Model, cost: Model | None) -> bool:
     """Whether reward and costs are learnt from the same pulls of the arms."""
     return (
-        isinstance(reward, ArmMeans) and isinstance(cost, ArmMeans) and np.array_equal(reward.counts, cost.counts)
+        isinstance(reward, ArmMeans)
+        and isinstance(cost, ArmMeans)
+        and np.array_equal(reward.counts, cost.counts)
     )
 
 
@@ -363,6 +390,18 @@ def _sizes(macros: Mapping[str, int | str], kernel: int) -> tuple[tuple[str, int
 def _require_size(name: str, size: int) -> None:
     if size > LARGEST[name]:
         raise InvalidInput(f"a GPU takes up to {LARGEST[name]:,} {name}, but got {size:,}: use engine='cpu'.")
+
+
+def _require_short(policy: PessimisticOptimistic, rounds: int) -> None:
+    """Refuse more rounds than single precision is good for."""
+    for model in (policy._reward, policy._cost):
+        if model is None:
+            continue
+        most = MOST_PULLS if isinstance(model, ArmMeans) else MOST_UPDATES
+        if rounds + model.stat[kernels.LEARNT] > most:
+            raise InvalidInput(
+                f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
+            )
 
 
 def _require_fit(policy: Any, env: Tabular) -> None:
@@ -440,10 +479,8 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     T = np.full(rounds, core[kernels.HORIZON]) if core[kernels.HORIZON] > 0.0 else t
     out = np.zeros((rounds, 4))
     if policy.n_constraints > 0:
-        V = core[kernels.V_SCALE : kernels.V_LOG + 1]
-        eps = core[kernels.E_SCALE : kernels.E_LOG + 1]
-        out[:, 0] = 1.0 / _schedule(t, *V, T)
-        out[:, 1] = _schedule(t, *eps, T)
+        out[:, 0] = 1.0 / _schedule(t, T, *core[kernels.V_SCALE : kernels.V_LOG + 1].tolist())
+        out[:, 1] = _schedule(t, T, *core[kernels.E_SCALE : kernels.E_LOG + 1].tolist())
     for column, model in ((2, policy._reward), (3, policy._cost)):
         if isinstance(model, ArmMeans):
             # Above 0, so that it can't hide the width of an arm without an outcome.
@@ -455,7 +492,7 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     return out
 
 
-def _schedule(t: Array, scale: float, exponent: float, log_power: float, T: Array) -> Array:
+def _schedule(t: Array, T: Array, scale: float, exponent: float, log_power: float) -> Array:
     """`_kernels.schedule` of many rounds."""
     if exponent == 0.5:
         value = scale * np.sqrt(t)
@@ -505,7 +542,9 @@ def _even(table: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(table, ((0, 0), (0, 0), (0, table.shape[2] % 2))))
 
 
-def _rows(name: str, model: Model | None, features: Array | None, env: Tabular, real: type[Any]) -> NDArray[Any]:
+def _rows(
+    name: str, model: Model | None, features: Array | None, env: Tabular, real: type[Any]
+) -> NDArray[Any]:
     """Feature rows padded to a multiple of four numbers, so that four are loaded at a time."""
     if model is None or isinstance(model, ArmMeans):
         return np.zeros(4, dtype=real)
@@ -529,7 +568,9 @@ def _model_state(model: Model | None, kernel: int) -> Array:
     return np.concatenate([inverse.ravel(), model.Theta.ravel()])
 
 
-def _policy_arguments(program: Program, policies: Sequence[PessimisticOptimistic], env: Tabular, rounds: int) -> list[Any]:
+def _policy_arguments(
+    program: Program, policies: Sequence[PessimisticOptimistic], env: Tabular, rounds: int
+) -> list[Any]:
     """Rows, steps, start, start_queue and ranges."""
     real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
     queue: type[Any] = np.float64 if program["K_POLICY"] and program["KNOWN_COSTS"] else real
@@ -537,7 +578,9 @@ def _policy_arguments(program: Program, policies: Sequence[PessimisticOptimistic
     K = env.n_constraints
     start, queues, ranges = [], [], []
     for policy in policies:
-        start.append(np.concatenate([_model_state(m, program.kernel) for m in (policy._reward, policy._cost)]))
+        start.append(
+            np.concatenate([_model_state(m, program.kernel) for m in (policy._reward, policy._cost)])
+        )
         queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
         ranges.append(policy._ranges if len(policy._ranges) else np.zeros((max(K, 1), 2)))
     return [
@@ -600,8 +643,11 @@ def _launch(
         own = _comparator_arguments(program, policies, env)
     else:
         own = _policy_arguments(program, policies, env, rounds)
-        if program["K_POLICY"] and program["KNOWN_COSTS"] and program["COST_KIND"] == kernels.FIXED and (
-            program["COST_TABLES"] == 1 and program.kernel == ONE_THREAD
+        if (
+            program["K_POLICY"]
+            and program["KNOWN_COSTS"]
+            and program["COST_KIND"] == kernels.FIXED
+            and (program["COST_TABLES"] == 1 and program.kernel == ONE_THREAD)
         ):
             constants["known_costs"] = np.ascontiguousarray(env.costs[0])
     a_replication = _work_bytes(program) + 2 * (8 * G * fields + 4 * K + (2 * rounds if keep_choices else 0))
@@ -631,7 +677,12 @@ def _launch(
                 grid.astype(np.int32),
                 np.int32(G),
                 np.int32(blocks),
-                Work(_work_bytes(program) * blocks * (1 if program.kernel == ONE_BLOCK else program.threads) * S),
+                Work(
+                    _work_bytes(program)
+                    * blocks
+                    * (1 if program.kernel == ONE_BLOCK else program.threads)
+                    * S
+                ),
                 Output((S, G, fields, n), "f8", (0, 3, 1, 2)),
                 Output((S, K, n), "i4", (0, 2, 1)),
                 Output((S, rounds if keep_choices else 0, n), "u2", (0, 2, 1)),
@@ -666,7 +717,9 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     records, last, choices = zip(*batches)
-    return Batch(np.concatenate(records), np.concatenate(last), None if choices[0] is None else np.concatenate(choices))
+    return Batch(
+        np.concatenate(records), np.concatenate(last), None if choices[0] is None else np.concatenate(choices)
+    )
 
 
 def _result(batch: Batch, env: Tabular, **rest: Any) -> Result:

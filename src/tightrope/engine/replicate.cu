@@ -151,7 +151,7 @@ DEVICE double draw_cost(const World& world, u32 replication, u32 t, u32 table, i
 }
 
 // What a round's number decides, by setting: 1 / V_t, eps_t, and what multiplies the widths of the reward and of the costs.
-struct Step {
+struct alignas(4 * sizeof(QREAL)) Step {
     QREAL inverse_V, eps, reward_bonus, cost_bonus;
 };
 

@@ -122,7 +122,9 @@ def hospital(
         constraints=rules.names,
         name="hospital",
         theta=theta.ravel() if linear else None,
-        optimum=OPTIMA[calibration, reward, truth, bool(stay)] if usual and isinstance(calibration, str) else None,
+        optimum=OPTIMA[calibration, reward, truth, bool(stay)]
+        if usual and isinstance(calibration, str)
+        else None,
     )
 
 

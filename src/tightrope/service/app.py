@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tightrope.service import openapi
+from tightrope.service import dashboard, openapi
 from tightrope.service.bodies import (
     LIMITS,
     Limits,
@@ -211,6 +211,7 @@ class Service:
             Route("/metrics", self._metrics),
             Route("/openapi.json", self._openapi),
             Route("/docs", self._docs),
+            *dashboard.routes(),
         ]
 
     async def _experiments(self, request: Request) -> Response:

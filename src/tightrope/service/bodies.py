@@ -173,7 +173,7 @@ class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
         What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
     """
 
-    position: Annotated[int, msgspec.Meta(ge=1)]
+    position: Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
     restore: Literal["learnt", "all"]
 
 

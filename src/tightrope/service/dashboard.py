@@ -73,9 +73,7 @@ def _answer(request: Request, asset: _Asset, media_type: str, caching: str) -> R
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(
-            asset.zipped, headers={**headers, "content-encoding": "gzip"}, media_type=media_type
-        )
+        return Response(asset.zipped, headers={**headers, "content-encoding": "gzip"}, media_type=media_type)
     return Response(asset.body, headers=headers, media_type=media_type)
 
 

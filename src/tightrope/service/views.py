@@ -105,12 +105,10 @@ def state(machine: Machine) -> dict[str, Any]:
 def history(machine: Machine) -> dict[str, Any]:
     """Where it stood, at some moments since its beginning."""
     spec = machine.spec
-    points = np.array(machine.trail).reshape(len(machine.trail), -1)
     K = machine.policy.n_constraints
     names = () if spec.rules is None else spec.rules.names
     edges = [4, 4 + K, 4 + 2 * K]
-    if not len(points):
-        points = np.empty((0, edges[2] + len(spec.actions)))
+    points = np.array(machine.trail, dtype=float).reshape(-1, edges[2] + len(spec.actions))
     return {
         "decisions": points[:, 0].tolist(),
         "time": (points[:, 1] / 1e6).tolist(),

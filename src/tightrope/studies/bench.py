@@ -31,16 +31,18 @@ from tightrope.estimators import DisjointRidge, Ridge
 from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies import PessimisticOptimistic
 from tightrope.problem import Array, whole_number
+from tightrope.report import save_figure
 from tightrope.schedules import Power
 from tightrope.studies import baselines
 from tightrope.studies.baselines import Outcome, Settings
+from tightrope.studies.scaling import figure, pin
 
 REPEATS = 9
-ONE_THREAD = {
-    name: "1"
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-}
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
 DELTA = 0.1
+BLOCK = 16_384  # rows: 8 MiB at d = 64, which stays in a cache
 
 Program = Callable[[], Outcome]
 
@@ -186,7 +188,9 @@ def catalogue(
     def rival() -> Program:
         if running:
             return partial(baselines.running_widths, rows, W, rewards, rounds, settings)
-        return partial(baselines.full_sweep, rows, W, rewards, rounds, settings, folder and 16_384)
+        return partial(
+            baselines.full_sweep, rows, W, rewards, rounds, settings, None if folder is None else BLOCK
+        )
 
     return Contest(
         f"decide + learn, catalogue of {J:,} × {d}, K = {K}{', memory-mapped' if folder else ''}",
@@ -248,9 +252,7 @@ def many_rounds(
     def rival() -> Program:
         if successive:
             return partial(one_by_one, _policy(model, K, settings))
-        return partial(
-            baselines.batch, phis, Ws, model.Sigma_inv[0], model.Theta[0, 0], learnt, settings
-        )
+        return partial(baselines.batch, phis, Ws, model.Sigma_inv[0], model.Theta[0, 0], learnt, settings)
 
     return Contest(
         f"decide_many, {rounds:,} rounds, J = {J}, d = {d}, K = {K}",
@@ -408,6 +410,101 @@ def machine() -> dict[str, Any]:
     }
 
 
+def tables(data: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """What `bench` gives, for people: title, head and rows of each table.
+
+    >>> point = {"axis": "J", "J": 2, "median": 2.0, "low": 1.9, "high": 2.2, "limit": 0.2, "times_limit": 10.0}
+    >>> limits = {"flops": 5e10, "bandwidth": [[2**18, 1e11]]}
+    >>> title, head, rows = tables({"rows": [], "start": None, "scaling": {"limits": limits, "points": [point]}})[0]
+    >>> rows
+    [['J = 2', '2', '1.9 to 2.2', '0.2', '10.0']]
+    """
+    shown = []
+    if data["rows"]:
+        head = [
+            "case",
+            "what",
+            "against",
+            "ours",
+            "theirs",
+            "ratio",
+            "quartiles",
+            "target",
+            "same choices",
+            "error",
+        ]
+        rows = [
+            [
+                row["case"],
+                row["what"],
+                row["against"],
+                _spread(row["ours"]),
+                _spread(row["rival"]),
+                f"{row['ratio']:.2f}",
+                f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+                "–"
+                if row["target"] is None
+                else f"{row['target']:g}{'' if row['ratio'] >= row['target'] else ' missed'}",
+                f"{100 * row['agree']:.4g} % of {row['rounds']:,}",
+                f"{row['error']:.0e}",
+            ]
+            for row in data["rows"]
+        ]
+        shown.append(
+            ("processor time of a round in µs: median ± half the distance of the quartiles", head, rows)
+        )
+    if data["start"] is not None:
+        head = [
+            "seconds of a cold process",
+            "import",
+            "make a policy",
+            "first decide",
+            "first learn",
+            "until decided",
+            "on the wall",
+        ]
+        rows = [
+            [name, *(f"{value:.3f}" for value in data["start"][key].values())]
+            for name, key in (("compiling", "compiling"), ("compiled code on disk", "cached"))
+        ]
+        shown.append(("the first call", head, rows))
+    if data["scaling"] is not None:
+        limits = data["scaling"]["limits"]
+        copied = ", ".join(f"{rate / 1e9:.0f} ({_bytes(size)})" for size, rate in limits["bandwidth"])
+        rows = [
+            [
+                f"{point['axis']} = {point[point['axis']]:,}",
+                f"{point['median']:.3g}",
+                f"{point['low']:.3g} to {point['high']:.3g}",
+                f"{point['limit']:.2g}",
+                f"{point['times_limit']:.1f}",
+            ]
+            for point in data["scaling"]["points"]
+        ]
+        head = ["varied", "µs a round", "quartiles", "limit", "times the limit"]
+        title = f"engine, one core; its limits: {limits['flops'] / 1e9:.0f} Gflop/s, GB/s copied {copied}"
+        shown.append((title, head, rows))
+    return shown
+
+
+def write(data: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
+    """`bench.json`, `bench.md` and, where scaling was measured, `scaling.png`."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "bench.json").write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    parts = []
+    for title, head, rows in tables(data):
+        lines = [head, ["---"] * len(head), *rows]
+        parts.append(
+            "\n".join(
+                [f"**{title[0].upper()}{title[1:]}**", "", *(f"| {' | '.join(line)} |" for line in lines)]
+            )
+        )
+    (target / "bench.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    if data["scaling"] is not None:
+        save_figure(figure(data["scaling"]), target / "scaling.png")
+
+
 # A process as a user starts it; times since its very first instruction, and of its own processor.
 _FIRST_CALL = """
 import json, time
@@ -445,12 +542,6 @@ def start(repeats: int = REPEATS) -> dict[str, Any]:
     }
 
 
-def pin() -> None:
-    """Keep this process on one core, where the system knows how."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
-
 def _in_a_process(module: str, *arguments: str) -> Any:
     return _json_of([sys.executable, "-m", module, *arguments], {**os.environ, **ONE_THREAD})
 
@@ -470,6 +561,15 @@ def _policy(reward: Ridge | DisjointRidge, K: int, settings: Settings) -> Pessim
         V=Power(settings.v, 0.5),
         epsilon=Power(settings.e, -0.5),
     )
+
+
+def _spread(one: Mapping[str, float]) -> str:
+    digits = max(0, 2 - math.floor(math.log10(one["median"])))
+    return f"{one['median']:,.{digits}f} ± {(one['high'] - one['low']) / 2:,.{digits}f}"
+
+
+def _bytes(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 2**20 else f"{size >> 10} KiB"
 
 
 def _play_catalogue(

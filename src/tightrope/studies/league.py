@@ -40,7 +40,7 @@ from tightrope.problem import Array, whole_number
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate, Result
 from tightrope.schedules import Power
-from tightrope.spec import PolicySpec, Spec
+from tightrope.spec import PolicySpec, Spec, SpecError
 
 __all__ = [
     "ROSTER",
@@ -64,11 +64,12 @@ _TOLD = ("oracle",)  # knows the truth, so it has no place
 
 
 class Unfit(Exception):
-    """A policy can't be made for a scenario; `reasons` say why."""
+    """A policy can't be made for a scenario; `reasons` say why, and `error` is there where what a spec says was refused."""
 
-    def __init__(self, reasons: Sequence[str]) -> None:
+    def __init__(self, reasons: Sequence[str], error: SpecError | None = None) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = tuple(dict.fromkeys(reasons))
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class League:
     """What `compare` found: bouts, misfits, and the way to a table, files and a page."""
 
     scenarios: Mapping[str, Scenario]
+    optima: Mapping[str, float]
     bouts: tuple[Bout, ...]
     misfits: tuple[Misfit, ...]
     rounds: int
@@ -208,6 +210,7 @@ class League:
                     "scenario": ground.name,
                     "best": ranked[0].policy if ranked else None,
                     "regret": _final_regret(ranked[0]) if ranked else None,
+                    "violation": float(ranked[0].result.violation.mean[-1]) if ranked else None,
                     "ours": None if ours is None else _final_regret(ours),
                     "place": None if ours is None else self.place(ours),
                     "ranked": len(ranked),
@@ -228,7 +231,7 @@ class League:
             {
                 "scenario": one.name,
                 "description": one.description,
-                "optimum": solve(one.env).value,
+                "optimum": self.optima[one.name],
                 "slater": one.slater,
             }
             for one in self.scenarios.values()
@@ -296,6 +299,8 @@ def compare(
     ------
     InvalidInput
         Also where a policy of one's own does not do what every policy must: `tightrope.testing.check_policy` is asked first.
+    InfeasibleProblem
+        No policy can meet the constraints of a scenario.
 
     Examples
     --------
@@ -324,19 +329,24 @@ def compare(
     )
     seed = whole_number("seed", seed)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
+    optima = {ground.name: solve(ground.env).value for ground in found}
     jobs, misfits = [], []
     for entry in chosen:
-        fits = []
+        fits, refused = [], []
         for ground in grounds.values():
             try:
-                policy = _made(entry, ground, rounds)
+                _made(entry, ground, rounds)
             except Unfit as error:
                 misfits.append(Misfit(entry.name, ground.name, error.reasons))
+                refused.append(error.error)
             else:
-                fits.append((policy, ground))
+                fits.append(ground)
+        if not fits and all(refused):
+            # Refused everywhere for what the spec says: a slip in the spec, not a matter of the setting.
+            raise InvalidInput(str(refused[0]))
         if entry.own and fits:
-            _conforms(entry, fits[0][1], rounds)
-        jobs += [(entry, ground) for _, ground in fits]
+            _conforms(entry, fits[0], rounds)
+        jobs += [(entry, ground) for ground in fits]
     started = time.perf_counter()
     bouts: list[Bout] = []
     interrupted = False
@@ -359,6 +369,7 @@ def compare(
     bouts.sort(key=lambda bout: order[bout.policy, bout.scenario])
     return League(
         scenarios=grounds,
+        optima=optima,
         bouts=tuple(bouts),
         misfits=tuple(misfits),
         rounds=rounds,
@@ -438,7 +449,10 @@ def _stated(spec: PolicySpec, ground: Scenario, horizon: int) -> Any:
     known = ground.known(horizon, linear=spec.kind in _LINEAR)
     if spec.kind == "oracle":
         known["x"] = solve(ground.env, baseline="fluid").policy
-    return policy_for(spec, ground.env, {name: partial(_same, value) for name, value in known.items()})
+    try:
+        return policy_for(spec, ground.env, {name: partial(_same, value) for name, value in known.items()})
+    except SpecError as error:
+        raise Unfit([str(error)], error) from error
 
 
 def _same(value: Any) -> Any:
@@ -725,7 +739,7 @@ def _bar(total: int, progress: bool | None) -> Iterator[Callable[[], None]]:
 def _page(league: League) -> Report:
     report = Report(
         "The league",
-        subtitle=f"{len({bout.policy for bout in league.bouts})} policies, {len(league.scenarios)} scenarios, the same draws for all",
+        subtitle=f"Policies: {len({bout.policy for bout in league.bouts})}. Scenarios: {len(league.scenarios)}. The same draws for all.",
     )
     report.text(
         f"Every policy ran in every scenario of its setting: {league.rounds:,} rounds, {league.replications} runs each, "
@@ -771,6 +785,7 @@ def _overview(report: Report, league: League) -> None:
                 ground.slater,
                 one["best"] or "none",
                 one["regret"],
+                one["violation"],
                 one["ours"],
                 standing(one),
             ]
@@ -782,13 +797,15 @@ def _overview(report: Report, league: League) -> None:
             "δ",
             "lowest regret of those that keep them",
             "its regret",
+            "its violation",
             "ours",
             "our place",
         ],
         rows,
         caption=f"The best by scenario; ours is {CENTRE}",
-        note="δ is Slater's constant. The oracle, which knows all means, takes no place. Regrets of neighbours may differ by less than "
-        "their intervals: see the tables below.",
+        note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
+        "is *shown*: a small one may hide in few runs. Regrets of neighbours may differ by less than their intervals: see the tables "
+        "below.",
     )
 
 
@@ -835,7 +852,7 @@ def _scenario(report: Report, league: League, ground: Scenario) -> None:
     env = ground.env
     report.text(
         f"Contexts: {env.n_contexts}. Actions: {env.n_actions}. Constraints: {env.n_constraints}, seen {env.costs_seen} acting. Optimum: "
-        f"{solve(env).value:.4f} a round. Slater's constant: {ground.slater:.4g}."
+        f"{league.optima[ground.name]:.4f} a round. Slater's constant: {ground.slater:.4g}."
     )
     if bouts:
         able = [bout for bout in bouts if bout.policy not in _TOLD]

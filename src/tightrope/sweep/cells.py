@@ -140,7 +140,7 @@ class Plan:
         kept = list(zip(*itertools.compress(self.design.points(), wanted)))
         found: dict[str, NDArray[Any]] = {}
         for i, axis in enumerate(self.design.axes):
-            column = np.empty(points.size, dtype=_DTYPES[axis.column])
+            column: NDArray[Any] = np.empty(points.size, dtype=_DTYPES[axis.column])
             for j, value in enumerate(kept[i] if kept else ()):
                 column[j] = value
             found[axis.path] = column[back]

@@ -6,7 +6,12 @@ does not end a sweep: its cells run again, and one that keeps killing its worker
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import signal
+import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -126,7 +131,7 @@ class _Processes:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE)
+            self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE, initializer=_leave_interrupts)
         future: Future[list[Row]] = self._pool.submit(run_cells, self._plan, batch)
         return future
 
@@ -145,7 +150,7 @@ class _Ray:
         self._plan = plan
         self._workers = workers
         self._address = address
-        self._ours = False
+        self._open = contextlib.ExitStack()
         self._cores = (0.0, 1)
 
     def __enter__(self) -> Self:
@@ -153,18 +158,20 @@ class _Ray:
         if not ray.is_initialized():
             # The number of cores may only be said of a cluster that is started here.
             size = {"num_cpus": self._workers, "include_dashboard": False} if self._address is None else {}
+            _reach(self._address)
             try:
                 ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise TightropeError(f"no Ray cluster at {self._address!r}: {error}") from error
-            self._ours = True
+            # Ray tells of lost workers on standard output, which is for results.
+            self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
+            self._open.callback(ray.shutdown)
         self._remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_run_remote)
         self._shared = ray.put(self._plan)
         return self
 
     def __exit__(self, *problem: object) -> None:
-        if self._ours:
-            self._ray.shutdown()
+        self._open.close()
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         errors = self._ray.exceptions
@@ -203,6 +210,11 @@ class _Ray:
         return 2 * cores
 
 
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches the workers too; it is for the sweep, which ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
     """What a Ray worker runs."""
     if version != __version__:
@@ -237,6 +249,17 @@ def _kept_busy(
 
 def _first_finished(futures: list[Future[list[Row]]]) -> list[Future[list[Row]]]:
     return list(wait(futures, return_when=FIRST_COMPLETED).done)
+
+
+def _reach(address: str | None) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for half a minute."""
+    found = re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address or "")
+    if found is None:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=5.0).close()
+    except OSError as error:
+        raise TightropeError(f"no Ray cluster at {address!r}: {error.strerror or error}") from error
 
 
 def _ray() -> Any:

@@ -1,0 +1,64 @@
+"""The terms of a run, whatever engine it is on: the rounds recorded, the policy's name, and what regret is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.problem import finite_number, whole_number
+
+GRID_POINTS = 200
+
+
+def policy_name(policy: Any) -> str:
+    """The registered name of a policy, or the name of its class."""
+    kind = getattr(policy, "kind", None)
+    if kind == "pessimistic-optimistic" and policy.n_constraints == 0:
+        return "linucb"
+    return kind if isinstance(kind, str) else type(policy).__name__
+
+
+def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[np.int64]:
+    """The rounds to record: geometric and even spacing together, the last round always among them.
+
+    >>> recorded_rounds(1000, [10, 100])
+    array([  10,  100, 1000])
+    """
+    if record is None or isinstance(record, (int, np.integer)):
+        points = GRID_POINTS if record is None else whole_number("record", record, low=1)
+        if points >= rounds:
+            return np.arange(1, rounds + 1)
+        half = max(1, points // 2)
+        chosen = np.concatenate(
+            [
+                np.geomspace(1, rounds, half).round(),
+                np.linspace(rounds / (points - half + 1), rounds, points - half + 1),
+            ]
+        )
+        return np.unique(chosen.round().astype(np.int64))
+    given = np.array([whole_number(f"record[{i}]", r, low=1) for i, r in enumerate(record)], dtype=np.int64)
+    if len(given) and given.max() > rounds:
+        raise InvalidInput(f"record must hold rounds from 1 to {rounds}, but got {given.max()}.")
+    return np.unique(np.append(given, rounds))
+
+
+def known_optimum(
+    env: Tabular, optimum: float | None
+) -> tuple[float | None, tuple[float, float] | None, str]:
+    """The optimum per round, its interval and where it comes from: as given, by the LP, or what the environment knows."""
+    if optimum is not None:
+        return finite_number("optimum", optimum), None, "given"
+    try:
+        from tightrope.oracle import solve
+    except ModuleNotFoundError:
+        return env.optimum, None, "given"
+    try:
+        solution = solve(env)
+    except InfeasibleProblem:
+        return None, None, "fluid"
+    return solution.value, solution.interval, solution.baseline

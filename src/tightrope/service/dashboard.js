@@ -1,0 +1,985 @@
+// Reads the service's own routes every moment and shows where an experiment stands. Texts go in as text, never as HTML.
+"use strict";
+
+(() => {
+  const POLL = 1500;
+  const POLL_HIDDEN = 30000;
+  const SLOWEST = 30000;
+  const TIMEOUT = 10000;
+  const HISTORY_EVERY = 4000;
+  const RATE_WINDOW = 10000;
+  const KEY = "tightrope-key";
+  // A cost of exactly 0 is a sum of floats.
+  const ROUNDING = 1e-9;
+  const SERIES = 8;
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px 1px 2px", "2px 4px"];
+  const PLOTLY = document.currentScript.dataset.plotly;
+
+  const $ = (id) => document.getElementById(id);
+
+  // A browser may deny storage; the key then lasts until the page is left.
+  const storage = (() => {
+    try {
+      return window.sessionStorage;
+    } catch {
+      return { getItem: () => null, setItem() {}, removeItem() {} };
+    }
+  })();
+
+  const view = {
+    key: storage.getItem(KEY),
+    experiments: null,
+    experimentsAt: 0,
+    name: new URLSearchParams(location.hash.slice(1)).get("experiment"),
+    state: null,
+    history: null,
+    historyAt: -Infinity,
+    decisions: [],
+    samples: [],
+    chosen: null,
+    outcomes: { status: null, rows: [], before: null },
+    turn: 0,
+    timer: 0,
+    failures: 0,
+    updated: null,
+    plotly: "loading",
+  };
+
+  // --- words ---
+
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+  function fixed(value, digits) {
+    const text = new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
+    return /^-0(\.0*)?$/.test(text) ? text.slice(1) : text.replace("-", "−");
+  }
+
+  const cost = (value) => fixed(value, Math.abs(value) < 10 ? 2 : 1);
+  const percent = (share) => `${fixed(100 * share, 1)} %`;
+  const signed = (value) => (value >= 0.0005 ? "+" : "") + fixed(value, 3);
+  const count = (n, one, many) => `${whole.format(n)} ${n === 1 ? one : many}`;
+
+  function moment(seconds) {
+    const when = new Date(1000 * seconds);
+    return (when.toDateString() === new Date().toDateString() ? clock : day).format(when);
+  }
+
+  function pace(perSecond) {
+    if (perSecond === null) return "measuring…";
+    if (perSecond === 0) return "none in the last 10 s";
+    if (perSecond < 1) return `${fixed(60 * perSecond, 0)} a minute`;
+    return `${fixed(perSecond, perSecond < 100 ? 1 : 0)} a second`;
+  }
+
+  const violated = (constraint) => constraint.cumulative_cost > ROUNDING;
+
+  function againstLine(value) {
+    if (Math.abs(value) <= ROUNDING) return "exactly on the line";
+    return value < 0 ? `${cost(-value)} below the line` : `${cost(value)} above the line`;
+  }
+
+  /** A rule in words; where both of its limits are counted, which one this is. */
+  function wording(constraint) {
+    const twice = view.state.constraints.filter((other) => other.rule === constraint.rule).length > 1;
+    return twice ? `${constraint.rule} (${constraint.side === "at_most" ? "upper" : "lower"} limit)` : constraint.rule;
+  }
+
+  // --- elements ---
+
+  function el(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "onclick") made.addEventListener("click", value);
+      else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    }
+    made.append(...children.filter((child) => child !== null));
+    return made;
+  }
+
+  /** New children, with the focus where it was: elements with the same data-key are the same to the reader. */
+  function fill(parent, children) {
+    const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+    parent.replaceChildren(...children);
+    if (focused !== undefined) parent.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  }
+
+  /** Only when it differs, so that screen readers hear of changes alone. */
+  function say(id, text) {
+    if ($(id).textContent !== text) $(id).textContent = text;
+  }
+
+  function bar(share, colour, full = false) {
+    const inside = el("span");
+    inside.style.width = `${Math.min(100, 100 * share)}%`;
+    if (colour) inside.style.background = colour;
+    return el("span", { class: full ? "bar full" : "bar", "aria-hidden": "true" }, inside);
+  }
+
+  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colourOf = (index) => ink(`--s${(index % SERIES) + 1}`);
+
+  // --- the service ---
+
+  class Refused extends Error {
+    constructor(status, code, message, wait) {
+      super(message);
+      Object.assign(this, { status, code, wait });
+    }
+  }
+
+  async function get(path, parameters = {}) {
+    const query = new URLSearchParams(parameters);
+    if (view.name !== null && path !== "v1/experiments") query.set("experiment", view.name);
+    const headers = view.key === null ? {} : { Authorization: `Bearer ${view.key}` };
+    const response = await fetch(query.size ? `${path}?${query}` : path, {
+      headers,
+      cache: "no-store",
+      signal: AbortSignal.timeout(TIMEOUT),
+    });
+    if (response.ok) return response.json();
+    const body = await response.json().catch(() => null);
+    const error = body?.error ?? { code: "unexpected", message: `the answer was ${response.status}` };
+    throw new Refused(response.status, error.code, error.message, 1000 * Number(response.headers.get("Retry-After") ?? 0));
+  }
+
+  async function poll() {
+    clearTimeout(view.timer);
+    const turn = ++view.turn;
+    let wait = document.hidden ? POLL_HIDDEN : POLL;
+    try {
+      await refresh(() => {
+        if (turn !== view.turn) throw new DOMException("another poll has begun", "AbortError");
+      });
+      view.failures = 0;
+      view.updated = new Date();
+      $("trouble").hidden = true;
+      $("connection").textContent = `Updated ${clock.format(view.updated)}`;
+    } catch (error) {
+      if (turn !== view.turn) return;
+      if (error instanceof Refused && (error.status === 401 || (error.status === 403 && view.key !== null))) {
+        askForKey(view.key === null ? "" : sentence(error.status === 401 ? "this key is not known here" : error.message));
+        return;
+      }
+      view.failures += 1;
+      wait = Math.max(wait, error.wait ?? 0, Math.min(SLOWEST, POLL * 2 ** view.failures));
+      showTrouble(error, wait);
+    }
+    view.timer = setTimeout(poll, wait);
+  }
+
+  async function refresh(goOn) {
+    const now = performance.now();
+    if (view.experiments === null || view.failures > 0 || now - view.experimentsAt > 15000) {
+      const { experiments } = await get("v1/experiments");
+      goOn();
+      view.experiments = experiments;
+      view.experimentsAt = now;
+      if (!experiments.some((one) => one.name === view.name)) choose(experiments[0].name);
+      showExperiments();
+    }
+    const state = await get("v1/state");
+    goOn();
+    const changed = view.state === null || view.state.position !== state.position || view.state.experiment !== state.experiment;
+    view.samples = [...view.samples.filter((one) => now - one.at <= RATE_WINDOW), { at: now, decisions: state.decisions }];
+    if (changed) {
+      const size = state.actions.length * Math.max(1, state.constraints.length);
+      const limit = Math.max(1, Math.min(10, Math.floor(20000 / size)));
+      const due = now - view.historyAt > HISTORY_EVERY;
+      const [{ decisions }, history] = await Promise.all([
+        get("v1/decisions", { limit }),
+        due ? get("v1/history") : view.history,
+      ]);
+      goOn();
+      Object.assign(view, { decisions, history, historyAt: due ? now : view.historyAt });
+    }
+    view.state = state;
+    if (view.chosen !== null && (view.chosen.pending ?? true)) {
+      const chosen = await get(`v1/decisions/${encodeURIComponent(view.chosen.event_id)}`);
+      goOn();
+      view.chosen = { ...view.chosen, ...chosen };
+    }
+    if (changed && view.outcomes.status !== null && view.outcomes.rows.length <= 20) await listOutcomes(goOn);
+    show(changed);
+  }
+
+  function sentence(text) {
+    return text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
+  }
+
+  function showTrouble(error, wait) {
+    const since = view.updated === null ? "" : ` What you see is from ${clock.format(view.updated)}.`;
+    const what =
+      error instanceof Refused
+        ? (view.name === null ? "" : `${view.name}: `) + sentence(error.message)
+        : "The service can't be reached.";
+    say("trouble-text", what + since);
+    $("trouble").hidden = false;
+    $("mode").className = "badge";
+    say("mode", "– Not known now");
+    // Nothing of another experiment under this one's name.
+    if (view.state === null) $("main").hidden = true;
+    $("connection").textContent = `Not connected; next try at ${clock.format(new Date(Date.now() + wait))}`;
+    document.title = `! ${view.name ?? "Tightrope"}`;
+  }
+
+  // --- keys ---
+
+  function askForKey(problem) {
+    clearTimeout(view.timer);
+    forgetKey();
+    $("main").hidden = $("trouble").hidden = true;
+    $("key-form").hidden = false;
+    $("connection").textContent = "Waiting for a key";
+    document.title = "Tightrope: key needed";
+    say("key-error", problem);
+    $("key").focus();
+  }
+
+  function forgetKey() {
+    storage.removeItem(KEY);
+    view.key = view.experiments = view.state = null;
+    $("forget").hidden = $("experiment-field").hidden = $("mode").hidden = true;
+  }
+
+  $("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const key = $("key").value.trim();
+    if (!/^[\x21-\x7e]+$/.test(key)) {
+      say("key-error", "A key has no spaces and no special characters.");
+      return;
+    }
+    view.key = key;
+    storage.setItem(KEY, key);
+    $("key").value = "";
+    say("key-error", "");
+    $("key-form").hidden = true;
+    $("connection").textContent = "Connecting…";
+    poll().then(() => $("main").hidden || $("main").focus());
+  });
+
+  $("forget").addEventListener("click", () => {
+    view.turn += 1;
+    askForKey("");
+  });
+
+  // --- which experiment ---
+
+  function choose(name) {
+    Object.assign(view, { name, state: null, history: null, historyAt: -Infinity, decisions: [], samples: [], chosen: null });
+    view.outcomes = { ...view.outcomes, rows: [], before: null };
+    $("follow").checked = true;
+    history.replaceState(null, "", `#${new URLSearchParams({ experiment: name })}`);
+  }
+
+  function showExperiments() {
+    $("forget").hidden = view.key === null;
+    $("experiment-field").hidden = false;
+    const names = view.experiments.map((one) => one.name);
+    if (JSON.stringify(names) !== JSON.stringify([...$("experiment").options].map((one) => one.value))) {
+      $("experiment").replaceChildren(...names.map((name) => el("option", { value: name }, name)));
+    }
+    $("experiment").value = view.name;
+  }
+
+  $("experiment").addEventListener("change", () => {
+    choose($("experiment").value);
+    poll();
+  });
+
+  window.addEventListener("hashchange", () => {
+    const name = new URLSearchParams(location.hash.slice(1)).get("experiment");
+    if (name !== null && name !== view.name && view.experiments?.some((one) => one.name === name)) {
+      choose(name);
+      poll();
+    }
+  });
+
+  // --- what stands now ---
+
+  function show(changed) {
+    const first = $("main").hidden;
+    $("main").hidden = false;
+    $("key-form").hidden = true;
+    showSummary();
+    if (!changed && !first) return;
+    showRules();
+    showCaps();
+    showActions();
+    showDecisions();
+    showOutcomes();
+    showCharts();
+  }
+
+  function showSummary() {
+    const { state } = view;
+    const modes = {
+      live: ["good", "● Live"],
+      shadow: ["warn", state.default === null ? "◐ Shadow" : `◐ Shadow: “${state.default}” is served`],
+      paused: ["warn", "❚❚ Paused: no decisions"],
+    };
+    const [tone, words] = modes[state.mode];
+    $("mode").className = `badge ${tone}`;
+    $("mode").hidden = false;
+    say("mode", words);
+
+    const broken = state.constraints.filter(violated);
+    const n = state.constraints.length;
+    let verdict, sign, mood;
+    if (state.decisions === 0) [verdict, sign, mood] = ["No decisions yet: they show here as soon as they are asked for.", "–", ""];
+    else if (n === 0) [verdict, sign, mood] = ["No rules are declared.", "–", ""];
+    else if (broken.length === 0) {
+      [verdict, sign, mood] = [n === 1 ? "The rule holds." : `All ${n} rules hold.`, "✓", "good"];
+    } else {
+      const shown = broken.slice(0, 3).map(wording).join("; ");
+      const which = broken.length > 3 ? `${shown}; and ${broken.length - 3} more` : shown;
+      const few = n === 1 ? "The rule is" : `${broken.length} of ${n} rules ${broken.length === 1 ? "is" : "are"}`;
+      [verdict, sign, mood] = [`${few} violated: ${which}.`, "✕", "bad"];
+    }
+    say("title", state.experiment);
+    say("verdict", verdict);
+    say("verdict-sign", sign);
+    $("verdict-box").className = `verdict ${mood}`;
+    document.title = `${sign} ${state.experiment} – Tightrope`;
+
+    const { outcomes } = state;
+    say("decisions", whole.format(state.decisions));
+    say("rate", pace(rateNow()));
+    say("reward", outcomes.mean_reward === null ? "–" : fixed(outcomes.mean_reward, 3));
+    say("rewards", `over ${count(outcomes.rewards, "outcome", "outcomes")}`);
+    for (const kind of ["pending", "late", "missing", "rejected"]) {
+      say(kind, whole.format(outcomes[kind]));
+      const words = { pending: "Waited for", late: "Late", missing: "Missing", rejected: "Rejected" }[kind];
+      document.querySelector(`[data-status="${kind}"]`).textContent = `${words} (${whole.format(outcomes[kind])})`;
+    }
+  }
+
+  function rateNow() {
+    const first = view.samples[0];
+    const last = view.samples.at(-1);
+    return last.at - first.at < 1000 ? null : (1000 * (last.decisions - first.decisions)) / (last.at - first.at);
+  }
+
+  function showRules() {
+    const { state } = view;
+    const counted = state.decisions > 0;
+    const points = series();
+    const most = Math.max(...state.constraints.map((one) => one.queue), 0);
+    // What is violated comes first; otherwise as declared.
+    const ordered = [...state.constraints.filter(violated), ...state.constraints.filter((one) => !violated(one))];
+    fill(
+      $("rules"),
+      ordered.map((one) => {
+        const bad = violated(one);
+        const [tone, words] = !counted ? ["", "– Nothing counted yet"] : bad ? ["bad", "✕ Violated"] : ["good", "✓ Holds"];
+        return el(
+          "li",
+          { class: tone },
+          el(
+            "div",
+            { class: "top" },
+            el("span", { class: `badge ${tone}` }, words),
+            el("span", { class: "figure" }, el("span", { class: "unseen" }, "cumulative cost "), cost(one.cumulative_cost)),
+          ),
+          el("p", { class: "words" }, wording(one)),
+          spark(points.n, points.costs[one.name]),
+          el(
+            "p",
+            { class: "small" },
+            againstLine(one.cumulative_cost) + (one.seen === "after" ? ", as far as outcomes have come" : ""),
+          ),
+          el("p", { class: "small" }, `Queue ${cost(one.queue)}${one.queue > 0 ? "" : ": no pressure"}`),
+          bar(most > 0 ? one.queue / most : 0),
+        );
+      }),
+    );
+    $("rules-charts").hidden = state.constraints.length === 0;
+    if (state.constraints.length === 0) fill($("rules"), [el("li", {}, "This experiment has no rules.")]);
+  }
+
+  /** A small curve of cumulative costs against the line; the words beside it say the same. */
+  function spark(n, values) {
+    const [width, height, rim] = [200, 48, 4];
+    const low = Math.min(0, ...values);
+    const high = Math.max(0, ...values);
+    const span = high - low || 1;
+    const x = (i) => (n.length < 2 ? 0 : (width * (n[i] - n[0])) / (n.at(-1) - n[0]));
+    const y = (value) => rim + ((height - 2 * rim) * (high - value)) / span;
+    const svg = (tag, attributes) => {
+      const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+      return made;
+    };
+    const picture = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    const path = values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(2)} ${y(value).toFixed(2)}`).join("");
+    picture.append(
+      svg("rect", { class: "over", x: 0, y: 0, width, height: y(0) }),
+      svg("line", { class: "zero", x1: 0, x2: width, y1: y(0), y2: y(0) }),
+      svg("path", { class: "path", d: path }),
+    );
+    return picture;
+  }
+
+  function showCaps() {
+    const caps = view.state.hard_caps;
+    $("caps-section").hidden = caps.length === 0;
+    fill(
+      $("caps"),
+      caps.map((cap) => {
+        const share = cap.total > 0 ? cap.used / cap.total : 1;
+        const [tone, words] = share >= 1 ? ["bad", "✕ Used up"] : share >= 0.9 ? ["warn", "! Nearly used up"] : ["good", "✓ Within"];
+        return el(
+          "li",
+          { class: share >= 1 ? "bad" : "good" },
+          el(
+            "div",
+            { class: "top" },
+            el("span", { class: `badge ${tone}` }, words),
+            el("span", { class: "figure" }, percent(share)),
+          ),
+          el("p", { class: "words" }, cap.name),
+          bar(share, null, share >= 1),
+          el("p", { class: "small" }, `${plain(cap.used)} of ${plain(cap.total)} used or reserved`),
+        );
+      }),
+    );
+  }
+
+  const plain = (value) => new Intl.NumberFormat("en", { maximumFractionDigits: 3 }).format(value).replace("-", "−");
+
+  function showActions() {
+    const { state } = view;
+    const points = series();
+    const from = recent(points.n, Math.max(50, state.decisions / 10)).at(-1) ?? null;
+    const before = from === null ? state.decisions : points.n[from];
+    const since = from === null || state.decisions === before ? null : state.decisions - before;
+    say("lately", since === null ? "Lately" : `Last ${whole.format(since)}`);
+    fill(
+      document.querySelector("#actions tbody"),
+      state.actions.map((one) => {
+        const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
+        const shade = groups().find((group) => group.names.includes(one.name)).colour;
+        swatch.style.background = shade;
+        return el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, swatch, one.name, bar(one.share, shade)),
+          el("td", { class: "number" }, whole.format(one.decisions)),
+          el("td", { class: "number" }, percent(one.share)),
+          el("td", { class: "number" }, since === null ? "–" : percent((one.decisions - points.actions[one.name][from]) / since)),
+        );
+      }),
+    );
+  }
+
+  /** The actions as curves: the most frequent ones, and the others together. */
+  function groups() {
+    const { actions } = view.state;
+    const single = (one) => ({ label: one.name, names: [one.name], colour: colourOf(actions.indexOf(one)) });
+    if (actions.length <= SERIES) return actions.map(single);
+    const ranked = [...actions].sort((a, b) => b.decisions - a.decisions);
+    const kept = new Set(ranked.slice(0, SERIES - 1));
+    const shown = actions.filter((one) => kept.has(one)).map((one, i) => ({ ...single(one), colour: colourOf(i) }));
+    const rest = actions.filter((one) => !kept.has(one)).map((one) => one.name);
+    return [...shown, { label: `${rest.length} others`, names: rest, colour: colourOf(SERIES - 1) }];
+  }
+
+  // --- over time ---
+
+  /** The history, from nothing to this moment. */
+  function series() {
+    const { state, history } = view;
+    const past = history ?? { decisions: [], time: [], rewards: [], reward_sum: [], cumulative_costs: {}, queues: {}, actions: {} };
+    const fresh = state.decisions > 0;
+    const run = (values, now) => [0, ...(values ?? []), ...(fresh ? [now] : [])];
+    const { outcomes } = state;
+    const last = view.decisions[0]?.time ?? state.time;
+    return {
+      n: run(past.decisions, state.decisions),
+      time: [past.time[0] ?? last, ...past.time, ...(fresh ? [last] : [])],
+      rewards: run(past.rewards, outcomes.rewards),
+      sums: run(past.reward_sum, (outcomes.mean_reward ?? 0) * outcomes.rewards),
+      costs: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.cumulative_costs[one.name], one.cumulative_cost)])),
+      queues: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.queues[one.name], one.queue)])),
+      actions: Object.fromEntries(state.actions.map((one) => [one.name, run(past.actions[one.name], one.decisions)])),
+    };
+  }
+
+  /** For each point the latest earlier one at which `counts` was lower by at least `window`; null where there is none. */
+  function recent(counts, window) {
+    let j = -1;
+    return counts.map((value) => {
+      while (j + 1 < counts.length && counts[j + 1] <= value - window) j += 1;
+      return j < 0 ? null : j;
+    });
+  }
+
+  function showCharts() {
+    if (view.plotly !== "ready" || $("main").hidden) return;
+    const points = series();
+    const { state } = view;
+    const N = state.decisions;
+    const onDecisions = { title: { text: "decisions" }, rangemode: "tozero" };
+
+    const near = closest("costs-chart", (one) => one.cumulative_cost);
+    const top = [...state.constraints].sort((a, b) => b.cumulative_cost - a.cumulative_cost)[0];
+    if (top) {
+      const some = near.length < state.constraints.length ? ` The ${near.length} of ${state.constraints.length} rules closest to it are shown.` : "";
+      say("costs-note", `Closest to the line: ${top.name}, ${againstLine(top.cumulative_cost)}.${some}`);
+      const all = near.flatMap((one) => points.costs[one.name]);
+      const [low, high] = [Math.min(0, ...all), Math.max(0, ...all)];
+      const span = high - low || 1;
+      const range = [low - 0.06 * span, Math.max(high + 0.08 * span, 0.14 * span)];
+      draw("costs-chart", ruleCurves(near, points.n, points.costs), {
+        xaxis: onDecisions,
+        yaxis: { title: { text: "cumulative cost" }, range, zeroline: false },
+        shapes: [
+          { type: "rect", xref: "paper", x0: 0, x1: 1, y0: 0, y1: range[1], fillcolor: ink("--over"), line: { width: 0 }, layer: "below" },
+          { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: ink("--bad"), width: 2, dash: "dash" } },
+        ],
+        annotations: [
+          {
+            xref: "paper",
+            x: 0.01,
+            y: range[1],
+            xanchor: "left",
+            yanchor: "top",
+            showarrow: false,
+            text: "violated above the line",
+            font: { color: ink("--bad"), size: 12 },
+          },
+        ],
+      });
+      const pressed = closest("queues-chart", (one) => one.queue);
+      const most = [...state.constraints].sort((a, b) => b.queue - a.queue)[0];
+      const few = pressed.length < state.constraints.length ? ` The ${pressed.length} longest of ${state.constraints.length} are shown.` : "";
+      say("queues-note", (most.queue > 0 ? `Under most pressure: ${most.name}, ${cost(most.queue)}.` : "No rule is under pressure.") + few);
+      draw("queues-chart", ruleCurves(pressed, points.n, points.queues), {
+        xaxis: onDecisions,
+        yaxis: { title: { text: "queue" }, rangemode: "tozero" },
+      });
+    }
+
+    const window = Math.max(30, Math.round(N / 12));
+    const start = recent(points.n, window);
+    const kept = points.n.map((_, i) => i).filter((i) => start[i] !== null && points.n[i] > points.n[start[i]]);
+    say("shares-note", kept.length ? `Of the last ${whole.format(window)} decisions at each moment.` : `From the first ${window} decisions on.`);
+    draw(
+      "shares-chart",
+      groups().map((group) => ({
+        name: group.label,
+        x: kept.map((i) => points.n[i]),
+        y: kept.map((i) => {
+          const chosen = (at) => group.names.reduce((sum, name) => sum + points.actions[name][at], 0);
+          return (100 * (chosen(i) - chosen(start[i]))) / (points.n[i] - points.n[start[i]]);
+        }),
+        stackgroup: "all",
+        mode: "lines",
+        line: { color: group.colour, width: 1 },
+        fillcolor: group.colour,
+        hovertemplate: "%{y:.1f} %",
+      })),
+      { xaxis: { ...onDecisions, rangemode: "normal" }, yaxis: { title: { text: "share, %" }, range: [0, 100] } },
+    );
+
+    const R = state.outcomes.rewards;
+    const lately = Math.max(30, Math.round(R / 12));
+    const from = recent(points.rewards, lately);
+    const some = points.n.map((_, i) => i).filter((i) => points.rewards[i] > 0);
+    const late = some.filter((i) => from[i] !== null);
+    const mean = state.outcomes.mean_reward;
+    say("reward-note", mean === null ? "No outcomes yet." : `${fixed(mean, 3)} on average over ${count(R, "outcome", "outcomes")}.`);
+    draw(
+      "reward-chart",
+      [
+        { name: `last ${whole.format(lately)}`, at: late, y: (i) => (points.sums[i] - points.sums[from[i]]) / (points.rewards[i] - points.rewards[from[i]]) },
+        { name: "since the beginning", at: some, y: (i) => points.sums[i] / points.rewards[i] },
+      ].map((one, k) => ({
+        name: one.name,
+        x: one.at.map((i) => points.n[i]),
+        y: one.at.map(one.y),
+        mode: "lines",
+        line: { color: colourOf(k ? 1 : 0), width: k ? 2.5 : 1.5, dash: k ? "solid" : "dot" },
+        hovertemplate: "%{y:.3f}",
+      })),
+      { xaxis: onDecisions, yaxis: { title: { text: "mean reward" } } },
+    );
+
+    const rates = ratesOf(points.time, points.n);
+    say("rate-note", rates === null ? "Too few decisions so far." : `${pace(rates.mean)} on average, from the first decision to the last.`);
+    draw(
+      "rate-chart",
+      [
+        {
+          name: "decisions a second",
+          x: rates?.time.map((seconds) => new Date(1000 * seconds)) ?? [],
+          y: rates?.rate ?? [],
+          mode: "lines",
+          line: { color: colourOf(0), width: 2, shape: "hv" },
+          fill: "tozeroy",
+          fillcolor: ink("--grid"),
+          hovertemplate: "%{y:.3~g} a second",
+        },
+      ],
+      { xaxis: { type: "date", nticks: narrow("rate-chart") ? 4 : 7, tickangle: 0 }, yaxis: { title: { text: "a second" }, rangemode: "tozero" }, showlegend: false },
+    );
+    // Where plotly measures texts: out of sight, and not for screen readers either.
+    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", "true");
+  }
+
+  /** At most as many constraints as can be told apart, the largest by `size`, in the order of their declaration. */
+  function closest(id, size) {
+    const { constraints } = view.state;
+    const most = narrow(id) ? SERIES / 2 : SERIES;
+    const kept = new Set([...constraints].sort((a, b) => size(b) - size(a)).slice(0, most));
+    return constraints.filter((one) => kept.has(one));
+  }
+
+  function ruleCurves(shown, n, values) {
+    const { constraints } = view.state;
+    return shown.map((one, i) => {
+      // The same look in both charts where there are enough of them for all rules.
+      const k = constraints.length <= SERIES ? constraints.indexOf(one) : i;
+      return {
+        name: one.name,
+        x: n,
+        y: values[one.name],
+        mode: "lines",
+        line: { color: colourOf(k), width: 2, dash: DASHES[k % DASHES.length] },
+        hovertemplate: "%{y:,.4~g}",
+      };
+    });
+  }
+
+  /** Decisions a second in up to 60 equal stretches of time. */
+  function ratesOf(time, n) {
+    const [begin, end] = [time[0], time.at(-1)];
+    if (!(end - begin > 0)) return null;
+    const bins = Math.max(1, Math.min(60, Math.floor(end - begin)));
+    const width = (end - begin) / bins;
+    const edges = Array.from({ length: bins + 1 }, (_, i) => begin + i * width);
+    let j = 0;
+    const counts = edges.map((edge) => {
+      while (j < time.length - 2 && time[j + 1] <= edge) j += 1;
+      const step = time[j + 1] - time[j];
+      return step > 0 ? n[j] + (n[j + 1] - n[j]) * Math.min(1, (edge - time[j]) / step) : n[j + 1];
+    });
+    counts[0] = 0;
+    const rate = counts.slice(1).map((value, i) => (value - counts[i]) / width);
+    return { time: edges, rate: [...rate, rate.at(-1)], mean: n.at(-1) / (end - begin) };
+  }
+
+  const narrow = (id) => $(id).clientWidth < 480;
+
+  function draw(id, traces, layout) {
+    const axis = { gridcolor: ink("--grid"), linecolor: ink("--edge"), fixedrange: true, automargin: true, zerolinecolor: ink("--edge") };
+    const width = $(id).clientWidth;
+    // Plotly gives every entry of a legend the width of the longest; the chart grows by the rows that this takes.
+    const entry = 60 + 6.5 * Math.max(0, ...traces.map((one) => one.name.length));
+    const rows = layout.showlegend === false ? 0 : Math.ceil(traces.length / Math.max(1, Math.floor((width - 66) / entry)));
+    $(id).style.height = `${255 + 19 * rows}px`;
+    window.Plotly.react(
+      $(id),
+      traces,
+      {
+        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink("--ink") },
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        margin: { l: 48, r: 16, t: 14, b: 44 + 19 * rows },
+        hovermode: "x unified",
+        hoverlabel: { bgcolor: ink("--panel"), bordercolor: ink("--edge"), font: { color: ink("--ink") } },
+        legend: { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 11.5 }, traceorder: "normal" },
+        showlegend: true,
+        dragmode: false,
+        ...layout,
+        xaxis: { ...axis, ...layout.xaxis, title: { ...layout.xaxis.title, standoff: 4 } },
+        yaxis: { ...axis, ...layout.yaxis },
+      },
+      { displayModeBar: false, responsive: true, showTips: false },
+    );
+  }
+
+  function loadPlotly() {
+    const script = el("script", { src: PLOTLY });
+    script.addEventListener("load", () => {
+      view.plotly = "ready";
+      if (view.state !== null) showCharts();
+    });
+    script.addEventListener("error", () => {
+      view.plotly = "missing";
+      $("no-charts").hidden = false;
+      for (const chart of document.querySelectorAll(".chart")) chart.hidden = true;
+    });
+    document.head.append(script);
+  }
+
+  // --- why ---
+
+  function showDecisions() {
+    const chosen = $("follow").checked ? view.decisions[0] : view.chosen;
+    fill(
+      $("list"),
+      view.decisions.map((one) =>
+        el(
+          "li",
+          {},
+          el(
+            "button",
+            {
+              type: "button",
+              "data-key": one.event_id,
+              "aria-pressed": String(one.event_id === chosen?.event_id),
+              onclick: () => pick(one),
+            },
+            el("span", {}, one.name),
+            el("span", { class: "small" }, moment(one.time)),
+            el("span", { class: "small" }, one.event_id),
+            one.proposed === undefined ? null : el("span", { class: "small" }, `proposed ${one.proposed}`),
+          ),
+        ),
+      ),
+    );
+    if (view.decisions.length === 0) fill($("list"), [el("li", { class: "lead" }, "None yet.")]);
+    showWhy(chosen ?? null);
+  }
+
+  async function pick(decision) {
+    $("follow").checked = false;
+    view.chosen = decision;
+    showDecisions();
+    try {
+      const found = await get(`v1/decisions/${encodeURIComponent(decision.event_id)}`);
+      if (view.chosen === decision) {
+        view.chosen = { ...decision, ...found };
+        showDecisions();
+      }
+    } catch {
+      // The next poll says what is wrong.
+    }
+  }
+
+  $("follow").addEventListener("change", () => {
+    view.chosen = $("follow").checked ? null : (view.decisions[0] ?? null);
+    showDecisions();
+  });
+
+  $("find").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const wanted = $("event").value.trim();
+    if (wanted === "") return;
+    say("find-error", "");
+    try {
+      view.chosen = await get(`v1/decisions/${encodeURIComponent(wanted)}`);
+      $("follow").checked = false;
+      showDecisions();
+      $("why").focus();
+    } catch (error) {
+      say("find-error", error instanceof Refused ? sentence(error.message) : "The service can't be reached.");
+    }
+  });
+
+  function showWhy(decision) {
+    $("why").hidden = decision === null;
+    if (decision === null) return;
+    const why = decision.explanation;
+    const facts = [fact("Event", decision.event_id), fact("Sequence", String(decision.sequence))];
+    if (decision.time !== undefined) facts.push(fact("At", moment(decision.time)));
+    if (decision.outcome !== undefined) facts.push(fact("Outcome", outcomeOf(decision)));
+    const asked = Object.entries(decision.request?.context ?? {}).map(([name, value]) => fact(name, round(value)));
+    for (const name of ["group", "usage"]) {
+      const given = decision.request?.[name];
+      if (given !== undefined && given !== null) asked.push(fact(name, JSON.stringify(given)));
+    }
+    const [table, note] = explanation(why);
+    fill($("why"), [
+      el("h3", {}, decision.proposed === undefined ? decision.name : `${decision.name} (proposed: ${decision.proposed})`),
+      ...reasons(decision).map((text) => el("p", {}, text)),
+      el("div", { class: "scroll", role: "region", "aria-label": "What each action was worth", tabindex: "0", "data-key": "worth" }, table),
+      el("p", { class: "small lead" }, note),
+      asked.length ? el("p", { class: "facts" }, ...asked) : null,
+      el("p", { class: "facts" }, ...facts),
+    ].filter((node) => node !== null));
+  }
+
+  const fact = (name, value) => el("span", {}, `${name} `, el("b", {}, String(value)));
+  const round = (value) => (typeof value === "number" ? plain(value) : value);
+
+  function outcomeOf(decision) {
+    const parts = Object.entries(decision.outcome).map(
+      ([name, value]) => `${name} ${typeof value === "number" ? plain(value) : JSON.stringify(value)}`,
+    );
+    if (decision.pending) parts.push(parts.length ? "more is waited for" : "still waited for");
+    return parts.length ? parts.join(", ") : "none came in time";
+  }
+
+  /** The comparison behind a decision, in sentences. */
+  function reasons(decision) {
+    const rows = decision.explanation.actions;
+    const chosen = rows.find((row) => row.chosen);
+    const best = rows.reduce((a, b) => (b.reward > a.reward + ROUNDING ? b : a));
+    const burden = (row) => row.reward - row.value;
+    const told = [];
+    if (decision.proposed !== undefined) {
+      told.push(`Shadow mode: ${decision.name} was served; the policy would have chosen ${decision.proposed}. What follows is about its choice.`);
+    }
+    if (rows.length === 1) return [...told, `${chosen.action} was the only action on offer.`];
+    if (rows.length < view.state.actions.length) {
+      told.push(`${rows.length} of ${view.state.actions.length} actions were on offer: the request or a hard cap left out the others.`);
+    }
+    const ties = rows.filter((row) => Math.abs(row.value - chosen.value) <= 1e-12).length - 1;
+    const also = ties > 0 ? ` (with ${count(ties, "other", "others")}; the first of them is taken)` : "";
+    const effect = burden(chosen);
+    const rules =
+      Math.abs(effect) < 0.0005 ? "the rules change nothing about it" : effect > 0 ? `the rules take ${fixed(effect, 3)} off` : `the rules add ${fixed(-effect, 3)}`;
+    told.push(
+      `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
+    );
+    if (best.reward > chosen.reward + 0.0005) {
+      const [name, most] = Object.entries(best.penalties).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+      const blame = most > 0.0005 ? `, most of it for “${ruleNamed(name)}” (${fixed(most, 3)})` : "";
+      const taken = burden(best) > 0.0005 ? `the rules take ${fixed(burden(best), 3)} off it${blame}` : `the rules favour ${chosen.action} more`;
+      told.push(`Without rules it would have been ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
+    } else {
+      told.push("Without rules the choice would have been as good: no other action on offer promises more.");
+    }
+    return told;
+  }
+
+  function ruleNamed(name) {
+    const found = view.state.constraints.find((one) => one.name === name);
+    return found === undefined ? name : wording(found);
+  }
+
+  /** What each action was worth, as a table, and a note on what it leaves out. */
+  function explanation(why) {
+    const weights = Object.keys(why.queue).map((name) => [name, Math.max(...why.actions.map((row) => Math.abs(row.penalties[name])))]);
+    const heavy = weights.filter(([, weight]) => weight >= 0.0005).sort((a, b) => b[1] - a[1]);
+    const shown = weights.map(([name]) => name).filter((name) => heavy.slice(0, 5).some(([other]) => other === name));
+    const rest = heavy.slice(5).map(([name]) => name);
+    const ranked = [...why.actions].sort((a, b) => b.value - a.value || b.chosen - a.chosen);
+    const rows = ranked.filter((row, i) => i < 12 || row.chosen);
+    const number = (text) => el("td", { class: "number" }, text);
+    const table = el(
+      "table",
+      {},
+      el("caption", { class: "unseen" }, "What each action was worth"),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          el("th", { scope: "col" }, "Action"),
+          el("th", { scope: "col", class: "number" }, "Value"),
+          el("th", { scope: "col", class: "number" }, "Reward hoped for"),
+          ...shown.map((name) => el("th", { scope: "col", class: "number" }, name)),
+          rest.length ? el("th", { scope: "col", class: "number" }, count(rest.length, "other rule", "other rules")) : null,
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        ...rows.map((row) =>
+          el(
+            "tr",
+            { class: row.chosen ? "chosen" : null },
+            el("th", { scope: "row" }, row.chosen ? `→ ${row.action}` : row.action, row.chosen ? el("span", { class: "unseen" }, " (chosen)") : null),
+            number(fixed(row.value, 3)),
+            number(fixed(row.reward, 3)),
+            ...shown.map((name) => number(signed(-row.penalties[name]))),
+            rest.length ? number(signed(-rest.reduce((sum, name) => sum + row.penalties[name], 0))) : null,
+          ),
+        ),
+      ),
+    );
+    const idle = weights.length - heavy.length;
+    const notes = ["Value = the reward that can be hoped for, plus what each rule under pressure adds or takes off."];
+    if (idle > 0) notes.push(`${count(idle, "rule", "rules")} without effect ${idle === 1 ? "is" : "are"} left out.`);
+    if (rows.length < ranked.length) notes.push(`${count(ranked.length - rows.length, "action", "actions")} of lower value ${ranked.length - rows.length === 1 ? "is" : "are"} left out.`);
+    return [table, notes.join(" ")];
+  }
+
+  // --- outcomes that need a look ---
+
+  for (const button of document.querySelectorAll("[data-status]")) {
+    button.addEventListener("click", async () => {
+      const { status } = button.dataset;
+      view.outcomes = { status: view.outcomes.status === status ? null : status, rows: [], before: null };
+      if (view.outcomes.status !== null) await listOutcomes().catch(outcomesFailed);
+      showOutcomes();
+    });
+  }
+
+  $("more").addEventListener("click", async () => {
+    const earlier = view.outcomes.rows;
+    await listOutcomes(() => {}, { before: view.outcomes.before }).catch(outcomesFailed);
+    view.outcomes.rows = [...earlier, ...view.outcomes.rows];
+    showOutcomes();
+  });
+
+  async function listOutcomes(goOn = () => {}, page = {}) {
+    const { status } = view.outcomes;
+    let found = { outcomes: [], before: page.before ?? null };
+    // Late and rejected ones share a list in the journal, so a page may hold none of the wanted kind.
+    do {
+      found = await get("v1/outcomes", { status, ...(found.before === null ? {} : { before: found.before }) });
+      goOn();
+    } while (found.outcomes.length === 0 && found.before !== null);
+    if (view.outcomes.status === status) view.outcomes = { status, rows: found.outcomes, before: found.before };
+  }
+
+  function outcomesFailed() {
+    view.outcomes = { status: null, rows: [], before: null };
+  }
+
+  function showOutcomes() {
+    const { status, rows, before } = view.outcomes;
+    for (const button of document.querySelectorAll("[data-status]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.status === status));
+    }
+    $("outcomes-box").hidden = rows.length === 0;
+    $("more").hidden = before === null || rows.length === 0;
+    const notes = {
+      pending: "Decisions whose outcome is waited for, oldest first: these will be missing next.",
+      late: "Outcomes that came when their decision was waited for no longer: counted, not learnt.",
+      missing: "Decisions that expired without their whole outcome.",
+      rejected: "Outcomes for an event that no one knows, or at odds with what was said before.",
+    };
+    say("outcomes-note", status === null ? "Choose which to list." : rows.length === 0 ? "There are none." : notes[status]);
+    if (rows.length === 0) return;
+    const columns = { pending: ["time"], late: ["time", "reward", "costs"], missing: ["expired"], rejected: ["time", "reason", "reward", "costs"] }[status];
+    const titles = { time: status === "pending" ? "Decided" : "Came", expired: "Expired", reason: "Why", reward: "Reward", costs: "Costs" };
+    const cell = { unknown: "unknown event", differs: "differs from before" };
+    fill(document.querySelector("#outcomes thead"), [
+      el("tr", {}, el("th", { scope: "col" }, "Event"), ...columns.map((name) => el("th", { scope: "col" }, titles[name]))),
+    ]);
+    fill(
+      document.querySelector("#outcomes tbody"),
+      rows.map((row) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row", class: "id" }, row.event_id),
+          ...columns.map((name) => {
+            const value = row[name];
+            if (value === null || value === undefined) return el("td", {}, "–");
+            if (name === "time" || name === "expired") return el("td", {}, moment(value));
+            if (name === "reason") return el("td", {}, cell[value] ?? value);
+            return el("td", { class: "id" }, typeof value === "number" ? plain(value) : JSON.stringify(value));
+          }),
+        ),
+      ),
+    );
+  }
+
+  // --- the page ---
+
+  $("retry").addEventListener("click", poll);
+  window.addEventListener("online", poll);
+  document.addEventListener("visibilitychange", () => document.hidden || $("key-form").hidden === false || poll());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.state === null || show(true));
+
+  loadPlotly();
+  poll();
+})();
