@@ -141,7 +141,7 @@ def test_kill_9_in_a_loop_under_load_loses_nothing(tmp_path: Path) -> None:
 def test_the_control_that_answers_before_the_journal_has_it_is_noticed(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    """Journal off; and a journal that is one batch behind, which is the smallest such mistake."""
+    """Journal off; and a journal that is a few batches behind."""
     outcome = kill_cycles(write_spec(tmp_path), tmp_path / "data", 8, **options)
     assert outcome.lost
 

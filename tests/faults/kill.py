@@ -75,9 +75,9 @@ class Load:
         chance = random.Random(caller)
         while not self._stop.is_set():
             for port in self._ports():
-                with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as one:
-                    with contextlib.suppress(OSError, http.client.HTTPException):
-                        self._talk(one, chance)
+                one = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                with contextlib.closing(one), contextlib.suppress(OSError, http.client.HTTPException):
+                    self._talk(one, chance)
             if not self._patient:
                 return
             time.sleep(0.01)

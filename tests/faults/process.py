@@ -130,20 +130,24 @@ def _serve(
 
 
 class _Behind(SqliteJournal):
-    """Returns before the batch is written: that comes with the next one."""
+    """Returns before the rows are written: that happens for twenty batches at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._held: tuple[list[Row], list[Snapshot], list[int]] = ([], [], [])
+        self._held: list[tuple[Sequence[Row], Sequence[Snapshot], Sequence[int]]] = []
 
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
-        super().append(*self._held)
-        self._held = list(rows), list(snapshots), list(drop)
+        self._held.append((rows, snapshots, drop))
+        if len(self._held) == 20:
+            for one in self._held:
+                super().append(*one)
+            self._held.clear()
 
     def find(self, event_ids: Any) -> list[Row]:
-        return super().find(event_ids) + [row for row in self._held[0] if row.event_id in event_ids]
+        held = [row for rows, _, _ in self._held for row in rows if row.event_id in event_ids]
+        return super().find(event_ids) + held
 
 
 def _behind() -> None:
