@@ -276,7 +276,7 @@ def drift(scale: float) -> None:
                     v = A @ x
                     s = 1 / (1 + x @ v)
                     theta += s * (real(outcomes[t]) - theta @ x) * v
-                    A -= np.outer(s * v, v)
+                    A -= s * np.outer(v, v)  # symmetric to the bit, as the kernels keep it
                     if t + 1 in (T // 100, T // 10, T):
                         seen = rows[order[: t + 1]]
                         Sigma = ridge * np.eye(rows.shape[1]) + seen.T @ seen

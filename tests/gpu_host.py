@@ -18,16 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.engine.gpu import NAMES, ONE_BLOCK, Output, Program, Work
+from tightrope.engine.gpu import NAMES, ONE_BLOCK, SHARED_BYTES, Output, Program, Work
 
 SHIM = r"""
-#include <barrier>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <memory>
-#include <thread>
-#include <vector>
+#include <utility>
 using std::sqrt; using std::log; using std::cos; using std::fmin; using std::fmax;
 
 #define DEVICE static inline
@@ -42,6 +39,14 @@ struct Index { unsigned x; };
 static thread_local Index threadIdx;
 static Index blockIdx, blockDim;
 static char* shared_room;
+"""
+
+# Only a block that works together needs threads of its own.
+THREADS = r"""
+#include <barrier>
+#include <memory>
+#include <thread>
+#include <vector>
 static std::vector<double> slots;
 static std::vector<std::unique_ptr<std::barrier<>>> warps;
 static std::unique_ptr<std::barrier<>> block;
@@ -92,8 +97,11 @@ class Host:
 
     name = "host"
 
-    def __init__(self, room_bytes: int = 2**30, block_threads: int = 64) -> None:
+    def __init__(
+        self, room_bytes: int = 2**30, shared_bytes: int = SHARED_BYTES, block_threads: int = 64
+    ) -> None:
         self.room_bytes = room_bytes
+        self.shared_bytes = shared_bytes
         self.block_threads = block_threads
         self.launches = 0
         self.folder = Path(tempfile.gettempdir()) / "tightrope-gpu-host"
@@ -119,8 +127,7 @@ class Host:
                 kept.append(ctypes.c_void_p(array.ctypes.data))
             elif isinstance(argument, Work):
                 room = np.full(argument.size // 8 + 8, np.nan)
-                outputs_room = room.ctypes.data
-                kept.append(ctypes.c_void_p(outputs_room))
+                kept.append(ctypes.c_void_p(room.ctypes.data))
                 kept[-1]._room = room
             elif isinstance(argument, np.ndarray):
                 aligned = _aligned(argument)
@@ -136,7 +143,8 @@ class Host:
         return [np.ascontiguousarray(array.transpose(axes)) for array, axes in outputs], seconds
 
     def _library(self, program: Program) -> ctypes.CDLL:
-        text = "\n".join([SHIM, program.source, LAUNCH % NAMES[program.kernel]])
+        parts = [SHIM, THREADS] if program.kernel == ONE_BLOCK else [SHIM]
+        text = "\n".join([*parts, program.source, LAUNCH % NAMES[program.kernel]])
         fused = "fast" if program.fused else "off"
         path = self.folder / f"{hashlib.sha256((text + fused).encode()).hexdigest()[:24]}.so"
         if not path.exists():

@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Any, Tabular]] = {
     "oracle": (tr.Oracle(np.random.default_rng(1).dirichlet(np.ones(3), 7)), world(cost_noise="gaussian")),
 }
 LARGE: dict[str, tuple[Any, Tabular]] = {
-    "A, ridge": (po(tr.Ridge(37, bonus=0.05), horizon=500), world(p=37, J=18)),
+    "A, ridge": (po(tr.Ridge(37, bonus=0.05), horizon=500), world(p=37, J=9)),
     "A, disjoint ridge, sleeping": (
         po(tr.DisjointRidge(17, 5, bonus=0.1), horizon=500),
         world(p=5, J=17, shared=True, sleeping=True, cost_noise="bernoulli"),
@@ -114,7 +114,7 @@ LARGE: dict[str, tuple[Any, Tabular]] = {
         po(tr.Ridge(70, bonus=0.05), cost=tr.Ridge(70, bonus=0.05), horizon=500),
         world(p=70, costs_seen="after"),
     ),
-    "B, arms": (po(tr.ArmMeans(40), cost=tr.ArmMeans(40)), world(J=40, **AFTER)),
+    "B, arms": (po(tr.ArmMeans(17), cost=tr.ArmMeans(17)), world(J=17, **AFTER)),
     "A, many constraints": (po(tr.Ridge(3, bonus=0.3), constraints=40), world(K=40)),
 }
 
@@ -144,9 +144,9 @@ def test_double_precision_makes_the_choices_of_the_cpu(name: str, host: Host) ->
 def test_so_it_does_where_a_block_runs_a_replication(name: str, host: Host) -> None:
     policy, env = LARGE[name]
     assert gpu._shape(policy, env, "double", False).kernel == gpu.ONE_BLOCK
-    expected = tr.simulate(policy, env, rounds=15, replications=2, seed=3, optimum=0.0, keep_choices=True)
+    expected = tr.simulate(policy, env, rounds=10, replications=2, seed=3, optimum=0.0, keep_choices=True)
     (run,) = simulate_many(
-        [policy], env, 15, 2, 3, optimum=0.0, keep_choices=True, precision="double", device=host
+        [policy], env, 10, 2, 3, optimum=0.0, keep_choices=True, precision="double", device=host
     )
     assert len(np.unique(expected.choices)) > 1
     assert_same(run, expected)
@@ -196,6 +196,21 @@ def test_replications_do_not_depend_on_the_batches_that_memory_allows(host: Host
     )
     assert small.launches > 1
     assert_same(whole, pieces)
+
+
+@needs_compiler
+def test_a_device_with_little_shared_memory_keeps_the_state_elsewhere(host: Host) -> None:
+    policy, env = CASES["B, ridge"]
+    poor = Host(shared_bytes=1024)
+    rich, other = (
+        simulate_many(
+            [policy], env, 200, 35, 3, optimum=0.0, keep_choices=True, precision="double", device=device
+        )[0]
+        for device in (host, poor)
+    )
+    assert gpu._shape(policy, env, "double", True).shared > 1024
+    assert gpu._shape(policy, env, "double", True, 1024).shared == 0
+    assert_same(rich, other)
 
 
 @needs_compiler

@@ -231,7 +231,7 @@ def test_a_row_is_what_simulate_gives(tmp_path):
         alone = make_spec(data)
         env = environment_of(alone)
         (policy,) = policies_of(alone, env).values()
-        expected = engine.simulate(policy, env, 120, 3, 5).rows()[-1]
+        expected = engine.simulate(policy, env, 120, 3, 5, record=[120]).rows()[-1]
         assert {name: row[name] for name in MEASURES} == {name: expected[name] for name in MEASURES}
         assert (row["round"], row["replications"], row["seed"], row["scenario"]) == (120, 3, 5, env.name)
     assert found.rows()["policy.V.scale"].tolist() == [0.5, 0.5, 1.0, 1.0, 2.0, 2.0]
@@ -662,7 +662,7 @@ def test_tune_takes_the_least_regret_that_meets_the_target_twice(tmp_path, capsy
     }
     env = environment_of(tuned)
     (policy,) = policies_of(tuned, env).values()
-    assert engine.simulate(policy, env, 600, 10, 0).rows()[-1]["regret"] == chosen["regret"]
+    assert engine.simulate(policy, env, 600, 10, 0, record=[600]).rows()[-1]["regret"] == chosen["regret"]
 
 
 def test_tune_says_what_came_nearest(tmp_path, capsys):

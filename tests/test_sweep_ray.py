@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -39,7 +40,13 @@ cells = {CELLS}
 "policy.epsilon.scale" = {{ low = 0.1, high = 10.0, scale = "log" }}
 """
 RAY = Path(sys.executable).with_name("ray")
-QUIET = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+# A token made here: without one anybody could run code on the cluster, and one that this machine may have is not for tests.
+QUIET = {
+    **os.environ,
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
 
 
 def wait_for(what, holds, *, process=None, seconds=40.0):
@@ -64,7 +71,9 @@ def node(log, *options):
             env=QUIET,
         )
     try:
-        wait_for(f"ray start {options}", lambda: "Ray runtime started" in log.read_text(), process=process)
+        started = "Ray runtime started"
+        wait_for(f"ray start {options}", lambda: started in log.read_text() or process.poll() is not None)
+        assert started in log.read_text(), log.read_text()
         yield process
     finally:
         end(process)

@@ -47,7 +47,7 @@ ONE_THREAD, ONE_BLOCK, COMPARATOR = 1, 2, 3
 NAMES = {ONE_THREAD: "one_thread", ONE_BLOCK: "one_block", COMPARATOR: "comparators"}
 # Shapes that one thread can hold.
 FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
-SHARED_BYTES = 232_448  # of a multiprocessor, of compute capability 9.0; less is used on others
+SHARED_BYTES = 232_448  # that a block may have on a device of compute capability 9.0
 BLOCK_THREADS = 128
 
 
@@ -117,6 +117,8 @@ def simulate_many(
         if shape["REAL"] == "float":
             _require_short(policy, rounds)
     device = _cuda() if device is None else device
+    if device.shared_bytes < SHARED_BYTES:
+        shapes = [_shape(policy, env, precision, keep_choices, device.shared_bytes) for policy in policies]
 
     groups: dict[Program, list[int]] = {}
     for i, shape in enumerate(shapes):
@@ -212,6 +214,7 @@ class Device(Protocol):
     """Where kernels run."""
 
     name: str
+    shared_bytes: int
 
     def room(self) -> int:
         """Bytes of memory that may be used."""
@@ -227,7 +230,9 @@ def _kernel_source() -> str:
     return importlib.resources.files("tightrope.engine").joinpath("replicate.cu").read_text(encoding="utf-8")
 
 
-def _shape(policy: Any, env: Tabular, precision: Precision, keep_choices: bool) -> Program:
+def _shape(
+    policy: Any, env: Tabular, precision: Precision, keep_choices: bool, shared_bytes: int = SHARED_BYTES
+) -> Program:
     """The program for `policy`; refuses what no kernel does."""
     J, K = env.n_actions, env.n_constraints
     for name, size in (("actions", J), ("constraints", K)):
@@ -264,11 +269,15 @@ def _shape(policy: Any, env: Tabular, precision: Precision, keep_choices: bool) 
         raise InvalidInput(
             "a policy that measures Slater's constant needs an LP as it runs: use engine='cpu', or give slater=."
         )
-    return _policy_program(policy, env, precision, common)
+    return _policy_program(policy, env, precision, common, shared_bytes)
 
 
 def _policy_program(
-    policy: PessimisticOptimistic, env: Tabular, precision: Precision, common: dict[str, int | str]
+    policy: PessimisticOptimistic,
+    env: Tabular,
+    precision: Precision,
+    common: dict[str, int | str],
+    shared_bytes: int,
 ) -> Program:
     J, K = env.n_actions, env.n_constraints
     reward, cost = policy._reward, policy._cost
@@ -298,7 +307,7 @@ def _policy_program(
     itemsize = 4 if precision == "single" else 8
     threads = BLOCK_THREADS if max(one.features, two.features) == 0 or not small else 32
     shared = threads * memory * itemsize if small else 0
-    if shared > SHARED_BYTES:
+    if shared > shared_bytes:
         threads, shared = BLOCK_THREADS, 0
     room = max(one.features, two.features, 1)
     constrained = policy.n_constraints > 0
@@ -751,6 +760,7 @@ class _Cuda:
 
     cupy: Any
     name: str
+    shared_bytes: int
     modules: dict[Program, Any] = field(default_factory=dict)
 
     def room(self) -> int:
@@ -805,8 +815,10 @@ def _cuda() -> Device:
             "engine='gpu' needs CuPy, which is not installed: install tightrope[gpu], or the cupy package for your CUDA."
         ) from error
     try:
-        index = cupy.cuda.runtime.getDevice()
-        name = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
+        runtime = cupy.cuda.runtime
+        index = runtime.getDevice()
+        name = runtime.getDeviceProperties(index)["name"].decode()
+        shared = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, index)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise InvalidInput(f"engine='gpu' needs a CUDA device, but none can be used here: {error}") from error
-    return _Cuda(cupy, name)
+    return _Cuda(cupy, name, shared)

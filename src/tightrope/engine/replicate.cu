@@ -665,8 +665,8 @@ DEVICE void block_learn(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL
     for (int i = lane; i < N; i += 32) q += x[i] * u[i];
     const REAL s = 1 / (1 + (REAL)warp_sum(q));
     for (int i = thread / 32; i < N; i += threads / 32) {
-        const REAL a = s * u[i];
-        for (int k = lane; k < N; k += 32) A[i * N + k] -= a * u[k];
+        // u_i u_k first: the two halves of A then stay equal to the bit, without which rounding errors grow.
+        for (int k = lane; k < N; k += 32) A[i * N + k] -= s * (u[i] * u[k]);
     }
     for (int m = thread / 32; m < M; m += threads / 32) {
         REAL* row = theta + m * N;

@@ -657,7 +657,7 @@ def _unavailable(experiment: Experiment) -> Answer:
     # What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.
     words = {
         "standby": "another process is active for this experiment; this one stands by",
-        "failing": "the journal can't be written; nothing was decided or learnt",
+        "failing": "the journal can't be written now; try again with the same event_id",
         "closed": "the service is starting or stopping",
     }
     status = experiment.status if experiment.status in words else "closed"

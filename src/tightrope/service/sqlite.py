@@ -93,13 +93,17 @@ class SqliteJournal:
         flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
         if not self._read_only:
             flags |= apsw.SQLITE_OPEN_CREATE
+        connection: apsw.Connection | None = None
         try:
             connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
             connection.set_busy_timeout(10_000)
             if not self._read_only:
                 self._prepare(connection)
             self._check_format(connection)
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, OSError, JournalError) as error:
+            if connection is not None:
+                with contextlib.suppress(apsw.Error):
+                    connection.close()
             self._release_lock()
             raise _failure(self.path, error) from error
         self._connection = connection

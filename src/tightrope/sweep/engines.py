@@ -132,7 +132,13 @@ class _Processes:
 
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._workers, env=_SINGLE, initializer=_leave_interrupts)
-        future: Future[list[Row]] = self._pool.submit(run_cells, self._plan, batch)
+        future: Future[list[Row]]
+        try:
+            future = self._pool.submit(run_cells, self._plan, batch)
+        except BrokenProcessPool as error:
+            # A worker died since the last look; told where all other batches under way are told.
+            future = Future()
+            future.set_exception(error)
         return future
 
     def _alone(self, cell: Cell) -> Row:
