@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import inspect
-import builtins
 import io
 import json
 import os

@@ -25,7 +25,7 @@ try:
     from numba import njit
 except ModuleNotFoundError:
 
-    def njit(**_):
+    def njit(**_):  # type: ignore[no-redef]
         """The identity, in Numba's place."""
         return lambda function: function
 

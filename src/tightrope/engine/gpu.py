@@ -815,10 +815,7 @@ def _cuda() -> Device:
             "engine='gpu' needs CuPy, which is not installed: install tightrope[gpu], or the cupy package for your CUDA."
         ) from error
     try:
-        runtime = cupy.cuda.runtime
-        index = runtime.getDevice()
-        name = runtime.getDeviceProperties(index)["name"].decode()
-        shared = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, index)
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise InvalidInput(f"engine='gpu' needs a CUDA device, but none can be used here: {error}") from error
-    return _Cuda(cupy, name, shared)
+    return _Cuda(cupy, properties["name"].decode(), properties["sharedMemPerBlockOptin"])
