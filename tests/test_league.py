@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 import subprocess
@@ -152,6 +153,23 @@ def test_two_workers_find_the_same(found):
     for one in again.bouts:
         np.testing.assert_array_equal(one.result.counts, bout(found, one.policy, one.scenario).result.counts)
     assert [one.policy for one in again.bouts] == ["lfg", "opb"]
+
+
+def test_a_budget_that_is_never_overspent_is_kept():
+    found = compare(
+        [ROSTER["primal-dual-bwk"], ROSTER["linucb"]],
+        ["bandit-binding"],
+        rounds=200,
+        replications=3,
+        workers=1,
+    )
+    careful, careless = found.bouts
+    assert careful.result.cost[:, -1].max() <= 1e-9
+    assert careful.kept
+    # Also where the noise of the costs, averaged out, would say otherwise.
+    tricked = dataclasses.replace(careful.result, mean_cost=np.abs(careful.result.mean_cost) + 5.0)
+    assert dataclasses.replace(careful, result=tricked).kept
+    assert not careless.kept
 
 
 def test_a_scenario_that_nobody_can_satisfy_is_refused():

@@ -21,7 +21,7 @@ import pytest
 from tightrope.spec import read_spec
 from tightrope.sweep import run_sweep
 
-CELLS = 24
+CELLS = 20
 SPEC = f"""
 name = "arms"
 [policy]
@@ -31,7 +31,7 @@ epsilon = {{ scale = 1.0, exponent = -0.5 }}
 kind = "bandit"
 threshold = 0.1
 [simulation]
-rounds = 40_000
+rounds = 30_000
 replications = 5
 [sweep]
 design = "sobol"
