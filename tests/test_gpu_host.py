@@ -231,7 +231,7 @@ def test_a_policy_that_has_learnt_goes_on_from_there(name: str, host: Host) -> N
 
 @needs_compiler
 def test_the_hospital_and_simulate_itself(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_cuda", lambda: host)
+    monkeypatch.setattr(gpu, "cuda_device", lambda: host)
     policy = tr.PessimisticOptimistic(
         reward=tr.DisjointRidge(6, 10, bonus=0.1),
         constraints=18,
@@ -348,7 +348,7 @@ def test_refuses_more_rounds_than_single_precision_is_good_for(name: str, most: 
 
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    gpu._cuda.cache_clear()
+    gpu.cuda_device.cache_clear()
     with pytest.raises(InvalidInput, match=r"needs CuPy.*tightrope\[gpu\]"):
         tr.simulate(*CASES["B, arms"], rounds=10, engine="gpu")
 
@@ -432,3 +432,27 @@ def test_student_s_quantile() -> None:
 
     for df in (1, 2, 3, 4, 10, 99, 100, 499, 500, 501, 5_000, 10**6):
         assert math.isclose(student_quantile(df), stdtrit(df, 0.975), rel_tol=1e-10), df
+
+
+def test_a_sweep_runs_many_settings_in_one_launch_with_the_numbers_of_the_cpu():
+    from tightrope.spec import make_spec
+    from tightrope.sweep.cells import Plan, run_cells, run_cells_on_gpu
+
+    spec = make_spec(
+        {
+            "environment": {"kind": "bandit", "threshold": 0.1},
+            "simulation": {"rounds": 300, "replications": 3},
+            "sweep": {
+                "policy.slater": [0.05, 0.1, 7.0],
+                "policy.epsilon": [{"scale": 1.0, "exponent": -0.5}],
+            },
+        }
+    )
+    plan = Plan.of(spec)
+    cells = list(plan.cells())
+    host = Host()
+    there, here = run_cells_on_gpu(plan, cells, host), run_cells(plan, cells)
+    assert host.launches == 1
+    for a, b in zip(there, here, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+    assert [row["error"] is None for row in there] == [True, True, False]

@@ -121,8 +121,8 @@ _DEFAULT = Output()
 class Engine:
     """Where the cells of a sweep run."""
 
-    engine: Literal["local", "ray"] = "local"
-    "The cores of this machine, or a Ray cluster."
+    engine: Literal["local", "ray", "gpu"] = "local"
+    "The cores of this machine, a Ray cluster, or a GPU with many settings in one launch."
 
     address: str | None = None
     "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."

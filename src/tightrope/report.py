@@ -1059,7 +1059,7 @@ pre code{background:none;padding:0;font-size:inherit}
 sub,sup{line-height:0;font-size:.75em}
 nav{font-size:.95rem;margin:0 0 2.5rem}
 nav p{font-weight:600;margin:0 0 .35rem}
-nav ol{margin:0;padding-left:1.4rem}
+nav ol{margin:0;padding-left:2rem}
 nav li{padding:.12rem 0}
 nav a{text-decoration:none}
 nav a:hover{text-decoration:underline}

@@ -116,7 +116,7 @@ def simulate_many(
     for policy, shape in zip(policies, shapes):
         if shape["REAL"] == "float":
             _require_short(policy, rounds)
-    device = _cuda() if device is None else device
+    device = cuda_device() if device is None else device
     if device.shared_bytes < SHARED_BYTES:
         shapes = [_shape(policy, env, precision, keep_choices, device.shared_bytes) for policy in policies]
 
@@ -807,7 +807,7 @@ class _Cuda:
 
 
 @functools.cache
-def _cuda() -> Device:
+def cuda_device() -> Device:
     try:
         import cupy
     except ImportError as error:

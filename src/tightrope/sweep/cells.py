@@ -201,6 +201,57 @@ def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
     return [_run(plan, cell) for cell in cells]
 
 
+def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> list[Row]:
+    """As `run_cells`, the cells that share an environment and a size in one launch, in double precision: the CPU's choices."""
+    rows: dict[str, Row] = {}
+    alike: dict[tuple[Any, ...], list[tuple[Cell, _World, Any, PolicySpec, SimulationSpec]]] = {}
+    for cell in cells:
+        started = time.perf_counter()
+        try:
+            world, policy, stated, size = _built(plan, plan.tables(cell.policy, cell.settings))
+        except Exception as error:
+            rows[cell.id] = _failed(plan, cell, error, time.perf_counter() - started)
+        else:
+            key = (id(world), size.rounds, size.replications, size.seed)
+            alike.setdefault(key, []).append((cell, world, policy, stated, size))
+    for members in alike.values():
+        try:
+            rows |= _launched(plan, members, device)
+        except Exception:
+            # One of them is to blame: alone, each tells for itself.
+            for member in members:
+                try:
+                    rows |= _launched(plan, [member], device)
+                except Exception as error:
+                    rows[member[0].id] = _failed(plan, member[0], error, 0.0)
+    return [rows[cell.id] for cell in cells]
+
+
+def _launched(
+    plan: Plan, members: list[tuple[Cell, _World, Any, PolicySpec, SimulationSpec]], device: Any
+) -> dict[str, Row]:
+    from tightrope.engine.gpu import simulate_many
+
+    started = time.perf_counter()
+    _, world, _, _, size = members[0]
+    runs = simulate_many(
+        [policy for _, _, policy, _, _ in members],
+        world.env,
+        size.rounds,
+        size.replications,
+        size.seed,
+        record=[size.rounds] if plan.target is None else plan.target.recorded(size.rounds),
+        optimum=0.0,
+        precision="double",
+        device=device,
+    )
+    seconds = (time.perf_counter() - started) / len(members)
+    return {
+        cell.id: _row(plan, cell, world, stated, size, run, seconds)
+        for (cell, _, _, stated, _), run in zip(members, runs, strict=True)
+    }
+
+
 def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
     """The row of a cell that has no numbers."""
     return {
@@ -303,13 +354,21 @@ def _run(plan: Plan, cell: Cell) -> Row:
         )
         if run.interrupted:
             raise KeyboardInterrupt
-        run = replace(run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline)
-        measured = _measured(run, plan.target)
-    except TightropeError as error:
-        return failed_row(plan, cell, str(error), time.perf_counter() - started)
+        return _row(plan, cell, world, stated, size, run, time.perf_counter() - started)
     except Exception as error:
-        # Whatever is wrong with one cell, the others go on; nothing is hidden, since the row tells.
-        return failed_row(plan, cell, f"{type(error).__name__}: {error}", time.perf_counter() - started)
+        return _failed(plan, cell, error, time.perf_counter() - started)
+
+
+def _row(
+    plan: Plan,
+    cell: Cell,
+    world: _World,
+    stated: PolicySpec,
+    size: SimulationSpec,
+    run: Result,
+    seconds: float,
+) -> Row:
+    run = replace(run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline)
     return {
         **_head(plan, cell),
         "policy": stated.name,
@@ -317,10 +376,16 @@ def _run(plan: Plan, cell: Cell) -> Row:
         "round": size.rounds,
         "replications": size.replications,
         "seed": size.seed,
-        **measured,
-        "seconds": time.perf_counter() - started,
+        **_measured(run, plan.target),
+        "seconds": seconds,
         "error": None,
     }
+
+
+def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
+    # Whatever is wrong with one cell, the others go on; nothing is hidden, since the row tells.
+    told = str(error) if isinstance(error, TightropeError) else f"{type(error).__name__}: {error}"
+    return failed_row(plan, cell, told, seconds)
 
 
 def _built(plan: Plan, tables: Mapping[str, Any]) -> tuple[_World, Any, PolicySpec, SimulationSpec]:

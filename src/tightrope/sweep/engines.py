@@ -1,4 +1,4 @@
-"""Where cells run: in this process, on the cores of this machine, or on a Ray cluster. The numbers are the same.
+"""Where cells run: in this process, on the cores of this machine, on a Ray cluster, or on a GPU. The numbers are the same.
 
 An engine takes batches of cells as they are asked for and gives their rows back in whatever order they finish. A worker that dies
 does not end a sweep: its cells run again, and one that keeps killing its worker is a failed cell.
@@ -21,11 +21,11 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 from tightrope import __version__
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.problem import whole_number
-from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells
+from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
 
 __all__ = ["Engine", "EngineName", "engine_for"]
 
-EngineName: TypeAlias = Literal["local", "ray"]
+EngineName: TypeAlias = Literal["local", "ray", "gpu"]
 Batch: TypeAlias = list[Cell]
 
 RETRIES = 3
@@ -65,12 +65,14 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
         workers = whole_number("workers", workers, low=1)
     if name == "ray":
         return _Ray(plan, workers, address)
-    if name != "local":
-        raise InvalidInput(f"engine must be 'local' or 'ray', but got {name!r}")
+    if name not in ("local", "gpu"):
+        raise InvalidInput(f"engine must be 'local', 'ray' or 'gpu', but got {name!r}")
     if address is not None:
         raise InvalidInput(
-            f"address is for the engine 'ray', but the engine is 'local' and address {address!r}"
+            f"address is for the engine 'ray', but the engine is {name!r} and address {address!r}"
         )
+    if name == "gpu":
+        return _Gpu(plan)
     workers = workers or os.cpu_count() or 1
     return _Serial(plan) if workers == 1 else _Processes(plan, workers)
 
@@ -90,6 +92,28 @@ class _Serial:
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         for batch in batches:
             yield run_cells(self._plan, batch)
+
+
+class _Gpu:
+    """The GPU of this machine, many settings in one launch; in double precision, so that the numbers are the CPU's."""
+
+    def __init__(self, plan: Plan, device: Any = None) -> None:
+        self._plan = plan
+        self._device = device
+
+    def __enter__(self) -> Self:
+        if self._device is None:
+            from tightrope.engine.gpu import cuda_device
+
+            self._device = cuda_device()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
+        for batch in batches:
+            yield run_cells_on_gpu(self._plan, batch, self._device)
 
 
 class _Processes:

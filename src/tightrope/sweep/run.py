@@ -108,7 +108,7 @@ def run_sweep(
     out : path
         The folder `cells` below it gets the rows, as they finish. What is there already is not run again, whether from a sweep
         that was stopped or from another design with cells in common.
-    engine : "local" or "ray"
+    engine : "local", "ray" or "gpu"
     workers : int, optional
         Cores to use; all by default. One means this process.
     address : str, optional
