@@ -174,7 +174,8 @@ def test_oplb_plays_the_program_of_its_definition(K):
             pi = policy.mixture(phi, psi)
             decision = policy.decide(phi, psi)
             a = decision.action
-            assert decision.probability == pi[a] > 0
+            assert decision.probability == pytest.approx(pi[a], abs=1e-12)
+            assert pi[a] > 0
             if costs[0].width(psi[0]) > xi / (2 * C_w):
                 assert pi.tolist() == [1, 0, 0, 0, 0]
             else:

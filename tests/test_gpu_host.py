@@ -454,5 +454,7 @@ def test_a_sweep_runs_many_settings_in_one_launch_with_the_numbers_of_the_cpu():
     there, here = run_cells_on_gpu(plan, cells, host), run_cells(plan, cells)
     assert host.launches == 1
     for a, b in zip(there, here, strict=True):
-        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+        for name in a.keys() - {"seconds"}:
+            # The same choices; sums may round differently.
+            assert a[name] == (pytest.approx(b[name], abs=1e-9) if isinstance(b[name], float) else b[name])
     assert [row["error"] is None for row in there] == [True, True, False]

@@ -131,6 +131,62 @@ def solve_lp(
     return LPSolution(status, float(c @ x), x, duals[: rhs_ub.size], duals[rhs_ub.size :])
 
 
+class MixtureProgram:
+    """max u·π subject to Σ_j W_jk π_j <= 0 for every k, Σπ = 1, π >= 0, solved again and again.
+
+    Each solve starts from the optimal basis of the last one with the same numbers of actions and constraints: from one round of a
+    policy to the next little changes, so that few or no pivots are left.
+
+    Examples
+    --------
+    >>> program = MixtureProgram()
+    >>> program.solve(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).round(9).tolist()
+    [0.75, 0.25]
+    >>> program.solve(np.array([0.1]), np.array([[0.2]])) is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self._solver: Any = None
+        self._basis: Any = None
+        self._shape = (0, 0)
+
+    def solve(self, u: Array, W: Array) -> Array | None:
+        """π (J,), or None where nothing is feasible."""
+        J, K = W.shape
+        if self._solver is None:
+            self._solver = _new_solver()
+            self._solver.setOptionValue("presolve", "off")
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = J, K + 1
+        model.sense_ = highspy.ObjSense.kMaximize
+        model.col_cost_ = u
+        model.col_lower_, model.col_upper_ = np.zeros(J), np.full(J, np.inf)
+        model.row_lower_ = np.append(np.full(K, -np.inf), 1.0)
+        model.row_upper_ = np.append(np.zeros(K), 1.0)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        model.a_matrix_.start_ = np.arange(0, J * (K + 1) + 1, K + 1)
+        model.a_matrix_.index_ = np.tile(np.arange(K + 1), J)
+        model.a_matrix_.value_ = np.column_stack([W, np.ones(J)]).ravel()
+        self._solver.passModel(model)
+        if self._basis is not None and self._shape == (J, K):
+            self._solver.setBasis(self._basis)
+        if _run(self._solver) != "optimal":
+            self._basis = None
+            return None
+        found = self._solver.getBasis()
+        basis = highspy.HighsBasis()
+        basis.col_status, basis.row_status, basis.valid = list(found.col_status), list(found.row_status), True
+        self._basis, self._shape = basis, (J, K)
+        positive = np.maximum(np.asarray(self._solver.getSolution().col_value, dtype=np.float64), 0.0)
+        pi: Array = positive / positive.sum()
+        return pi
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process starts cold."""
+        return MixtureProgram, ()
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Proof of an allocation program's solution, recomputed from the raw data without the solver.

@@ -102,6 +102,7 @@ class OPLB:
         self._reward = linear_model("reward", reward, 1)
         self._cost = linear_model("cost", cost, self.n_constraints)
         self._ledger = Ledger[SeenBoth]()
+        self._program: MixtureProgram | None = None
 
     @property
     def reward_model(self) -> Linear:
@@ -180,7 +181,11 @@ class OPLB:
             return pi
         r, widths = estimates(self._reward, phi)
         optimistic = r[:, 0] + C_r * widths + (2.0 * REWARD_BOUND / xi) * C_w * cost_widths
-        best = best_mixture(optimistic, w + C_w * cost_widths[:, None])
+        if self._program is None and self.n_constraints > 1:
+            from tightrope.lp import MixtureProgram
+
+            self._program = MixtureProgram()
+        best = best_mixture(optimistic, w + C_w * cost_widths[:, None], self._program)
         if best is None:
             pi[safe] = 1.0
             return pi
@@ -197,14 +202,18 @@ def safe_margin(safe_cost: Any) -> float:
     return bound
 
 
-def best_mixture(u: Array, W: Array) -> Array | None:
+def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:
     """The π that maximises Σ_j π_j u_j subject to Σ_j π_j W_jk ≤ 0 for all k, or None where there is none.
+
+    One constraint has a closed form; several are a linear program, by `program` from where it was.
 
     >>> best_mixture(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).tolist()
     [0.75, 0.25]
     """
     if W.shape[1] > 1:
-        return _program(u, W)
+        from tightrope.lp import MixtureProgram
+
+        return (program or MixtureProgram()).solve(u, W)
     w = W[:, 0]
     inside, outside = np.flatnonzero(w <= 0.0), np.flatnonzero(w > 0.0)
     if not len(inside):
@@ -220,15 +229,4 @@ def best_mixture(u: Array, W: Array) -> Array | None:
             pi[inside[i]], pi[outside[j]] = 1.0 - weight[i, j], weight[i, j]
             return pi
     pi[single] = 1.0
-    return pi
-
-
-def _program(u: Array, W: Array) -> Array | None:
-    from tightrope import lp
-
-    found = lp.solve_lp(u, A_ub=W.T, b_ub=np.zeros(W.shape[1]), A_eq=np.ones((1, len(u))), b_eq=[1.0])
-    if found.status != "optimal":
-        return None
-    positive = np.maximum(found.x, 0.0)
-    pi: Array = positive / positive.sum()
     return pi
