@@ -31,6 +31,7 @@ from tightrope.problem import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
+    from tightrope.lp import MixtureProgram
 
 REWARD_BOUND = 1.0
 
