@@ -688,6 +688,13 @@ def _wilson(share: Array, n: int) -> tuple[Array, Array]:
     return low, np.where(share == 1.0, 1.0, np.minimum(centre + half, 1.0))
 
 
+@lru_cache(maxsize=2)
+def _resampled(R: int) -> Array:
+    """How often each of R runs is drawn in each resample, less one: the same for every result with so many runs."""
+    draws: Array = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES) - 1.0
+    return draws
+
+
 def _violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
     """95 % interval of Σ_k (E[S_k])⁺ from runs (R, G, K): see `Result.violation`.
 
@@ -703,8 +710,9 @@ def _violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
     clear = max(2.0, math.sqrt(2 * math.log(R))) * error
     positive, near = mean > clear, np.abs(mean) <= clear
     stretch = student_quantile(R - 1) / _NORMAL_QUANTILE * math.sqrt(R / (R - 1))
-    draws = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES)
-    weights = (draws - 1.0) * (stretch / R)
+    if not (positive | near).any():
+        return violation.copy(), violation.copy()
+    weights = _resampled(R) * (stretch / R)
     low, high = violation.copy(), violation.copy()
     step = max(1, _BLOCK // (_RESAMPLES * max(1, K)))
     for start in range(0, G, step):
