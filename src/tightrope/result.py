@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -691,8 +691,8 @@ def _wilson(share: Array, n: int) -> tuple[Array, Array]:
 @lru_cache(maxsize=2)
 def _resampled(R: int) -> Array:
     """How often each of R runs is drawn in each resample, less one: the same for every result with so many runs."""
-    draws: Array = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES) - 1.0
-    return draws
+    draws = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES)
+    return draws.astype(np.float64) - 1.0
 
 
 def _violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
