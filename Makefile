@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help setup reproduce test lint types layers unit clean
+.PHONY: help setup reproduce test lint types layers unit bench bench-peers torture clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -37,6 +37,15 @@ layers: $(READY)
 unit: $(READY)
 	NUMBA_CACHE_DIR=$$(mktemp -d) $(BIN)/python -m pytest -n 2 --dist loadfile
 
+bench: $(READY)  ## speed against plain NumPy loops (benchmarks/README.md)
+	$(BIN)/tightrope bench --out out/bench
+
+bench-peers: $(READY)  ## the same problem in other libraries, in an environment of their own
+	$(BIN)/python benchmarks/peers.py
+
+torture: $(READY)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
+	PYTHONPATH=tests $(BIN)/python tests/torture.py
+
 clean:           ## remove the virtual environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
