@@ -307,7 +307,7 @@ def load(connections: int, seconds: float, rounds: int, client: str) -> None:
 
 
 def memory(connections: int, decisions: int) -> None:
-    """No outcome ever comes, which is the worst case: 200,000 decisions stay pending."""
+    """No outcome ever comes, which is the worst case: as many decisions as `max_pending` allows stay pending."""
     with tempfile.TemporaryDirectory() as folder, server("sqlite", Path(folder)) as one:
         print("| decisions | memory, MiB | decisions/s | p99, ms |")
         print("| ---: | ---: | ---: | ---: |")
