@@ -194,8 +194,11 @@ def test_one_process_is_active_and_the_other_takes_over(server: Server) -> None:
     assert active.experiment.status == "standby"
     assert verify(standby.journal).digest == standby.digest()
     standby.experiment.close()
-    active.experiment.process([])
-    assert active.experiment.status == "ready"
+    deadline = time.monotonic() + 10
+    while active.experiment.status != "ready":
+        active.experiment.process([])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert read(active.decide(visit(21)))["sequence"] == 21
     active.experiment.close()
 

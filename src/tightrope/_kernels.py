@@ -267,12 +267,41 @@ def fits(W, J, core):
 def costs_are_valid(W, core):
     """Whether every |W_jk| that is seen before acting is at most 1 (false for NaN and Inf too)."""
     J, K = W.shape
-    known = core[CORE_HEAD + 2 * K : CORE_HEAD + 3 * K]
-    for j in range(J):
-        for k in range(K):
-            if known[k] != 0.0 and not abs(W[j, k]) <= COST_LIMIT:
-                return False
-    return True
+    unknown = 0
+    for k in range(K):
+        unknown += core[CORE_HEAD + 2 * K + k] == 0.0
+    bad = 0
+    if unknown == 0:
+        # Without a way out of the loop it vectorises.
+        for j in range(J):
+            for k in range(K):
+                bad += not abs(W[j, k]) <= COST_LIMIT
+    else:
+        for j in range(J):
+            for k in range(K):
+                bad += core[CORE_HEAD + 2 * K + k] != 0.0 and not abs(W[j, k]) <= COST_LIMIT
+    return bad == 0
+
+
+@njit(cache=True)
+def penalty_of(W, j, Q):
+    """Σ_k W_jk Q_k by the same sums as `dot`."""
+    K = Q.shape[0]
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
+    k = 0
+    while k + 4 <= K:
+        s0 += W[j, k] * Q[k]
+        s1 += W[j, k + 1] * Q[k + 1]
+        s2 += W[j, k + 2] * Q[k + 2]
+        s3 += W[j, k + 3] * Q[k + 3]
+        k += 4
+    while k < K:
+        s0 += W[j, k] * Q[k]
+        k += 1
+    return (s0 + s1) + (s2 + s3)
 
 
 @njit(cache=True)
@@ -354,7 +383,7 @@ def pseudo_action_values(W, Q, V_t, J, trace):
     for j in range(J):
         value = trace[j]
         if K > 0:
-            value -= dot(W[j], Q) / V_t
+            value -= penalty_of(W, j, Q) / V_t
         trace[J + j] = value
 
 
@@ -1006,7 +1035,7 @@ def simulate_comparator(
 def dense_penalties(W, Q, out):
     """Σ_k W_jk Q_k for every action."""
     for j in range(W.shape[0]):
-        out[j] = dot(W[j], Q)
+        out[j] = penalty_of(W, j, Q)
 
 
 @njit(cache=True)

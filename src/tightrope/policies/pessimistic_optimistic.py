@@ -57,6 +57,9 @@ class _Offer(NamedTuple):
 _Pending = tuple[int, int, Array | None, Array | None, Any]
 
 FLOAT = np.dtype(np.float64)
+# Names of this module, for they are looked up in every round.
+ndarray, empty = np.ndarray, np.empty
+decide_flat, learn_flat = kernels.decide_flat, kernels.learn_flat
 
 
 class _Room:
@@ -212,6 +215,7 @@ class PessimisticOptimistic:
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._y = np.empty(1)
         self._rooms: WeakKeyDictionary[Catalogue, _Room] = WeakKeyDictionary()
+        self._last_room: tuple[Catalogue | None, _Room | None] = (None, None)
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         if self.rules is not None:
             self._names = (tuple(map(str, self.rules.actions)), self.rules.names)
@@ -299,26 +303,27 @@ class PessimisticOptimistic:
         """
         if (
             self._plain
-            and type(features) is np.ndarray
-            and type(costs) is np.ndarray
+            and type(features) is ndarray
+            and type(costs) is ndarray
+            and actions is None
+            and usage is None
+            and group is None
+            and cost_features is None
             and features.dtype is FLOAT
             and costs.dtype is FLOAT
             and costs.ndim == 2
             and features.flags.carray
             and costs.flags.carray
-            and actions is None
-            and usage is None
-            and group is None
-            and cost_features is None
         ):
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
-            J = len(costs)
-            ids = self._aranges.get(J)
-            rows = features[None] if features.ndim == 1 and self._disjoint else features
+            ids = self._aranges.get(J := len(costs))
+            rows = features
+            if features.ndim == 1 and self._disjoint:
+                rows = features[None]
             if ids is not None and rows.ndim == 2:
-                trace = np.empty(2 * J + (J + 1) * self._K + 2)
-                row = kernels.decide_flat(rows, ids, costs, self._flat, self._core, trace)
+                trace = empty(2 * J + (J + 1) * self._K + 2)
+                row = decide_flat(rows, ids, costs, self._flat, self._core, trace)
                 if row >= 0:
                     number = self._made
                     self._made = number + 1
@@ -444,7 +449,7 @@ class PessimisticOptimistic:
             if waiting is not None:
                 self._y[0] = reward
                 g = waiting[1] if self._disjoint else 0
-                kernels.learn_flat(g, waiting[2], self._y, self._flat, self._core)
+                learn_flat(g, waiting[2], self._y, self._flat, self._core)
                 return
         number, pending = self._find(decision)
         if reward is None and costs is None:
@@ -857,13 +862,7 @@ class PessimisticOptimistic:
             )
         if isinstance(features, Catalogue):
             phi, columns = features.features, features.columns
-            if phi.shape[1] != model.n_features:
-                raise InvalidInput(
-                    f"the catalogue must have {model.n_features} features, but has {phi.shape[1]}."
-                )
-            room = self._rooms.get(features)
-            if room is None:
-                room = self._rooms[features] = _Room(features.norms / math.sqrt(model.ridge))
+            room = self._room_of(features)
         else:
             phi, columns = real_array("features", features, (None, model.n_features)), np.empty((0, 0))
             if not kernels.rows_are_valid(phi):
@@ -875,22 +874,39 @@ class PessimisticOptimistic:
         if isinstance(costs, SparseCosts):
             row, n, trace = self._choose_sparsely(phi, columns, costs, room, shown)
         else:
-            W = (
-                np.empty((len(phi), 0))
-                if costs is None and not K
-                else real_array("costs", costs, (len(phi), K))
-            )
+            if _is_plain(costs, 2):
+                W = costs
+            elif costs is None and not K:
+                W = np.empty((len(phi), 0))
+            else:
+                W = real_array("costs", costs, (len(phi), K))
             trace = np.empty((kernels.SHOWN + 1) * (K + 2))
             row, n = kernels.decide_lazily(
                 phi, columns, W, self._flat, core, room.scores, room.fresh, shown, trace
             )
             if row < 0:
+                real_array("costs", W, (len(phi), K))
                 require_range("costs", W, -kernels.COST_LIMIT, kernels.COST_LIMIT)
             if self._meter is not None and self._meter.offer(W):
                 core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         return self._record(
             row, row, phi[row].copy(), None, None, shown[:n], trace[: 2 * n + (n + 1) * K + 2], shown=0
         )
+
+    def _room_of(self, catalogue: Catalogue) -> _Room:
+        last, room = self._last_room
+        if catalogue is last and room is not None:
+            return room
+        model = self._reward
+        if isinstance(model, ArmMeans) or catalogue.features.shape[1] != model.n_features:
+            raise InvalidInput(
+                f"the catalogue must have {_row_length(model)} features, but has {catalogue.features.shape[1]}."
+            )
+        room = self._rooms.get(catalogue)
+        if room is None:
+            room = self._rooms[catalogue] = _Room(catalogue.norms / math.sqrt(model.ridge))
+        self._last_room = (catalogue, room)
+        return room
 
     def _choose_sparsely(
         self, phi: Array, columns: Array, costs: SparseCosts, room: _Room, shown: NDArray[np.int64]
