@@ -183,7 +183,7 @@ def _threads(
                 if not waiting:
                     return
                 finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in finished:
+                for future in sorted(finished, key=waiting.__getitem__):
                     yield waiting.pop(future), future.result()
         finally:
             stop[0] = 1
