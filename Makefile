@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TOOLS  := $(VENV)/.tools
 
 .PHONY: help setup reproduce test lint types layers unit bench bench-peers torture clean
 .DEFAULT_GOAL := help
@@ -17,6 +18,10 @@ $(READY): requirements/lock.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(TOOLS): scripts/install-test-tools $(READY)
+	@bash scripts/install-test-tools
 	@touch $@
 
 reproduce: $(READY)  ## run the main job
@@ -34,7 +39,7 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY)
+unit: $(READY) $(TOOLS)
 	NUMBA_CACHE_DIR=$$(mktemp -d) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(READY)  ## speed against plain NumPy loops (benchmarks/README.md)
@@ -43,7 +48,7 @@ bench: $(READY)  ## speed against plain NumPy loops (benchmarks/README.md)
 bench-peers: $(READY)  ## the same problem in other libraries, in an environment of their own
 	$(BIN)/python benchmarks/peers.py
 
-torture: $(READY)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
+torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
 	PYTHONPATH=tests $(BIN)/python tests/torture.py
 
 clean:           ## remove the virtual environment and every cache
