@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
 from tightrope.estimators import DisjointRidge, Ridge
+from tightrope.policies.decision import Decision
+from tightrope.policies.ledger import Ledger
 from tightrope.problem import Array, finite_number, real_array, require_range, require_unit_rows, whole_number
 
 if TYPE_CHECKING:
@@ -138,6 +140,23 @@ def teach(model: Linear, seen: Seen, outcome: float | Array) -> None:
         model.learn(seen.row, outcome, action=seen.action)
     else:
         model.learn(seen.row, outcome)
+
+
+def learn_both(
+    ledger: Ledger[SeenBoth],
+    decision: Decision | int,
+    reward: Any,
+    costs: Any,
+    reward_model: Linear,
+    cost_model: Linear,
+) -> None:
+    """Take in reward and costs of a decision, each into its model; everything is checked before anything changes."""
+    number = ledger.find(decision)
+    r = finite_number("reward", reward)
+    w = observed_costs(costs, cost_model.n_outputs)
+    seen = ledger.take(number)
+    teach(reward_model, seen.reward, r)
+    teach(cost_model, seen.cost, w)
 
 
 def observed_costs(costs: Any, n_constraints: int) -> Array:

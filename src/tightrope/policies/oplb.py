@@ -19,11 +19,10 @@ from tightrope.policies.linear import (
     estimates,
     failure_probability,
     feature_misfits,
+    learn_both,
     linear_model,
     mean_cost_misfits,
-    observed_costs,
     offered_both,
-    teach,
 )
 from tightrope.policies.reference import mixture_cdf
 from tightrope.policies.registry import register
@@ -133,12 +132,7 @@ class OPLB:
 
     def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
         """Take in reward and K costs of a decision."""
-        number = self._ledger.find(decision)
-        r = finite_number("reward", reward)
-        w = observed_costs(costs, self.n_constraints)
-        seen = self._ledger.take(number)
-        teach(self._reward, seen.reward, r)
-        teach(self._cost, seen.cost, w)
+        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
 
     def copy(self, seed: int | None = None) -> OPLB:
         """An independent policy in the same state."""
@@ -206,15 +200,13 @@ def safe_margin(safe_cost: Any) -> float:
 def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:
     """The π that maximises Σ_j π_j u_j subject to Σ_j π_j W_jk ≤ 0 for all k, or None where there is none.
 
-    One constraint has a closed form; several are a linear program, by `program` from where it was.
+    One constraint has a closed form; several are a linear program, which `program` solves from where it was.
 
     >>> best_mixture(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).tolist()
     [0.75, 0.25]
     """
-    if W.shape[1] > 1:
-        from tightrope.lp import MixtureProgram
-
-        return (program or MixtureProgram()).solve(u, W)
+    if program is not None:
+        return program.solve(u, W)
     w = W[:, 0]
     inside, outside = np.flatnonzero(w <= 0.0), np.flatnonzero(w > 0.0)
     if not len(inside):

@@ -18,17 +18,16 @@ from tightrope.policies.linear import (
     estimates,
     failure_probability,
     feature_misfits,
+    learn_both,
     linear_model,
     mean_cost_misfits,
-    observed_costs,
     offered_both,
-    teach,
     unshared_misfits,
 )
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.oplb import REWARD_BOUND, safe_margin
 from tightrope.policies.registry import register
-from tightrope.problem import finite_number, whole_number
+from tightrope.problem import whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
@@ -124,12 +123,7 @@ class SafeLTS:
 
     def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
         """Take in reward and K costs of a decision."""
-        number = self._ledger.find(decision)
-        r = finite_number("reward", reward)
-        w = observed_costs(costs, self.n_constraints)
-        seen = self._ledger.take(number)
-        teach(self._reward, seen.reward, r)
-        teach(self._cost, seen.cost, w)
+        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
 
     def copy(self, seed: int | None = None) -> SafeLTS:
         """An independent policy in the same state."""

@@ -22,15 +22,14 @@ from tightrope.policies.linear import (
     estimates,
     failure_probability,
     feature_misfits,
+    learn_both,
     linear_model,
     mean_cost_misfits,
-    observed_costs,
     offered_both,
-    teach,
     unshared_misfits,
 )
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, whole_number
+from tightrope.problem import Array, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
@@ -140,12 +139,7 @@ class SafeLUCB:
 
     def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
         """Take in reward and K costs of a decision."""
-        number = self._ledger.find(decision)
-        r = finite_number("reward", reward)
-        w = observed_costs(costs, self.n_constraints)
-        seen = self._ledger.take(number)
-        teach(self._reward, seen.reward, r)
-        teach(self._cost, seen.cost, w)
+        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
 
     def copy(self, seed: int | None = None) -> SafeLUCB:
         """An independent policy in the same state."""
