@@ -12,7 +12,7 @@ from numba import njit
 
 import tightrope as tr
 from tightrope import _kernels as kernels
-from tightrope.estimators import MODELS, estimator_from_settings
+from tightrope.estimators import MODELS, estimator_from_settings, refresh_ridge
 
 MILLION = 1_000_000
 BOUND = 1e-8
@@ -84,22 +84,20 @@ STREAMS = [
 
 
 @njit
-def learn_with_refresh(rows, start, n, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
+def learn_with_refresh(rows, start, n, y, flat, room):
+    d = rows.shape[1]
+    features = rows.reshape(rows.size)
     for i in range(start, start + n):
-        kernels.ridge_learn(0, rows[i % len(rows)], y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch)
+        if kernels.ridge_learn(flat, 0, features, i % len(rows) * d, y, 0, room, 0):
+            kernels.refresh(flat, 0, room)
 
 
 @njit
-def learn_without_refresh(rows, start, n, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
-    S, X = Sigma[0], Sigma_inv[0]
+def learn_without_refresh(rows, start, n, y, flat, room):
+    d = rows.shape[1]
+    features = rows.reshape(rows.size)
     for i in range(start, start + n):
-        x = rows[i % len(rows)]
-        kernels.matvec(X, x, scratch)
-        s = 1.0 / (1.0 + kernels.dot(x, scratch))
-        for a in range(len(x)):
-            for b in range(len(x)):
-                X[a, b] -= s * scratch[a] * scratch[b]
-                S[a, b] += x[a] * x[b]
+        kernels.ridge_learn(flat, 0, features, i % len(rows) * d, y, 0, room, 0)
 
 
 def worst_residual(learn, stream, d, updates):
@@ -110,13 +108,12 @@ def worst_residual(learn, stream, d, updates):
     model = tr.Ridge(d, ridge=ridge)
     if start is not None:
         model.Sigma[0] = (start + start.T) / 2
-        kernels.refresh(model.Sigma[0], model.Sigma_inv[0], model.B[0], model.Theta[0], model.wear[0])
+        refresh_ridge(model, 0)
     moments = {*range(1, 201), *np.geomspace(200, updates, 60).astype(int).tolist()}
     moments |= set(range(updates - 256, updates + 1, 4))
     done, worst, checked = 0, 0.0, 0
-    arrays = (model.Sigma, model.Sigma_inv, model.B, model.Theta, model.wear, model.stat, np.empty(d))
     for moment in sorted(moments):
-        learn(rows, done, moment - done, np.array([0.5]), *arrays)
+        learn(rows, done, moment - done, np.array([0.5]), model.flat, np.empty(2 * d * d))
         done = moment
         spectrum = np.linalg.eigvalsh(model.Sigma[0])
         if spectrum[-1] <= 1.01 * CONDITION * spectrum[0]:

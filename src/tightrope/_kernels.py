@@ -1,15 +1,18 @@
 """The formulas of the algorithm, compiled: arrays in, arrays out, one function for each formula.
 
 `decide`, `learn` and the simulator's loop all call these functions, so that a formula stands in one place. They avoid BLAS and
-`fastmath`, and let only independent elements run side by side in a vector register: sums are formed in the same order wherever a
+`fastmath`, and run only independent elements side by side (`tightrope._lanes`): sums are formed in the same order wherever a
 function is inlined, hence the same bits on every path. All of them live in this one file, because Numba's cache on disk does
 not notice a change in a function that is called from another file. Where Numba is not installed they run as plain Python.
 
-Small quantities are packed into flat vectors, for every array argument costs a call about 0.15 µs:
+None of them allocates: what they need is passed to them, so that they are compiled without Numba's counting of references, which
+would cost every array argument and every view. Arrays are read by flat addresses: an array and the index of a first element.
 
-`core` (CORE_HEAD + 3K + 2p,): round counter, schedules and K, then Q (K,), cumulative costs (K,), 1 where a cost is seen before
-acting (K,), and room for intermediate results (2p,).
-`flat`: all arrays of a ridge model in one, taken apart by `ridge_views`.
+Small quantities are packed into flat vectors:
+
+`core` (CORE_HEAD + 3K + ROOM_COLUMNS·p + ROOM,): round counter, schedules and K, then Q (K,), cumulative costs (K,), 1 where a cost is
+seen before acting (K,), and room for intermediate results.
+`flat`: all arrays of a ridge model in one, in the order of `ridge_parts`.
 `stat` (STAT_SIZE,): one model's count of learnt outcomes and its settings.
 `trace` (2J + JK + K + 2,): r̂ (J,), values (J,), W as used (J, K), Q before the step (K,), V_t, ε_t.
 """
@@ -21,18 +24,47 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightrope._lanes import (
+    eight,
+    first,
+    fold4,
+    four,
+    high4,
+    joined,
+    load4,
+    load8,
+    load_some,
+    low4,
+    spread4,
+    spread8,
+    store8,
+    store_some,
+    with_first,
+)
+
 try:
-    from numba import njit
+    import numba
+    from numba.core.cpu import CPUTargetOptions
 except ModuleNotFoundError:
 
-    def njit(**_):  # type: ignore[no-redef]
-        """The identity, in Numba's place."""
-        return lambda function: function
+    def kernel(function):
+        """The function as it is, in the compiler's place."""
+        return function
+
+    released = kernel
+else:
+    _OPTIONS = {"cache": True, **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {})}
+    kernel = numba.njit(**_OPTIONS)
+    released = numba.njit(nogil=True, **_OPTIONS)
 
 
 # core
 ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, E_SCALE, E_EXPONENT, E_LOG, CONSTRAINTS = range(9)
 CORE_HEAD = 9
+# Room at the end of core: eight rows of features side by side, their widths, and one outcome.
+ROOM_COLUMNS, ROOM = 8, 9
+# flat starts with the number of blocks G, of features p and of outputs M
+FLAT_HEAD = 3
 # stat
 LEARNT, BONUS, NORM, RIDGE, DIMENSION = range(5)
 STAT_SIZE = 5
@@ -47,9 +79,13 @@ REFRESH_ROWS = 8
 REFRESH_ROUNDING = 2e-8
 REFRESH_GROWTH = 8.0
 EPSILON = 2.220446049250313e-16
+# From how many rows on it pays to compute eight side by side.
+ENOUGH_ROWS = 4
+NOTHING = 0.0
+NO_IDS = np.empty(0, dtype=np.int64)
 
 
-@njit(cache=True)
+@kernel
 def schedule(t, scale, exponent, log_power, T):
     """scale · t^exponent · log(1 + T)^log_power."""
     if exponent == 0.5:
@@ -63,271 +99,334 @@ def schedule(t, scale, exponent, log_power, T):
     return value
 
 
-@njit(cache=True)
+@kernel
 def radius(n, d, T, m, ridge):
     """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2)."""
     return math.sqrt(ridge) * m + math.sqrt(2.0 * math.log(T) + d * math.log(1.0 + n / (d * ridge)))
 
 
-@njit(cache=True)
+@kernel
 def horizon_at(core, t):
     """T, or t where no horizon is set."""
     return core[HORIZON] if core[HORIZON] > 0.0 else t
 
 
-@njit(cache=True)
-def dot(a, b):
-    """⟨a, b⟩ in four running sums."""
-    n = a.shape[0]
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
+# Sums and products. A vector or matrix is an array and the address of its first element; rows are contiguous.
+
+
+@kernel
+def inner(A, a, B, b, n):
+    """⟨a, b⟩ of n numbers in four running sums."""
+    s = spread4(0.0)
     i = 0
     while i + 4 <= n:
-        s0 += a[i] * b[i]
-        s1 += a[i + 1] * b[i + 1]
-        s2 += a[i + 2] * b[i + 2]
-        s3 += a[i + 3] * b[i + 3]
+        s = s + load4(A, a + i) * load4(B, b + i)
         i += 4
-    while i < n:
-        s0 += a[i] * b[i]
-        i += 1
-    return (s0 + s1) + (s2 + s3)
+    if i < n:
+        s0 = first(s)
+        while i < n:
+            s0 += A[a + i] * B[b + i]
+            i += 1
+        s = with_first(s, s0)
+    return fold4(s)
 
 
-@njit(cache=True)
-def matvec(A, x, out):
-    """out = A x for symmetric A, column by column so that it vectorises without reordering sums."""
-    n = x.shape[0]
-    for j in range(n):
-        out[j] = 0.0
-    for i in range(n):
-        a = x[i]
-        row = A[i]
-        for j in range(n):
-            out[j] += a * row[j]
-
-
-@njit(cache=True)
-def row_dot(A, i, B, j):
-    """⟨A_i, B_j⟩ by the same sums as `dot`; indices instead of views, which cost a count of references each."""
-    n = A.shape[1]
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
-    k = 0
-    while k + 4 <= n:
-        s0 += A[i, k] * B[j, k]
-        s1 += A[i, k + 1] * B[j, k + 1]
-        s2 += A[i, k + 2] * B[j, k + 2]
-        s3 += A[i, k + 3] * B[j, k + 3]
-        k += 4
-    while k < n:
-        s0 += A[i, k] * B[j, k]
-        k += 1
-    return (s0 + s1) + (s2 + s3)
-
-
-@njit(cache=True)
-def quadratic_form(A, X, a, room):
-    """xᵀAx for the row x = X_a and symmetric A, from its lower triangle, four rows at a time; room for n numbers."""
-    n = X.shape[1]
-    for j in range(n):
-        room[j] = 0.5 * A[j, j] * X[a, j]
+@kernel
+def add_scaled(out, at, factor, B, b, n):
+    """out += factor · b, n numbers."""
+    f = spread8(factor)
     i = 0
-    while i + 4 <= n:
-        x0, x1, x2, x3 = X[a, i], X[a, i + 1], X[a, i + 2], X[a, i + 3]
-        for j in range(i):
-            room[j] = room[j] + x0 * A[i, j] + x1 * A[i + 1, j] + x2 * A[i + 2, j] + x3 * A[i + 3, j]
-        room[i] += x1 * A[i + 1, i] + x2 * A[i + 2, i] + x3 * A[i + 3, i]
-        room[i + 1] += x2 * A[i + 2, i + 1] + x3 * A[i + 3, i + 1]
-        room[i + 2] += x3 * A[i + 3, i + 2]
-        i += 4
-    while i < n:
-        x0 = X[a, i]
-        for j in range(i):
-            room[j] += x0 * A[i, j]
-        i += 1
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
+    while i + 8 <= n:
+        store8(out, at + i, load8(out, at + i) + f * load8(B, b + i))
+        i += 8
+    if i < n:
+        rest = n - i
+        store_some(out, at + i, load_some(out, at + i, rest) + f * load_some(B, b + i, rest), rest)
+
+
+@kernel
+def copy(out, at, B, b, n):
+    """out = b, n numbers."""
     i = 0
-    while i + 4 <= n:
-        s0 += room[i] * X[a, i]
-        s1 += room[i + 1] * X[a, i + 1]
-        s2 += room[i + 2] * X[a, i + 2]
-        s3 += room[i + 3] * X[a, i + 3]
-        i += 4
-    while i < n:
-        s0 += room[i] * X[a, i]
-        i += 1
-    return 2.0 * ((s0 + s1) + (s2 + s3))
+    while i + 8 <= n:
+        store8(out, at + i, load8(B, b + i))
+        i += 8
+    if i < n:
+        store_some(out, at + i, load_some(B, b + i, n - i), n - i)
 
 
-@njit(cache=True)
-def two_quadratic_forms(A, X, a, room):
-    """Of the rows a and a + 1, each by the same sums as `quadratic_form`, reading A once; room for 2n numbers."""
-    n = X.shape[1]
-    b = a + 1
-    for j in range(n):
-        room[j] = 0.5 * A[j, j] * X[a, j]
-        room[n + j] = 0.5 * A[j, j] * X[b, j]
-    i = 0
-    while i + 4 <= n:
-        x0, x1, x2, x3 = X[a, i], X[a, i + 1], X[a, i + 2], X[a, i + 3]
-        y0, y1, y2, y3 = X[b, i], X[b, i + 1], X[b, i + 2], X[b, i + 3]
-        for j in range(i):
-            p, q, r, s = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j]
-            room[j] = room[j] + x0 * p + x1 * q + x2 * r + x3 * s
-            room[n + j] = room[n + j] + y0 * p + y1 * q + y2 * r + y3 * s
-        room[i] += x1 * A[i + 1, i] + x2 * A[i + 2, i] + x3 * A[i + 3, i]
-        room[i + 1] += x2 * A[i + 2, i + 1] + x3 * A[i + 3, i + 1]
-        room[i + 2] += x3 * A[i + 3, i + 2]
-        room[n + i] += y1 * A[i + 1, i] + y2 * A[i + 2, i] + y3 * A[i + 3, i]
-        room[n + i + 1] += y2 * A[i + 2, i + 1] + y3 * A[i + 3, i + 1]
-        room[n + i + 2] += y3 * A[i + 3, i + 2]
-        i += 4
-    while i < n:
-        x0, y0 = X[a, i], X[b, i]
-        for j in range(i):
-            room[j] += x0 * A[i, j]
-            room[n + j] += y0 * A[i, j]
-        i += 1
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
-    t0 = 0.0
-    t1 = 0.0
-    t2 = 0.0
-    t3 = 0.0
-    i = 0
-    while i + 4 <= n:
-        s0 += room[i] * X[a, i]
-        s1 += room[i + 1] * X[a, i + 1]
-        s2 += room[i + 2] * X[a, i + 2]
-        s3 += room[i + 3] * X[a, i + 3]
-        t0 += room[n + i] * X[b, i]
-        t1 += room[n + i + 1] * X[b, i + 1]
-        t2 += room[n + i + 2] * X[b, i + 2]
-        t3 += room[n + i + 3] * X[b, i + 3]
-        i += 4
-    while i < n:
-        s0 += room[i] * X[a, i]
-        t0 += room[n + i] * X[b, i]
-        i += 1
-    return 2.0 * ((s0 + s1) + (s2 + s3)), 2.0 * ((t0 + t1) + (t2 + t3))
-
-
-@njit(cache=True)
-def ridge_width(Sigma_inv, phi, room):
-    """‖φ‖_{Σ⁻¹} of one vector."""
-    return math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi.reshape((1, phi.shape[0])), 0, room)))
-
-
-@njit(cache=True)
-def ridge_widths(Sigma_inv, phi, ids, room, out):
-    """‖φ_j‖_{Σ⁻¹} of every action on offer into out: by one block for all, or by block ids[j]; one row may stand for all."""
-    J = ids.shape[0]
-    if Sigma_inv.shape[0] > 1:
-        for j in range(J):
-            row = 0 if phi.shape[0] < J else j
-            out[j] = math.sqrt(max(0.0, quadratic_form(Sigma_inv[ids[j]], phi, row, room)))
-        return
-    A = Sigma_inv[0]
+@kernel
+def matvec(A, a, X, x, n, out, at):
+    """out = Ax for symmetric A (n, n), each element a sum over the rows in their order."""
     j = 0
-    while j + 2 <= J:
-        a, b = two_quadratic_forms(A, phi, j, room)
-        out[j] = math.sqrt(max(0.0, a))
-        out[j + 1] = math.sqrt(max(0.0, b))
-        j += 2
-    if j < J:
-        out[j] = math.sqrt(max(0.0, quadratic_form(A, phi, j, room)))
+    while j + 32 <= n:
+        s0 = spread8(0.0)
+        s1 = spread8(0.0)
+        s2 = spread8(0.0)
+        s3 = spread8(0.0)
+        for i in range(n):
+            f = spread8(X[x + i])
+            row = a + i * n + j
+            s0 = s0 + f * load8(A, row)
+            s1 = s1 + f * load8(A, row + 8)
+            s2 = s2 + f * load8(A, row + 16)
+            s3 = s3 + f * load8(A, row + 24)
+        store8(out, at + j, s0)
+        store8(out, at + j + 8, s1)
+        store8(out, at + j + 16, s2)
+        store8(out, at + j + 24, s3)
+        j += 32
+    while j + 8 <= n:
+        s = spread8(0.0)
+        for i in range(n):
+            s = s + spread8(X[x + i]) * load8(A, a + i * n + j)
+        store8(out, at + j, s)
+        j += 8
+    if j < n:
+        s = spread8(0.0)
+        for i in range(n):
+            s = s + spread8(X[x + i]) * load_some(A, a + i * n + j, n - j)
+        store_some(out, at + j, s, n - j)
 
 
-@njit(cache=True)
+@kernel
+def corner(A, a, X, x, n):
+    """Of four columns of `quadratic_form` what lies on the diagonal and in the three rows below it."""
+    b = a + n
+    c = b + n
+    d = c + n
+    diagonal = spread4(0.5) * four(A[a], A[b + 1], A[c + 2], A[d + 3]) * load4(X, x)
+    below = spread4(X[x + 1]) * four(A[b], NOTHING, NOTHING, NOTHING)
+    below = below + spread4(X[x + 2]) * four(A[c], A[c + 1], NOTHING, NOTHING)
+    below = below + spread4(X[x + 3]) * four(A[d], A[d + 1], A[d + 2], NOTHING)
+    return diagonal + below
+
+
+@kernel
+def quadratic_form(A, a, X, x, n):
+    """xᵀAx for symmetric A (n, n) from its lower triangle: 2 Σ_j x_j (½ A_jj x_j + Σ_{i>j} A_ij x_i), the outer sum in four running sums."""
+    s = spread4(0.0)
+    whole = n - n % 4
+    j = 0
+    while j + 8 <= whole:
+        at = a + j * n + j
+        low = corner(A, at, X, x + j, n)
+        for i in range(4, 8):
+            low = low + spread4(X[x + j + i]) * load4(A, at + i * n)
+        columns = joined(low, corner(A, at + 4 * n + 4, X, x + j + 4, n))
+        for i in range(8, n - j):
+            columns = columns + spread8(X[x + j + i]) * load8(A, at + i * n)
+        s = s + low4(columns) * load4(X, x + j)
+        s = s + high4(columns) * load4(X, x + j + 4)
+        j += 8
+    if j < whole:
+        at = a + j * n + j
+        low = corner(A, at, X, x + j, n)
+        for i in range(4, n - j):
+            low = low + spread4(X[x + j + i]) * load4(A, at + i * n)
+        s = s + low * load4(X, x + j)
+        j += 4
+    if j < n:
+        s0 = first(s)
+        while j < n:
+            at = a + j * n + j
+            column = 0.5 * A[at] * X[x + j]
+            for i in range(1, n - j):
+                column += X[x + j + i] * A[at + i * n]
+            s0 += column * X[x + j]
+            j += 1
+        s = with_first(s, s0)
+    return 2.0 * fold4(s)
+
+
+@kernel
+def eight_quadratic_forms(A, a, T, t, n, out, at):
+    """`quadratic_form` of each of the eight columns of T (n, 8) into out, by the same sums, reading A once."""
+    s0 = spread8(0.0)
+    s1 = spread8(0.0)
+    s2 = spread8(0.0)
+    s3 = spread8(0.0)
+    j = 0
+    while j + 4 <= n:
+        b = a + j * n + j
+        c = b + n
+        d = c + n
+        e = d + n
+        x0 = load8(T, t + 8 * j)
+        x1 = load8(T, t + 8 * j + 8)
+        x2 = load8(T, t + 8 * j + 16)
+        x3 = load8(T, t + 8 * j + 24)
+        r0 = spread8(0.5 * A[b]) * x0 + (x1 * spread8(A[c]) + x2 * spread8(A[d]) + x3 * spread8(A[e]))
+        r1 = spread8(0.5 * A[c + 1]) * x1 + (x2 * spread8(A[d + 1]) + x3 * spread8(A[e + 1]))
+        r2 = spread8(0.5 * A[d + 2]) * x2 + x3 * spread8(A[e + 2])
+        r3 = spread8(0.5 * A[e + 3]) * x3
+        for i in range(j + 4, n):
+            row = a + i * n + j
+            x = load8(T, t + 8 * i)
+            r0 = r0 + x * spread8(A[row])
+            r1 = r1 + x * spread8(A[row + 1])
+            r2 = r2 + x * spread8(A[row + 2])
+            r3 = r3 + x * spread8(A[row + 3])
+        s0 = s0 + r0 * x0
+        s1 = s1 + r1 * x1
+        s2 = s2 + r2 * x2
+        s3 = s3 + r3 * x3
+        j += 4
+    while j < n:
+        x0 = load8(T, t + 8 * j)
+        r0 = spread8(0.5 * A[a + j * n + j]) * x0
+        for i in range(j + 1, n):
+            r0 = r0 + load8(T, t + 8 * i) * spread8(A[a + i * n + j])
+        s0 = s0 + r0 * x0
+        j += 1
+    store8(out, at, spread8(2.0) * ((s0 + s1) + (s2 + s3)))
+
+
+@kernel
+def side_by_side(X, x, rows, n, T, t):
+    """Eight rows of X as the columns of T (n, 8); the last of fewer rows stands in for those that are missing."""
+    a = x
+    b = x + n * min(1, rows - 1)
+    c = x + n * min(2, rows - 1)
+    d = x + n * min(3, rows - 1)
+    e = x + n * min(4, rows - 1)
+    f = x + n * min(5, rows - 1)
+    g = x + n * min(6, rows - 1)
+    h = x + n * min(7, rows - 1)
+    for i in range(n):
+        column = eight(X[a + i], X[b + i], X[c + i], X[d + i], X[e + i], X[f + i], X[g + i], X[h + i])
+        store8(T, t + 8 * i, column)
+
+
+# A ridge model
+
+
+@kernel
+def ridge_parts(flat):
+    """G, p, M and, in flat, the addresses of Θ (G, M, p), Σ⁻¹ (G, p, p), Σ (G, p, p), b (G, M, p) and the wear (G, 2); stat is at FLAT_HEAD."""
+    G = int(flat[0])
+    p = int(flat[1])
+    M = int(flat[2])
+    theta = FLAT_HEAD + STAT_SIZE
+    inverse = theta + G * M * p
+    sigma = inverse + G * p * p
+    b = sigma + G * p * p
+    return G, p, M, theta, inverse, sigma, b, b + G * M * p
+
+
+@kernel
+def ridge_bonus(flat, T):
+    """bonus·√β of a model as it stands, for a confidence of 1 − 1/T."""
+    s = FLAT_HEAD
+    return flat[s + BONUS] * radius(
+        flat[s + LEARNT], flat[s + DIMENSION], T, flat[s + NORM], flat[s + RIDGE]
+    )
+
+
+@kernel
+def width(square):
+    """√square, 0 where rounding has made it negative."""
+    return math.sqrt(max(0.0, square))
+
+
+@kernel
+def ridge_width(flat, g, X, x):
+    """‖x‖_{Σ⁻¹} by block g."""
+    p = int(flat[1])
+    inverse = FLAT_HEAD + STAT_SIZE + int(flat[0]) * int(flat[2]) * p
+    return width(quadratic_form(flat, inverse + g * p * p, X, x, p))
+
+
+@kernel
+def ridge_widths(flat, phi, at, one_row, ids, room, r, out, o, step):
+    """‖φ_j‖_{Σ⁻¹} of every action on offer into out[o + j·step]: by one block for all, or by block ids[j]; one row may stand for all.
+
+    There are eight columns and eight numbers of room at r.
+    """
+    G, p, _, _, inverse, _, _, _ = ridge_parts(flat)
+    J = ids.shape[0]
+    j = 0
+    if G == 1 and not one_row:
+        while J - j >= ENOUGH_ROWS:
+            rows = min(8, J - j)
+            side_by_side(phi, at + j * p, rows, p, room, r)
+            eight_quadratic_forms(flat, inverse, room, r, p, room, r + 8 * p)
+            for i in range(rows):
+                out[o + (j + i) * step] = width(room[r + 8 * p + i])
+            j += rows
+    while j < J:
+        g = ids[j] if G > 1 else 0
+        x = at if one_row else at + j * p
+        out[o + j * step] = width(quadratic_form(flat, inverse + g * p * p, phi, x, p))
+        j += 1
+
+
+# What a policy is shown
+
+
+@kernel
 def rows_are_valid(phi):
-    """Whether every ‖φ_j‖ is at most 1 (false for NaN and Inf too)."""
-    for j in range(phi.shape[0]):  # noqa: SIM110 - Numba compiles the loop, not the generator
-        if not row_dot(phi, j, phi, j) <= NORM_LIMIT:
+    """Whether every ‖φ_j‖ of phi (J, p) is at most 1 (false for NaN and Inf too)."""
+    J, p = phi.shape
+    return rows_in_ball(phi.reshape(phi.size), J, p)
+
+
+@kernel
+def rows_in_ball(phi, J, p):
+    """`rows_are_valid` by address."""
+    for j in range(J):  # noqa: SIM110 - Numba compiles the loop, not the generator
+        if not inner(phi, j * p, phi, j * p, p) <= NORM_LIMIT:
             return False
     return True
 
 
-@njit(cache=True)
-def fits(W, J, core):
-    """Whether W has a row for each action on offer, at least one, and a column for each constraint."""
-    return J > 0 and W.shape[0] == J and W.shape[1] == core[CONSTRAINTS]
-
-
-@njit(cache=True)
-def costs_are_valid(W, core):
-    """Whether every |W_jk| that is seen before acting is at most 1 (false for NaN and Inf too)."""
-    J, K = W.shape
+@kernel
+def costs_are_valid(W, J, core):
+    """Whether there is a row for each action, at least one, and every |W_jk| that is seen before acting is at most 1 (false for NaN and Inf too)."""
+    K = int(core[CONSTRAINTS])
+    if J < 1 or W.shape[0] != J * K:
+        return False
     unknown = 0
     for k in range(K):
         unknown += core[CORE_HEAD + 2 * K + k] == 0.0
     bad = 0
     if unknown == 0:
         # Without a way out of the loop it vectorises.
-        for j in range(J):
-            for k in range(K):
-                bad += not abs(W[j, k]) <= COST_LIMIT
+        for i in range(J * K):
+            bad += not abs(W[i]) <= COST_LIMIT
     else:
         for j in range(J):
             for k in range(K):
-                bad += core[CORE_HEAD + 2 * K + k] != 0.0 and not abs(W[j, k]) <= COST_LIMIT
+                bad += core[CORE_HEAD + 2 * K + k] != 0.0 and not abs(W[j * K + k]) <= COST_LIMIT
     return bad == 0
 
 
-@njit(cache=True)
-def penalty_of(W, j, Q):
-    """Σ_k W_jk Q_k by the same sums as `dot`."""
-    K = Q.shape[0]
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
-    k = 0
-    while k + 4 <= K:
-        s0 += W[j, k] * Q[k]
-        s1 += W[j, k + 1] * Q[k + 1]
-        s2 += W[j, k + 2] * Q[k + 2]
-        s3 += W[j, k + 3] * Q[k + 3]
-        k += 4
-    while k < K:
-        s0 += W[j, k] * Q[k]
-        k += 1
-    return (s0 + s1) + (s2 + s3)
+# Optimism
 
 
-@njit(cache=True)
-def optimistic_rewards_ridge(phi, ids, Theta, Sigma_inv, stat, core, trace):
+@kernel
+def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
     """r̂_j = min(1, ⟨θ̂, φ_j⟩ + bonus·√β_t·‖φ_j‖_{Σ⁻¹}) into trace[:J].
 
     One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, whose
-    radius is that of the whole J·p dimensions). One row of phi stands for all actions.
+    radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
     """
-    J = ids.shape[0]
-    p = phi.shape[1]
-    t = core[ROUNDS] + 1.0
-    root_beta = stat[BONUS] * radius(
-        stat[LEARNT], stat[DIMENSION], horizon_at(core, t), stat[NORM], stat[RIDGE]
-    )
-    disjoint = Theta.shape[0] > 1
-    one_row = phi.shape[0] < J
-    ridge_widths(Sigma_inv, phi, ids, core[core.shape[0] - 2 * p :], trace)
-    block = Theta[0]
-    for j in range(J):
-        if disjoint:
-            block = Theta[ids[j]]
-        trace[j] = min(1.0, row_dot(block, 0, phi, 0 if one_row else j) + root_beta * trace[j])
+    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    ridge_widths(flat, phi, at, one_row, ids, core, room_in(core, p), trace, 0, 1)
+    for j in range(ids.shape[0]):
+        block = theta + (ids[j] * M * p if G > 1 else 0)
+        x = at if one_row else at + j * p
+        trace[j] = min(1.0, inner(flat, block, phi, x, p) + root_beta * trace[j])
 
 
-@njit(cache=True)
+@kernel
+def room_in(core, p):
+    """The address in core of room for p features."""
+    return core.shape[0] - ROOM_COLUMNS * p - ROOM
+
+
+@kernel
 def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
     """r̂_j = min(1, mean_j + bonus·sqrt(log t / N_j)), 1 for an arm without an outcome, into trace[:J]."""
     log_t = math.log(core[ROUNDS] + 1.0)
@@ -340,54 +439,47 @@ def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
             trace[j] = min(1.0, sums[a, 0] / n + stat[BONUS] * math.sqrt(log_t / n))
 
 
-@njit(cache=True)
-def optimistic_costs_ridge(psi, ids, Theta, Sigma_inv, stat, core, ranges, columns, W):
-    """W̌_jk = clip(⟨μ̂_k, ψ_j⟩ − bonus·√β_t·‖ψ_j‖_{Σ_w⁻¹}, low_k, high_k) into the columns of W that are seen after acting."""
-    t = core[ROUNDS] + 1.0
-    root_beta = stat[BONUS] * radius(
-        stat[LEARNT], stat[DIMENSION], horizon_at(core, t), stat[NORM], stat[RIDGE]
-    )
-    disjoint = Theta.shape[0] > 1
-    J = ids.shape[0]
-    one_row = psi.shape[0] < J
-    widths = np.empty(J)
-    ridge_widths(Sigma_inv, psi, ids, core[core.shape[0] - 2 * psi.shape[1] :], widths)
-    block = Theta[0]
-    for j in range(J):
-        if disjoint:
-            block = Theta[ids[j]]
+@kernel
+def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W, K):
+    """W̌_jk = clip(⟨μ̂_k, ψ_j⟩ − bonus·√β_t·‖ψ_j‖_{Σ_w⁻¹}, low_k, high_k) into the columns of W (J, K) that are seen after acting."""
+    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    ridge_widths(flat, psi, at, one_row, ids, core, room_in(core, p), W, columns[0], K)
+    for j in range(ids.shape[0]):
+        block = theta + (ids[j] * M * p if G > 1 else 0)
+        x = at if one_row else at + j * p
+        stretch = root_beta * W[j * K + columns[0]]
         for i in range(columns.shape[0]):
-            low = row_dot(block, i, psi, 0 if one_row else j) - root_beta * widths[j]
-            W[j, columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
+            low = inner(flat, block + i * p, psi, x, p) - stretch
+            W[j * K + columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
 
 
-@njit(cache=True)
-def optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W):
+@kernel
+def optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W, K):
     """W̌_jk = clip(mean_jk − bonus·sqrt(log t / N_j), low_k, high_k); low_k for an arm without an outcome."""
     log_t = math.log(core[ROUNDS] + 1.0)
     for j in range(ids.shape[0]):
         a = ids[j]
         n = counts[a]
-        width = 0.0 if n == 0.0 else stat[BONUS] * math.sqrt(log_t / n)
+        half = 0.0 if n == 0.0 else stat[BONUS] * math.sqrt(log_t / n)
         for i in range(columns.shape[0]):
             if n == 0.0:
-                W[j, columns[i]] = ranges[i, 0]
+                W[j * K + columns[i]] = ranges[i, 0]
             else:
-                W[j, columns[i]] = max(ranges[i, 0], min(ranges[i, 1], sums[a, i] / n - width))
+                W[j * K + columns[i]] = max(ranges[i, 0], min(ranges[i, 1], sums[a, i] / n - half))
 
 
-@njit(cache=True)
-def pseudo_action_values(W, Q, V_t, J, trace):
-    """r̂_j − (1/V_t) Σ_k W_jk Q_k into trace[J:2J], from r̂ in trace[:J]."""
-    K = Q.shape[0]
+# The choice, and what follows from it
+
+
+@kernel
+def penalties(W, w, Q, q, K, J, out, o):
+    """Σ_k W_jk Q_k of every action."""
     for j in range(J):
-        value = trace[j]
-        if K > 0:
-            value -= penalty_of(W, j, Q) / V_t
-        trace[J + j] = value
+        out[o + j] = inner(W, w + j * K, Q, q, K)
 
 
-@njit(cache=True)
+@kernel
 def first_of_the_best(values):
     """The lowest row whose value is ≥ max − 1e-12."""
     best = values[0]
@@ -400,216 +492,193 @@ def first_of_the_best(values):
     return 0
 
 
-@njit(cache=True)
-def queue_step(Q, W_a, eps_t):
-    """Q ← max(0, Q + W_a + ε_t)."""
-    for k in range(Q.shape[0]):
-        Q[k] = max(0.0, Q[k] + W_a[k] + eps_t)
-
-
-@njit(cache=True)
-def act(ids, W, core, trace):
-    """Choose by r̂ in trace[:J] and W, move the queue, the known totals and the round counter; return the row."""
-    J = ids.shape[0]
-    K = W.shape[1]
+@kernel
+def steps(core):
+    """V_t and ε_t of the round to come; 1 and 0 without constraints."""
+    if core[CONSTRAINTS] == 0.0:
+        return 1.0, 0.0
     t = core[ROUNDS] + 1.0
-    Q = core[CORE_HEAD : CORE_HEAD + K]
-    totals = core[CORE_HEAD + K : CORE_HEAD + 2 * K]
-    known = core[CORE_HEAD + 2 * K : CORE_HEAD + 3 * K]
-    V_t = 1.0
-    eps_t = 0.0
-    if K > 0:
-        T = horizon_at(core, t)
-        V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
-        eps_t = schedule(t, core[E_SCALE], core[E_EXPONENT], core[E_LOG], T)
-    pseudo_action_values(W, Q, V_t, J, trace)
-    row = first_of_the_best(trace[J : 2 * J])
-    at = 2 * J
-    for j in range(J):
-        for k in range(K):
-            trace[at] = W[j, k]
-            at += 1
-    for k in range(K):
-        trace[at] = Q[k]
-        at += 1
-    trace[at] = V_t
-    trace[at + 1] = eps_t
-    for k in range(K):
-        if known[k] != 0.0:
-            totals[k] += W[row, k]
-    queue_step(Q, W[row], eps_t)
-    core[ROUNDS] = t
-    return row
-
-
-@njit(cache=True)
-def decide_ridge(phi, ids, W, Theta, Sigma_inv, stat, core, trace):
-    """One decision on a ridge reward model; −1, with nothing changed, where an input is not valid."""
-    J = ids.shape[0]
-    if phi.shape[1] != Theta.shape[2] or not (
-        phi.shape[0] == J or (phi.shape[0] == 1 and Theta.shape[0] > 1)
-    ):
-        return -1
-    if not (fits(W, J, core) and rows_are_valid(phi) and costs_are_valid(W, core)):
-        return -1
-    optimistic_rewards_ridge(phi, ids, Theta, Sigma_inv, stat, core, trace)
-    return act(ids, W, core, trace)
-
-
-@njit(cache=True)
-def ridge_views(flat):
-    """Σ⁻¹, Θ, Σ, b, wear and stat of a ridge model from the one array that holds them after G, p and M."""
-    G = int(flat[0])
-    p = int(flat[1])
-    M = int(flat[2])
-    at = 3 + STAT_SIZE
-    stat = flat[3:at]
-    Theta = flat[at : at + G * M * p].reshape((G, M, p))
-    at += G * M * p
-    Sigma_inv = flat[at : at + G * p * p].reshape((G, p, p))
-    at += G * p * p
-    Sigma = flat[at : at + G * p * p].reshape((G, p, p))
-    at += G * p * p
-    B = flat[at : at + G * M * p].reshape((G, M, p))
-    at += G * M * p
-    wear = flat[at : at + 2 * G].reshape((G, 2))
-    return stat, Theta, Sigma_inv, Sigma, B, wear
-
-
-@njit(cache=True)
-def ridge_front(flat):
-    """What `ridge_views` gives first: all that a decision reads."""
-    G = int(flat[0])
-    p = int(flat[1])
-    M = int(flat[2])
-    at = 3 + STAT_SIZE
-    middle = at + G * M * p
+    T = horizon_at(core, t)
     return (
-        flat[3:at],
-        flat[at:middle].reshape((G, M, p)),
-        flat[middle : middle + G * p * p].reshape((G, p, p)),
+        schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T),
+        schedule(t, core[E_SCALE], core[E_EXPONENT], core[E_LOG], T),
     )
 
 
-@njit(cache=True)
-def decide_flat(phi, ids, W, flat, core, trace):
-    """`decide_ridge` with fewer arguments."""
-    stat, Theta, Sigma_inv = ridge_front(flat)
-    return decide_ridge(phi, ids, W, Theta, Sigma_inv, stat, core, trace)
+@kernel
+def take(W, w, eps_t, core):
+    """Q ← max(0, Q + W_a + ε_t), the known totals and the round counter, for the costs W_a of what was chosen."""
+    K = int(core[CONSTRAINTS])
+    for k in range(K):
+        q = CORE_HEAD + k
+        if core[q + 2 * K] != 0.0:
+            core[q + K] += W[w + k]
+        core[q] = max(0.0, core[q] + W[w + k] + eps_t)
+    core[ROUNDS] += 1.0
 
 
-@njit(cache=True)
-def decide_many_flat(phis, ids, Ws, flat, core, traces, rows):
-    """Successive decisions on one state of the model; False, with nothing changed, where an input is not valid."""
-    stat, Theta, Sigma_inv = ridge_front(flat)
+@kernel
+def act(J, W, w, core, trace):
+    """Choose by r̂ in trace[:J] and W, move the queue, the known totals and the round counter; return the row."""
+    K = int(core[CONSTRAINTS])
+    V_t, eps_t = steps(core)
+    if K > 0:
+        penalties(W, w, core, CORE_HEAD, K, J, trace, J)
+        for j in range(J):
+            trace[J + j] = trace[j] - trace[J + j] / V_t
+    else:
+        copy(trace, J, trace, 0, J)
+    row = first_of_the_best(trace[J : 2 * J])
+    at = 2 * J
+    copy(trace, at, W, w, J * K)
+    at += J * K
+    copy(trace, at, core, CORE_HEAD, K)
+    trace[at + K] = V_t
+    trace[at + K + 1] = eps_t
+    take(W, w + row * K, eps_t, core)
+    return row
+
+
+@kernel
+def decide_ridge(phi, ids, W, flat, core, trace, x):
+    """One decision on a ridge reward model, its features also into x; −1, with nothing else changed, where an input is not valid.
+
+    phi (J, p), or (p,) or (1, p) where each action has a block of its own; W (J, K).
+    """
+    G = int(flat[0])
+    p = int(flat[1])
     J = ids.shape[0]
-    if phis.shape[1] != J or phis.shape[2] != Theta.shape[2]:
+    rows = phi.size // p
+    if phi.shape[-1] != p or W.shape[1] != core[CONSTRAINTS] or not (rows == J or (rows == 1 and G > 1)):
+        return -1
+    features = phi.reshape(phi.size)
+    costs = W.reshape(W.size)
+    if not (rows_in_ball(features, rows, p) and costs_are_valid(costs, J, core)):
+        return -1
+    optimistic_rewards_ridge(flat, features, 0, rows < J, ids, core, trace)
+    row = act(J, costs, 0, core, trace)
+    copy(x, 0, features, row * p if rows == J else 0, p)
+    return row
+
+
+@kernel
+def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
+    """Successive decisions on one state of a model for all actions; False, with nothing changed, where an input is not valid."""
+    p = int(flat[1])
+    n, J, K = Ws.shape
+    if phis.shape[1] != J or phis.shape[2] != p or K != core[CONSTRAINTS]:
         return False
-    for i in range(phis.shape[0]):
-        if not (fits(Ws[i], J, core) and rows_are_valid(phis[i]) and costs_are_valid(Ws[i], core)):
+    features = phis.reshape(phis.size)
+    costs = Ws.reshape(Ws.size)
+    if not rows_in_ball(features, n * J, p):
+        return False
+    for i in range(n):
+        if not costs_are_valid(costs[i * J * K : (i + 1) * J * K], J, core):
             return False
-    for i in range(phis.shape[0]):
-        optimistic_rewards_ridge(phis[i], ids, Theta, Sigma_inv, stat, core, traces[i])
-        rows[i] = act(ids, Ws[i], core, traces[i])
+    for i in range(n):
+        optimistic_rewards_ridge(flat, features, i * J * p, False, ids, core, traces[i])
+        rows[i] = act(J, costs, i * J * K, core, traces[i])
     return True
 
 
-@njit(cache=True)
-def learn_flat(g, x, y, flat, core):
-    """`ridge_learn` of one outcome, with fewer arguments."""
-    stat, Theta, Sigma_inv, Sigma, B, wear = ridge_views(flat)
-    ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, core[core.shape[0] - x.shape[0] :])
-
-
-@njit(cache=True)
+@kernel
 def decide_arms(ids, W, counts, sums, stat, core, trace):
-    """One decision on arm means; −1, with nothing changed, where a cost is not valid."""
-    if not (fits(W, ids.shape[0], core) and costs_are_valid(W, core)):
+    """One decision on arm means, W (J, K); −1, with nothing changed, where a cost is not valid."""
+    J = ids.shape[0]
+    costs = W.reshape(W.size)
+    if W.shape[1] != core[CONSTRAINTS] or not costs_are_valid(costs, J, core):
         return -1
     optimistic_rewards_arms(ids, counts, sums, stat, core, trace)
-    return act(ids, W, core, trace)
+    return act(J, costs, 0, core, trace)
 
 
-@njit(cache=True)
-def invert(Sigma, Sigma_inv):
-    """Σ⁻¹ = L⁻ᵀL⁻¹ from the Cholesky factor of Σ."""
-    n = Sigma.shape[0]
-    L = np.zeros((n, n))
+# Learning
+
+
+@kernel
+def invert(S, s, n, out, at, room):
+    """Σ⁻¹ = L⁻ᵀL⁻¹ from the Cholesky factor of Σ (n, n); 2n² numbers of room."""
+    for i in range(2 * n * n):
+        room[i] = 0.0
     for j in range(n):
         for i in range(j, n):
-            L[i, j] = Sigma[i, j] - dot(L[i, :j], L[j, :j])
-        root = math.sqrt(L[j, j])
+            room[i * n + j] = S[s + i * n + j] - inner(room, i * n, room, j * n, j)
+        root = math.sqrt(room[j * n + j])
         for i in range(j, n):
-            L[i, j] /= root
+            room[i * n + j] /= root
     # Rows of R = L⁻¹ from RL = I, not from LR = I: ΣRᵀR − I = L(RL)ᵀR − I, so it is RL − I that must be small.
-    R = np.zeros((n, n))
+    R = n * n
     for i in range(n):
-        R[i, i] = 1.0
+        row = R + i * n
+        room[row + i] = 1.0
         for k in range(i, -1, -1):
-            R[i, k] /= L[k, k]
-            a = R[i, k]
-            for j in range(k):
-                R[i, j] -= a * L[k, j]
-    for i in range(n):
-        for j in range(n):
-            Sigma_inv[i, j] = 0.0
+            room[row + k] /= room[k * n + k]
+            add_scaled(room, row, -room[row + k], room, k * n, k)
+    for i in range(n * n):
+        out[at + i] = 0.0
     for k in range(n):
         for i in range(k + 1):
-            a = R[k, i]
-            for j in range(k + 1):
-                Sigma_inv[i, j] += a * R[k, j]
+            add_scaled(out, at + i * n, room[R + k * n + i], room, R + k * n, k + 1)
 
 
-@njit(cache=True)
-def refresh(Sigma, Sigma_inv, B, Theta, wear):
-    """Σ⁻¹ and Θ = B Σ⁻¹ afresh from the sums, which carry no drift."""
-    invert(Sigma, Sigma_inv)
-    for i in range(B.shape[0]):
-        matvec(Sigma_inv, B[i], Theta[i])
-    wear[SINCE] = 0.0
-    wear[DRIFT] = 0.0
+@kernel
+def refresh(flat, g, room):
+    """Σ⁻¹ and Θ = B Σ⁻¹ of block g afresh from the sums, which carry no drift; 2p² numbers of room."""
+    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    block = inverse + g * p * p
+    invert(flat, sigma + g * p * p, p, flat, block, room)
+    for i in range(M):
+        row = (g * M + i) * p
+        matvec(flat, block, flat, b + row, p, flat, theta + row)
+    flat[wear + 2 * g + SINCE] = 0.0
+    flat[wear + 2 * g + DRIFT] = 0.0
 
 
-@njit(cache=True)
-def ridge_learn(g, x, y, Sigma, Sigma_inv, B, Theta, wear, stat, scratch):
-    """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each entry of y.
+@kernel
+def ridge_learn(flat, g, X, x, Y, y, room, r):
+    """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each of M outcomes; whether to `refresh` now.
 
-    Σ⁻¹ is refreshed from Σ every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
+    That is so every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
     u = Xx and s = 1/(1 + xᵀu) an update turns R into R(I − s·xuᵀ), plus rounding of the order of eps·‖Σ‖·‖X‖: the wear adds up
     this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
+    There are p numbers of room at r.
     """
-    p = x.shape[0]
-    S = Sigma[g]
-    X = Sigma_inv[g]
-    matvec(X, x, scratch)
-    s = 1.0 / (1.0 + dot(x, scratch))
-    growth = s * math.sqrt(dot(x, x) * dot(scratch, scratch))
+    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    inverse += g * p * p
+    sigma += g * p * p
+    wear += 2 * g
+    matvec(flat, inverse, X, x, p, room, r)
+    s = 1.0 / (1.0 + inner(X, x, room, r, p))
+    growth = s * math.sqrt(inner(X, x, X, x, p) * inner(room, r, room, r, p))
     top = 0.0
     trace = 1.0
     for i in range(p):
-        top = max(top, X[i, i])
-        trace += S[i, i]
+        top = max(top, flat[inverse + i * p + i])
+        trace += flat[sigma + i * p + i]
     for i in range(p):
-        a = s * scratch[i]
-        b = x[i]
-        for j in range(p):
-            X[i, j] -= a * scratch[j]
-            S[i, j] += b * x[j]
-    for i in range(y.shape[0]):
-        gain = s * (y[i] - dot(Theta[g, i], x))
-        for j in range(p):
-            B[g, i, j] += y[i] * x[j]
-            Theta[g, i, j] += gain * scratch[j]
-    stat[LEARNT] += 1.0
-    wear[g, SINCE] += 1.0
-    wear[g, DRIFT] += EPSILON * trace * top / REFRESH_ROUNDING
+        add_scaled(flat, inverse + i * p, -(s * room[r + i]), room, r, p)
+        add_scaled(flat, sigma + i * p, X[x + i], X, x, p)
+    for i in range(M):
+        row = (g * M + i) * p
+        gain = s * (Y[y + i] - inner(flat, theta + row, X, x, p))
+        add_scaled(flat, b + row, Y[y + i], X, x, p)
+        add_scaled(flat, theta + row, gain, room, r, p)
+    flat[FLAT_HEAD + LEARNT] += 1.0
+    flat[wear + SINCE] += 1.0
+    flat[wear + DRIFT] += EPSILON * trace * top / REFRESH_ROUNDING
     if growth > 1.0:
-        wear[g, DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
-    if wear[g, SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or wear[g, DRIFT] >= 1.0:
-        refresh(S, X, B[g], Theta[g], wear[g])
+        flat[wear + DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
+    return flat[wear + SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + DRIFT] >= 1.0
 
 
-@njit(cache=True)
+@kernel
+def learn_reward(g, x, reward, flat, core):
+    """`ridge_learn` of one reward."""
+    core[core.shape[0] - 1] = reward
+    return ridge_learn(flat, g, x, 0, core, core.shape[0] - 1, core, room_in(core, x.shape[0]))
+
+
+@kernel
 def arms_learn(a, y, counts, sums, stat):
     """One more outcome y (M,) of arm a."""
     counts[a] += 1.0
@@ -636,7 +705,7 @@ FIXED, BERNOULLI, GAUSSIAN = 0, 1, 2
 VIOLATION = 1e-9
 
 
-@njit(cache=True)
+@kernel
 def philox(c0, c1, c2, c3, k0, k1):
     """The four 32-bit words of one block, as two 64-bit words (uint64 in, uint64 out)."""
     for _ in range(10):
@@ -648,7 +717,7 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0 | (c1 << SHIFT), c2 | (c3 << SHIFT)
 
 
-@njit(cache=True)
+@kernel
 def uniforms(seed, replication, t, slot):
     """Two uniforms in [0, 1) for one slot of round t."""
     key, count = np.uint64(seed), np.uint64(t)
@@ -658,14 +727,14 @@ def uniforms(seed, replication, t, slot):
     return (a >> np.uint64(11)) * TO_UNIT, (b >> np.uint64(11)) * TO_UNIT
 
 
-@njit(cache=True)
+@kernel
 def normal(seed, replication, t, slot):
     """One standard normal for one slot of round t (Box–Muller)."""
     u, v = uniforms(seed, replication, t, slot)
     return math.sqrt(-2.0 * math.log(1.0 - u)) * math.cos(2.0 * math.pi * v)
 
 
-@njit(cache=True)
+@kernel
 def pick(cdf, u):
     """The first index whose cumulated probability exceeds u."""
     low = 0
@@ -679,7 +748,7 @@ def pick(cdf, u):
     return low
 
 
-@njit(cache=True)
+@kernel
 def draw_reward(seed, replication, t, u, mean, kind, scale):
     """One reward; u is the second uniform of the round's context slot."""
     if kind == BERNOULLI:
@@ -689,7 +758,7 @@ def draw_reward(seed, replication, t, u, mean, kind, scale):
     return mean
 
 
-@njit(cache=True)
+@kernel
 def draw_costs(seed, replication, t, action, location, kind, scale, spans, out):
     """The K costs of one action into out: potential outcomes, the same whatever is chosen."""
     K = out.shape[0]
@@ -710,15 +779,15 @@ def draw_costs(seed, replication, t, action, location, kind, scale, spans, out):
 # out where the action can't depend on it (K,), choices (J,).
 
 
-@njit(cache=True)
-def account(tally, t, action, mean_reward, reward, costs, mean_costs, last_violation):
+@kernel
+def account(tally, t, action, mean_reward, reward, costs, c, mean_costs, m, last_violation):
     """Add one round to the tally, and note for each constraint the last round whose cumulated cost is above 0."""
-    K = costs.shape[0]
+    K = last_violation.shape[0]
     tally[0] += mean_reward
     tally[1] += reward
+    add_scaled(tally, 2, 1.0, costs, c, K)
+    add_scaled(tally, 2 + K, 1.0, mean_costs, m, K)
     for k in range(K):
-        tally[2 + k] += costs[k]
-        tally[2 + K + k] += mean_costs[k]
         if tally[2 + k] > VIOLATION:
             last_violation[k] = t
     tally[2 + 2 * K + action] += 1.0
@@ -742,15 +811,15 @@ class World(NamedTuple):
 
 
 class RidgeArrays(NamedTuple):
-    """Rows of features by context, and the arrays of a `Ridge` or `DisjointRidge`."""
+    """A ridge model's features: of context c those of action a at (c·per_context + a)·p, or one row for all; and its `flat`.
+
+    buffer has room for a row for each action.
+    """
 
     rows: Any
-    Sigma: Any
-    Sigma_inv: Any
-    B: Any
-    Theta: Any
-    wear: Any
-    stat: Any
+    per_context: Any
+    flat: Any
+    buffer: Any
 
 
 class ArmArrays(NamedTuple):
@@ -761,21 +830,42 @@ class ArmArrays(NamedTuple):
     stat: Any
 
 
+class Room(NamedTuple):
+    """What the loop needs beside its state: for J actions, K constraints, C contexts and p features.
+
+    tally (2 + 2K + J,), trace (2J + (J + 1)K + 2,), costs (JK,), drawn (K,), y (1,), inverse (2p²,), bounds of the widths (CJ,),
+    penalty, rewards and values (J,), and fresh (J,), which says where values are exact.
+    """
+
+    tally: Any
+    trace: Any
+    costs: Any
+    drawn: Any
+    y: Any
+    inverse: Any
+    bounds: Any
+    penalty: Any
+    rewards: Any
+    values: Any
+    fresh: Any
+
+
 NO_MODEL, RIDGE_MODEL, ARM_MODEL = 0, 1, 2
 
 
-@njit(cache=True)
-def context_rows(rows, c, ids, buffer):
-    """Feature rows of the actions on offer in context c."""
-    if rows.shape[1] == 1 or ids.shape[0] == rows.shape[1]:
-        return rows[c]
+@kernel
+def gathered(model, c, ids, J):
+    """The address in model.rows of the features of the actions on offer in context c; −1 where they had to be put into model.buffer."""
+    R = model.per_context
+    p = int(model.flat[1])
+    if R == 1 or ids.shape[0] == J:
+        return c * R * p
     for i in range(ids.shape[0]):
-        for j in range(rows.shape[2]):
-            buffer[i, j] = rows[c, ids[i], j]
-    return buffer[: ids.shape[0]]
+        copy(model.buffer, i * p, model.rows, (c * R + ids[i]) * p, p)
+    return -1
 
 
-@njit(cache=True)
+@kernel
 def chosen_costs(world, seed, replication, t, c, action, out):
     """The K costs of one action in context c."""
     draw_costs(
@@ -791,17 +881,71 @@ def chosen_costs(world, seed, replication, t, c, action, out):
     )
 
 
-@njit(cache=True)
-def offered_costs(world, seed, replication, t, c, ids, buffer):
+@kernel
+def offered_costs(world, seed, replication, t, c, ids, out):
     """The costs of the actions on offer, seen before acting."""
-    if world.cost_kind == FIXED and ids.shape[0] == world.rewards.shape[1]:
-        return world.means[c]
+    K = world.spans.shape[0]
     for i in range(ids.shape[0]):
-        chosen_costs(world, seed, replication, t, c, ids[i], buffer[i])
-    return buffer[: ids.shape[0]]
+        chosen_costs(world, seed, replication, t, c, ids[i], out[i * K : (i + 1) * K])
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def learnt_costs(kind, ridge, arms, c, ids, J, core, ranges, columns, W, K):
+    """Optimistic costs into W, of a model of either kind."""
+    if kind == RIDGE_MODEL:
+        at = gathered(ridge, c, ids, J)
+        psi = ridge.rows if at >= 0 else ridge.buffer
+        one_row = ridge.per_context == 1
+        optimistic_costs_ridge(ridge.flat, psi, max(0, at), one_row, ids, core, ranges, columns, W, K)
+    elif kind == ARM_MODEL:
+        optimistic_costs_arms(ids, arms.counts, arms.sums, arms.stat, core, ranges, columns, W, K)
+
+
+@kernel
+def simulated_choice(ridge, c, ids, J, W, w, core, room):
+    """One decision on a ridge reward model, computing only the widths that could change it; moves the queue, returns the row."""
+    at = gathered(ridge, c, ids, J)
+    phi = ridge.rows if at >= 0 else ridge.buffer
+    at = max(0, at)
+    n = ids.shape[0]
+    K = int(core[CONSTRAINTS])
+    one_row = ridge.per_context == 1
+    flat = ridge.flat
+    V_t, eps_t = steps(core)
+    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    penalties(W, w, core, CORE_HEAD, K, n, room.penalty, 0)
+    for j in range(n):
+        # r̂ is at most 1.
+        room.values[j] = 1.0 - room.penalty[j] / V_t
+        room.fresh[j] = False
+    bounds = room.bounds[c * J : (c + 1) * J]
+    top = leader(
+        n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
+    )
+    tighten(
+        top, n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
+    )
+    row = settle(
+        top, n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
+    )
+    take(W, w + row * K, eps_t, core)
+    return row
+
+
+@kernel
+def simulated_learning(kind, ridge, arms, c, a, Y, core, room):
+    """Outcomes Y of action a in context c into a model of either kind."""
+    if kind == RIDGE_MODEL:
+        p = int(ridge.flat[1])
+        x = (c * ridge.per_context + (a if ridge.per_context > 1 else 0)) * p
+        g = a if ridge.flat[0] > 1.0 else 0
+        if ridge_learn(ridge.flat, g, ridge.rows, x, Y, 0, core, room_in(core, p)):
+            refresh(ridge.flat, g, room.inverse)
+    elif kind == ARM_MODEL:
+        arms_learn(a, Y, arms.counts, arms.sums, arms.stat)
+
+
+@released
 def simulate_pessimistic_optimistic(
     world,
     constrained,
@@ -814,6 +958,7 @@ def simulate_pessimistic_optimistic(
     ranges,
     columns,
     core,
+    room,
     seed,
     replication,
     rounds,
@@ -826,16 +971,12 @@ def simulate_pessimistic_optimistic(
     """One replication of the pessimistic-optimistic policy; returns the rounds that were run (fewer when stopped)."""
     J = world.rewards.shape[1]
     K = world.means.shape[2]
+    means = world.means.reshape(world.means.size)
     blind = not constrained or not world.before
     K_policy = K if constrained else 0
-    tally = np.zeros(2 + 2 * K + J)
-    trace = np.empty(2 * J + (J + 1) * K_policy + 2)
-    rows_buffer = np.empty((J, reward_ridge.rows.shape[2]))
-    cost_rows_buffer = np.empty((J, cost_ridge.rows.shape[2]))
-    costs_buffer = np.zeros((J, K_policy))
-    drawn = np.zeros(K)
-    y = np.empty(1)
-    scratch = np.empty(max(reward_ridge.rows.shape[2], cost_ridge.rows.shape[2]))
+    tally = room.tally
+    size = tally.shape[0]
+    written = records.reshape(records.size)
     at = 0
     for t in range(1, rounds + 1):
         if t % 1024 == 0 and stop[0] != 0:
@@ -843,56 +984,39 @@ def simulate_pessimistic_optimistic(
         u, v = uniforms(seed, replication, t, CONTEXT_SLOT)
         c = pick(world.cdf, u)
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
-        W = costs_buffer[: ids.shape[0]]
-        if not blind:
-            W = offered_costs(world, seed, replication, t, c, ids, costs_buffer)
-        elif cost_kind == RIDGE_MODEL:
-            psi = context_rows(cost_ridge.rows, c, ids, cost_rows_buffer)
-            optimistic_costs_ridge(
-                psi, ids, cost_ridge.Theta, cost_ridge.Sigma_inv, cost_ridge.stat, core, ranges, columns, W
-            )
-        elif cost_kind == ARM_MODEL:
-            optimistic_costs_arms(
-                ids, cost_arms.counts, cost_arms.sums, cost_arms.stat, core, ranges, columns, W
-            )
-        if reward_kind == RIDGE_MODEL:
-            phi = context_rows(reward_ridge.rows, c, ids, rows_buffer)
-            optimistic_rewards_ridge(
-                phi, ids, reward_ridge.Theta, reward_ridge.Sigma_inv, reward_ridge.stat, core, trace
-            )
-        else:
-            optimistic_rewards_arms(ids, reward_arms.counts, reward_arms.sums, reward_arms.stat, core, trace)
-        row = act(ids, W, core, trace)
-        a = ids[row]
-        reward = draw_reward(
-            seed, replication, t, v, world.rewards[c, a], world.reward_kind, world.reward_scale
-        )
-        y[0] = reward
-        if reward_kind == RIDGE_MODEL:
-            m = reward_ridge
-            x = m.rows[c, a if m.rows.shape[1] > 1 else 0]
-            g = a if m.Theta.shape[0] > 1 else 0
-            ridge_learn(g, x, y, m.Sigma, m.Sigma_inv, m.B, m.Theta, m.wear, m.stat, scratch)
-        else:
-            arms_learn(a, y, reward_arms.counts, reward_arms.sums, reward_arms.stat)
+        W = room.costs
+        w = 0
         if blind:
-            chosen_costs(world, seed, replication, t, c, a, drawn)
-            account(tally, t, a, world.rewards[c, a], reward, drawn, world.means[c, a], last_violation)
+            learnt_costs(cost_kind, cost_ridge, cost_arms, c, ids, J, core, ranges, columns, W, K_policy)
+        elif world.cost_kind == FIXED and ids.shape[0] == J:
+            W = means
+            w = c * J * K
         else:
-            for k in range(K):
-                drawn[k] = W[row, k]
-            account(tally, t, a, world.rewards[c, a], reward, drawn, drawn, last_violation)
-        if cost_kind == RIDGE_MODEL:
-            n = cost_ridge
-            x = n.rows[c, a if n.rows.shape[1] > 1 else 0]
-            g = a if n.Theta.shape[0] > 1 else 0
-            ridge_learn(g, x, drawn, n.Sigma, n.Sigma_inv, n.B, n.Theta, n.wear, n.stat, scratch)
-        elif cost_kind == ARM_MODEL:
-            arms_learn(a, drawn, cost_arms.counts, cost_arms.sums, cost_arms.stat)
+            offered_costs(world, seed, replication, t, c, ids, W)
+        if reward_kind == RIDGE_MODEL:
+            row = simulated_choice(reward_ridge, c, ids, J, W, w, core, room)
+        else:
+            optimistic_rewards_arms(
+                ids, reward_arms.counts, reward_arms.sums, reward_arms.stat, core, room.trace
+            )
+            row = act(ids.shape[0], W, w, core, room.trace)
+        a = ids[row]
+        mean = world.rewards[c, a]
+        reward = draw_reward(seed, replication, t, v, mean, world.reward_kind, world.reward_scale)
+        room.y[0] = reward
+        simulated_learning(reward_kind, reward_ridge, reward_arms, c, a, room.y, core, room)
+        if blind:
+            chosen_costs(world, seed, replication, t, c, a, room.drawn)
+            account(
+                tally, t, a, mean, reward, room.drawn, 0, means, (c * J + a) * K, last_violation
+            )
+            simulated_learning(cost_kind, cost_ridge, cost_arms, c, a, room.drawn, core, room)
+        else:
+            account(tally, t, a, mean, reward, W, w + row * K, W, w + row * K, last_violation)
         if choices.shape[0] > 0:
             choices[t - 1] = a
         if t == grid[at]:
-            records[at] = tally
+            copy(written, at * size, tally, 0, size)
             at += 1
     return rounds
 
@@ -904,13 +1028,13 @@ UNIFORM, STATIC, ROUND_ROBIN, OPB = 0, 1, 2, 3
 OPB_THRESHOLD_ARM, OPB_SAFE_COST, OPB_HIGH, OPB_ALPHA_REWARD, OPB_ALPHA_COST, OPB_LOG = range(6)
 
 
-@njit(cache=True)
+@kernel
 def uniform_choice(ids, u):
     """One of the ids, each as likely as the other."""
     return ids[min(ids.shape[0] - 1, int(u * ids.shape[0]))]
 
 
-@njit(cache=True)
+@kernel
 def round_robin_choice(ids, shares, counts):
     """The id on offer that is furthest behind its share; the lowest of equals."""
     total = 1.0
@@ -924,17 +1048,17 @@ def round_robin_choice(ids, shares, counts):
     return best
 
 
-@njit(cache=True)
-def opb_mixture(counts, sums, settings):
+@kernel
+def opb_mixture(counts, sums, settings, room):
     """The mixture of at most two arms that solves max Σπu^r s.t. Σπu^w ≤ 0 (Pacchiano et al. 2021, Lemma 5): (i, j, weight of j).
 
     u^r = mean + α_r w is not clipped; u^w = min(high, mean + α_c w), high for an arm without an outcome, and the known cost for
-    the safe arm; w = sqrt(2 log(1/p) / max(n, 1)), p = 1/T².
+    the safe arm; w = sqrt(2 log(1/p) / max(n, 1)), p = 1/T². There is room (2, J) for both.
     """
     J = counts.shape[0]
     safe = int(settings[OPB_THRESHOLD_ARM])
-    u_r = np.empty(J)
-    u_w = np.empty(J)
+    u_r = room[0]
+    u_w = room[1]
     for a in range(J):
         n = max(1.0, counts[a])
         w = math.sqrt(settings[OPB_LOG] / n)
@@ -963,14 +1087,14 @@ def opb_mixture(counts, sums, settings):
     return best_i, best_j, best_weight
 
 
-@njit(cache=True)
+@kernel
 def own_uniform(policy_seed, number):
     """The uniform that a randomised policy uses for its decision of that number."""
     u, _ = uniforms(policy_seed, 0, number, 0)
     return u
 
 
-@njit(cache=True, nogil=True)
+@released
 def simulate_comparator(
     world,
     kind,
@@ -989,12 +1113,16 @@ def simulate_comparator(
     last_violation,
     choices,
     stop,
+    tally,
+    drawn,
+    mixture,
 ):
     """One replication of a policy that looks at neither features nor costs before acting."""
     J = world.rewards.shape[1]
     K = world.means.shape[2]
-    tally = np.zeros(2 + 2 * K + J)
-    drawn = np.zeros(K)
+    means = world.means.reshape(world.means.size)
+    written = records.reshape(records.size)
+    size = tally.shape[0]
     at = 0
     for t in range(1, rounds + 1):
         if t % 1024 == 0 and stop[0] != 0:
@@ -1009,7 +1137,7 @@ def simulate_comparator(
         elif kind == ROUND_ROBIN:
             a = round_robin_choice(ids, shares, counts)
         else:
-            i, j, weight = opb_mixture(counts, sums, settings)
+            i, j, weight = opb_mixture(counts, sums, settings, mixture)
             a = j if own_uniform(policy_seed, made) < weight else i
         made += 1
         mean = world.rewards[c, a]
@@ -1019,29 +1147,23 @@ def simulate_comparator(
         if kind == OPB:
             sums[a, 0] += reward
             sums[a, 1] += drawn[0]
-        account(tally, t, a, mean, reward, drawn, world.means[c, a], last_violation)
+        account(tally, t, a, mean, reward, drawn, 0, means, (c * J + a) * K, last_violation)
         if choices.shape[0] > 0:
             choices[t - 1] = a
         if t == grid[at]:
-            records[at] = tally
+            copy(written, at * size, tally, 0, size)
             at += 1
     return rounds
 
 
-# Many actions or many constraints: penalties first, then widths only where they can still matter.
+# Many actions or many constraints: penalties first, then widths only where they can still matter. Rows stand for actions ids[j], or
+# for actions j where ids is empty; bounds are by action.
 
 
-@njit(cache=True)
-def dense_penalties(W, Q, out):
-    """Σ_k W_jk Q_k for every action."""
-    for j in range(W.shape[0]):
-        out[j] = penalty_of(W, j, Q)
-
-
-@njit(cache=True)
+@kernel
 def sparse_penalties(offsets, indices, data, limits, Q, out):
     """Σ_k (usage_jk − limit_k) Q_k for every action: the limits' part is the same for all."""
-    base = dot(limits, Q)
+    base = inner(limits, 0, Q, 0, Q.shape[0])
     for j in range(offsets.shape[0] - 1):
         total = 0.0
         for i in range(offsets[j], offsets[j + 1]):
@@ -1049,83 +1171,56 @@ def sparse_penalties(offsets, indices, data, limits, Q, out):
         out[j] = total - base
 
 
-@njit(cache=True)
-def worth(j, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds):
-    """The exact value of action j; leaves r̂_j and its width behind."""
-    bounds[j] = math.sqrt(max(0.0, quadratic_form(Sigma_inv, phi, j, room)))
-    rewards[j] = min(1.0, row_dot(Theta, 0, phi, j) + root_beta * bounds[j])
-    return rewards[j] - penalty[j] / V_t
-
-
 LEADERS = 16
 SHOWN = 10
-# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is what
+# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
 # rounding may take from either.
-WIDTH_SLACK = 1.0 + 1e-9
+WIDTH_SLACK = 1.0 + 1e-6
 MEAN_SLACK = 1e-12
 
 
-@njit(cache=True)
-def means_by_columns(columns, theta, out):
-    """⟨θ, φ_j⟩ of every action from the transposed features, which vectorises over the actions."""
-    d, J = columns.shape
-    for j in range(J):
-        out[j] = 0.0
-    i = 0
-    while i + 4 <= d:
-        a0, a1, a2, a3 = theta[i], theta[i + 1], theta[i + 2], theta[i + 3]
-        for j in range(J):
-            out[j] = (
-                out[j]
-                + a0 * columns[i, j]
-                + a1 * columns[i + 1, j]
-                + a2 * columns[i + 2, j]
-                + a3 * columns[i + 3, j]
-            )
-        i += 4
-    while i < d:
-        a = theta[i]
-        for j in range(J):
-            out[j] += a * columns[i, j]
-        i += 1
+@kernel
+def worth(j, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
+    """Make the value of row j exact; leaves r̂_j behind, and its width in place of the bound."""
+    G, p, M, theta, inverse, _, _, _ = ridge_parts(flat)
+    a = ids[j] if ids.shape[0] > 0 else j
+    g = a if G > 1 else 0
+    x = at if one_row else at + j * p
+    bounds[a] = width(quadratic_form(flat, inverse + g * p * p, phi, x, p))
+    rewards[j] = min(1.0, inner(flat, theta + g * M * p, phi, x, p) + root_beta * bounds[a])
+    values[j] = rewards[j] - penalty[j] / V_t
+    fresh[j] = True
 
 
-@njit(cache=True)
-def lazy_choice(phi, columns, flat, bounds, penalty, core, constrained, rewards, values, fresh):
-    """The row that the full sweep would choose, computing only the widths that could change it.
-
-    bounds (J,) holds upper bounds of the widths, and is improved. rewards and values are exact where fresh is true, else bounds.
-    columns is phi transposed, or empty where that would take too much memory.
-    """
-    stat, Thetas, Sigma_invs = ridge_front(flat)
-    Theta = Thetas[0]
-    Sigma_inv = Sigma_invs[0]
-    J = phi.shape[0]
-    room = core[core.shape[0] - phi.shape[1] :]
-    t = core[ROUNDS] + 1.0
-    T = horizon_at(core, t)
-    root_beta = stat[BONUS] * radius(stat[LEARNT], stat[DIMENSION], T, stat[NORM], stat[RIDGE])
-    V_t = 1.0
-    if constrained:
-        V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
-    if columns.shape[0] > 0:
-        means_by_columns(columns, Theta[0], rewards)
-    else:
-        for j in range(J):
-            rewards[j] = row_dot(Theta, 0, phi, j)
-    stretch = root_beta * WIDTH_SLACK
-    for j in range(J):
-        fresh[j] = False
-        rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
-        values[j] = rewards[j] - penalty[j] / V_t
+@kernel
+def leader(J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
+    """The row with the highest bound, made exact."""
     top = 0
     for j in range(1, J):
         if values[j] > values[top]:
             top = j
-    values[top] = worth(top, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
-    fresh[top] = True
-    best = values[top]
-    chosen = top
+    worth(top, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
+    return top
+
+
+@kernel
+def tighten(top, J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
+    """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
+    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    stretch = root_beta * WIDTH_SLACK
+    for j in range(J):
+        if j != top and values[j] >= values[top] - TIE:
+            a = ids[j] if ids.shape[0] > 0 else j
+            block = theta + (a * M * p if G > 1 else 0)
+            x = at if one_row else at + j * p
+            rewards[j] = min(1.0, inner(flat, block, phi, x, p) + stretch * bounds[a] + MEAN_SLACK)
+            values[j] = rewards[j] - penalty[j] / V_t
+
+
+@kernel
+def settle(chosen, J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
+    """The row that the full sweep would choose, given bounds of the values and one row that is exact: computes what could change it."""
+    best = values[chosen]
     # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
     for _ in range(LEADERS):
         top = -1
@@ -1137,27 +1232,86 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, constrained, rewards,
                 limit = max(limit, v)
         if top < 0:
             return chosen
-        values[top] = worth(top, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
-        fresh[top] = True
+        worth(top, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
         if values[top] > best:
             best = values[top]
-            chosen = lowest_of_the_best(values, fresh, best)
+            chosen = lowest_of_the_best(J, values, fresh, best)
         elif values[top] >= best - TIE and top < chosen:
             chosen = top
     for j in range(J):
         if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
-            values[j] = worth(j, phi, Theta, Sigma_inv, root_beta, penalty, V_t, room, rewards, bounds)
-            fresh[j] = True
+            worth(j, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
             if values[j] > best:
                 best = values[j]
                 if values[chosen] < best - TIE:
                     chosen = j
             elif values[j] >= best - TIE and j < chosen:
                 chosen = j
-    return lowest_of_the_best(values, fresh, best)
+    return lowest_of_the_best(J, values, fresh, best)
 
 
-@njit(cache=True)
+@kernel
+def lowest_of_the_best(J, values, fresh, best):
+    """The lowest row among those computed whose value is ≥ best − 1e-12."""
+    for j in range(J):
+        if fresh[j] and values[j] >= best - TIE:
+            return j
+    return -1
+
+
+@kernel
+def means_by_columns(columns, V, v, out):
+    """⟨v, φ_j⟩ of every action from the transposed features, which vectorises over the actions."""
+    d, J = columns.shape
+    for j in range(J):
+        out[j] = 0.0
+    i = 0
+    while i + 4 <= d:
+        a0, a1, a2, a3 = V[v + i], V[v + i + 1], V[v + i + 2], V[v + i + 3]
+        for j in range(J):
+            out[j] = (
+                out[j]
+                + a0 * columns[i, j]
+                + a1 * columns[i + 1, j]
+                + a2 * columns[i + 2, j]
+                + a3 * columns[i + 3, j]
+            )
+        i += 4
+    while i < d:
+        a = V[v + i]
+        for j in range(J):
+            out[j] += a * columns[i, j]
+        i += 1
+
+
+@kernel
+def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fresh):
+    """The row that the full sweep would choose, computing only the widths that could change it.
+
+    bounds (J,) holds upper bounds of the widths, and is improved. rewards and values are exact where fresh is true, else bounds.
+    columns is phi transposed, or empty where that would take too much memory.
+    """
+    _, p, _, theta, _, _, _, _ = ridge_parts(flat)
+    J = phi.shape[0]
+    rows = phi.reshape(phi.size)
+    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    V_t, _ = steps(core)
+    if columns.shape[0] > 0:
+        means_by_columns(columns, flat, theta, rewards)
+    else:
+        for j in range(J):
+            rewards[j] = inner(flat, theta, rows, j * p, p)
+    stretch = root_beta * WIDTH_SLACK
+    for j in range(J):
+        fresh[j] = False
+        rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
+        values[j] = rewards[j] - penalty[j] / V_t
+    by_row = NO_IDS
+    top = leader(J, flat, rows, 0, False, by_row, root_beta, penalty, V_t, bounds, rewards, values, fresh)
+    return settle(top, J, flat, rows, 0, False, by_row, root_beta, penalty, V_t, bounds, rewards, values, fresh)
+
+
+@kernel
 def leaders(row, values, fresh, out):
     """The row chosen, then the best of the others that were computed, at most SHOWN in all; how many."""
     out[0] = row
@@ -1177,7 +1331,7 @@ def leaders(row, values, fresh, out):
     return n
 
 
-@njit(cache=True)
+@kernel
 def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
     """One decision on a catalogue with dense costs; −1, with nothing changed, where a cost is not valid.
 
@@ -1185,48 +1339,21 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
     """
     J = phi.shape[0]
     K = W.shape[1]
-    if not (fits(W, J, core) and costs_are_valid(W, core)):
+    costs = W.reshape(W.size)
+    if W.shape[0] != J or K != core[CONSTRAINTS] or not costs_are_valid(costs, J, core):
         return -1, 0
-    Q = core[CORE_HEAD : CORE_HEAD + K]
-    dense_penalties(W, Q, scores[1])
-    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, K > 0, scores[2], scores[3], fresh)
+    penalties(costs, 0, core, CORE_HEAD, K, J, scores[1], 0)
+    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
     n = leaders(row, scores[3], fresh, shown)
     at = 2 * n
     for i in range(n):
         trace[i] = scores[2, shown[i]]
         trace[n + i] = scores[3, shown[i]]
-        for k in range(K):
-            trace[at] = W[shown[i], k]
-            at += 1
-    for k in range(K):
-        trace[at] = Q[k]
-        at += 1
-    trace[at], trace[at + 1] = take(W[row], core)
+        copy(trace, at, costs, shown[i] * K, K)
+        at += K
+    copy(trace, at, core, CORE_HEAD, K)
+    V_t, eps_t = steps(core)
+    trace[at + K] = V_t
+    trace[at + K + 1] = eps_t
+    take(costs, row * K, eps_t, core)
     return row, n
-
-
-@njit(cache=True)
-def lowest_of_the_best(values, fresh, best):
-    """The lowest row among those computed whose value is ≥ best − 1e-12."""
-    for j in range(values.shape[0]):
-        if fresh[j] and values[j] >= best - TIE:
-            return j
-    return -1
-
-
-@njit(cache=True)
-def take(W_a, core):
-    """Move the queue, the totals and the round counter by the costs of what was chosen; returns V_t and ε_t."""
-    K = W_a.shape[0]
-    t = core[ROUNDS] + 1.0
-    T = horizon_at(core, t)
-    V_t = 1.0
-    eps_t = 0.0
-    if K > 0:
-        V_t = schedule(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T)
-        eps_t = schedule(t, core[E_SCALE], core[E_EXPONENT], core[E_LOG], T)
-    for k in range(K):
-        core[CORE_HEAD + K + k] += W_a[k]
-    queue_step(core[CORE_HEAD : CORE_HEAD + K], W_a, eps_t)
-    core[ROUNDS] = t
-    return V_t, eps_t

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
@@ -130,9 +131,7 @@ class Ridge:
     def learn(self, features: Any, outcome: Any) -> None:
         """Take in one outcome (a number, or n_outputs of them) seen at `features` (d,)."""
         x, y = _ridge_outcome(self, features, outcome)
-        kernels.ridge_learn(
-            0, x, y, self.Sigma, self.Sigma_inv, self.B, self.Theta, self.wear, self.stat, np.empty_like(x)
-        )
+        learn_ridge(self, 0, x, y)
 
     def means(self, features: Any) -> Array:
         """⟨θ̂, φ⟩ for rows (J, d): (J,), or (J, n_outputs)."""
@@ -143,8 +142,7 @@ class Ridge:
     def widths(self, features: Any) -> Array:
         """‖φ‖_{Σ⁻¹} for rows (J, d), without the radius."""
         rows = _unit_rows("features", features, self.n_features)
-        scratch = np.empty(self.n_features)
-        return np.array([kernels.ridge_width(self.Sigma_inv[0], row, scratch) for row in rows])
+        return ridge_widths(self, rows, np.zeros(len(rows), dtype=np.int64))
 
     def radius(self, horizon: float) -> float:
         """bonus · √β for a confidence of 1 − 1/horizon."""
@@ -263,9 +261,7 @@ class DisjointRidge:
         """Take in one outcome (a number, or n_outputs of them) of `action` at x (p,)."""
         g = _known_action(action, self.n_actions)
         x, y = _ridge_outcome(self, features, outcome)
-        kernels.ridge_learn(
-            g, x, y, self.Sigma, self.Sigma_inv, self.B, self.Theta, self.wear, self.stat, np.empty_like(x)
-        )
+        learn_ridge(self, g, x, y)
 
     def means(self, features: Any) -> Array:
         """⟨θ̂_j, x⟩ for one x (p,) or a row for each action (J, p): (J,), or (J, n_outputs)."""
@@ -275,13 +271,7 @@ class DisjointRidge:
 
     def widths(self, features: Any) -> Array:
         """‖x‖_{Σ_j⁻¹} by action for one x (p,) or a row for each action (J, p), without the radius."""
-        scratch = np.empty(self.n_features)
-        return np.array(
-            [
-                kernels.ridge_width(self.Sigma_inv[j], row, scratch)
-                for j, row in enumerate(self._rows(features))
-            ]
-        )
+        return ridge_widths(self, self._rows(features), np.arange(self.n_actions))
 
     def radius(self, horizon: float) -> float:
         """bonus · √β for a confidence of 1 − 1/horizon, of all J · p dimensions."""
@@ -437,15 +427,39 @@ def estimator_from_settings(settings: dict[str, Any]) -> Ridge | DisjointRidge |
 def _start_ridge(model: Ridge | DisjointRidge, blocks: int) -> None:
     """All arrays in one, `model.flat`, and a view of each."""
     p, M = model.n_features, model.n_outputs
-    size = 3 + kernels.STAT_SIZE + 2 * blocks * M * p + 2 * blocks * p * p + 2 * blocks
-    model.flat = np.zeros(size)
-    model.flat[:3] = blocks, p, M
-    model.stat, model.Theta, model.Sigma_inv, model.Sigma, model.B, model.wear = kernels.ridge_views(
-        model.flat
-    )
+    head = np.array([blocks, p, M], dtype=float)
+    theta, inverse, sigma, b, wear = kernels.ridge_parts(head)[3:]
+    model.flat = flat = np.zeros(wear + 2 * blocks)
+    flat[: kernels.FLAT_HEAD] = head
+    model.stat = flat[kernels.FLAT_HEAD : theta]
+    model.Theta = flat[theta:inverse].reshape(blocks, M, p)
+    model.Sigma_inv = flat[inverse:sigma].reshape(blocks, p, p)
+    model.Sigma = flat[sigma:b].reshape(blocks, p, p)
+    model.B = flat[b:wear].reshape(blocks, M, p)
+    model.wear = flat[wear:].reshape(blocks, 2)
     model.stat[:] = 0.0, model.bonus, model.m, model.ridge, model.dimension
     model.Sigma[:] = model.ridge * np.eye(p)
     model.Sigma_inv[:] = np.eye(p) / model.ridge
+
+
+def learn_ridge(model: Ridge | DisjointRidge, g: int, x: Array, y: Array) -> None:
+    """Outcomes y (n_outputs,) at x (p,) into block g; both are C-contiguous, and checked."""
+    if kernels.ridge_learn(model.flat, g, x, 0, y, 0, np.empty_like(x), 0):
+        refresh_ridge(model, g)
+
+
+def refresh_ridge(model: Ridge | DisjointRidge, g: int) -> None:
+    """Σ⁻¹ and θ̂ of block g afresh from Σ and b."""
+    kernels.refresh(model.flat, g, np.empty(2 * model.n_features**2))
+
+
+def ridge_widths(model: Ridge | DisjointRidge, rows: Array, blocks: NDArray[np.int64]) -> Array:
+    """‖row‖_{Σ⁻¹} of each row (n, p) by the block that is named for it."""
+    p = model.n_features
+    widths = np.empty(len(rows))
+    room = np.empty(kernels.ROOM_COLUMNS * p + kernels.ROOM)
+    kernels.ridge_widths(model.flat, rows.reshape(-1), 0, False, blocks, room, 0, widths, 0, 1)
+    return widths
 
 
 def _ridge_arrays(model: Ridge | DisjointRidge) -> dict[str, Array]:

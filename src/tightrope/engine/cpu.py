@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,7 @@ def _pessimistic_optimistic(
     J, C = env.n_actions, env.n_contexts
     reward_rows = context_index(rows_for("reward", policy._reward, env.features, J), C)
     cost_rows = context_index(rows_for("cost", policy._cost, env.cost_features, J), C)
+    p = max(reward_rows.shape[2], cost_rows.shape[2])
 
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
         twin = policy.copy()
@@ -71,6 +73,7 @@ def _pessimistic_optimistic(
             twin._ranges,
             twin._columns,
             twin._core,
+            _room(world, twin, p),
             np.uint64(seed),
             replication,
             rounds,
@@ -117,6 +120,7 @@ def _comparator(
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
         twin = policy.copy(policy_seed(seed, replication))
         out = Replication(world, grid, rounds, keep_choices)
+        K = world.means.shape[2]
         out.rounds_run = kernels.simulate_comparator(
             world,
             kind,
@@ -135,6 +139,9 @@ def _comparator(
             out.last_violation,
             out.choices,
             stop,
+            np.zeros(2 + 2 * K + J),
+            np.zeros(K),
+            np.empty((2, J)),
         )
         return out
 
@@ -170,25 +177,36 @@ def check_fit(policy: Any, env: Tabular) -> None:
         raise InvalidInput("costs are seen before acting in this environment: make the policy without cost=.")
 
 
+def _room(world: kernels.World, policy: PessimisticOptimistic, p: int) -> kernels.Room:
+    C, J, K = world.means.shape
+    offered = J * policy.n_constraints
+    model = policy._reward
+    # No width is above that of an untaught model.
+    widest = 0.0 if isinstance(model, ArmMeans) else math.sqrt(kernels.NORM_LIMIT / model.ridge)
+    return kernels.Room(
+        tally=np.zeros(2 + 2 * K + J),
+        trace=np.empty(2 * J + offered + policy.n_constraints + 2),
+        costs=np.zeros(offered),
+        drawn=np.zeros(K),
+        y=np.empty(1),
+        inverse=np.empty(2 * p * p),
+        bounds=np.full(0 if isinstance(model, ArmMeans) else C * J, widest),
+        penalty=np.empty(J),
+        rewards=np.empty(J),
+        values=np.empty(J),
+        fresh=np.empty(J, dtype=np.bool_),
+    )
+
+
 def _model_arrays(model: Any, rows: Array) -> tuple[int, kernels.RidgeArrays, kernels.ArmArrays]:
     """The model in the loop's form, with empty arrays in place of the kind that it is not."""
     none = np.zeros(1)
-    ridge = kernels.RidgeArrays(
-        rows,
-        np.zeros((1, 1, 1)),
-        np.zeros((1, 1, 1)),
-        np.zeros((1, 1, 1)),
-        np.zeros((1, 1, 1)),
-        np.zeros((1, 2)),
-        none,
-    )
     arms = kernels.ArmArrays(none, np.zeros((1, 1)), none)
+    if isinstance(model, (Ridge, DisjointRidge)):
+        per_context, p = rows.shape[1:]
+        buffer = np.empty(per_context * p)
+        return kernels.RIDGE_MODEL, kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, buffer), arms
+    ridge = kernels.RidgeArrays(none, 1, none, none)
     if model is None:
         return kernels.NO_MODEL, ridge, arms
-    if isinstance(model, ArmMeans):
-        return kernels.ARM_MODEL, ridge, kernels.ArmArrays(model.counts, model.sums, model.stat)
-    return (
-        kernels.RIDGE_MODEL,
-        kernels.RidgeArrays(rows, model.Sigma, model.Sigma_inv, model.B, model.Theta, model.wear, model.stat),
-        arms,
-    )
+    return kernels.ARM_MODEL, ridge, kernels.ArmArrays(model.counts, model.sums, model.stat)

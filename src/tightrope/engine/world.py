@@ -120,9 +120,8 @@ def replay_in_python(
         if reward_rows is not None:
             offer["features"] = _offered(reward_rows, c, ids)
         if sees_costs:
-            offer["costs"] = kernels.offered_costs(
-                world, seed, replication, t, c, ids, np.zeros((len(ids), K))
-            ).copy()
+            offer["costs"] = shown = np.empty((len(ids), K))
+            kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
         elif constrained and cost_rows is not None:
             offer["costs"] = _offered(cost_rows, c, ids)
         if sleeping:
@@ -142,9 +141,8 @@ def replay_in_python(
             policy.learn(decision, reward)
         else:
             policy.learn(decision, reward, drawn.copy())
-        kernels.account(
-            tally, t, a, mean, reward, drawn, drawn if sees_costs else world.means[c, a], out.last_violation
-        )
+        mean_costs = drawn if sees_costs else world.means[c, a]
+        kernels.account(tally, t, a, mean, reward, drawn, 0, mean_costs, 0, out.last_violation)
         if keep_choices:
             out.choices[t - 1] = a
         if t == grid[at]:

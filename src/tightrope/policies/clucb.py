@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import DisjointRidge
+from tightrope.estimators import DisjointRidge, ridge_widths
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import (
@@ -176,8 +176,7 @@ class CLUCB:
 
     def _least(self, z: Array, root_beta: float) -> float:
         """min over the confidence set of ⟨θ, z⟩."""
-        scratch = np.empty(z.shape[1])
-        squares = sum(kernels.ridge_width(X, row, scratch) ** 2 for X, row in zip(self._reward.Sigma_inv, z))
+        squares = float((ridge_widths(self._reward, z, np.arange(len(z))) ** 2).sum())
         mean = float(np.einsum("gp,gp->", self._reward.Theta[:, 0], z))
         return mean - root_beta * math.sqrt(squares)
 

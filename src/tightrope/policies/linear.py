@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import DisjointRidge, Ridge
+from tightrope.estimators import DisjointRidge, Ridge, ridge_widths
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.problem import Array, finite_number, real_array, require_range, require_unit_rows, whole_number
@@ -121,17 +121,13 @@ def offered_both(
 
 def estimates(model: Linear, offer: Offer) -> tuple[Array, Array]:
     """Means (J, n_outputs) and widths ‖φ_j‖_{Σ⁻¹} (J,), without the radius."""
-    scratch = np.empty(model.n_features)
     if isinstance(model, DisjointRidge):
         means: Array = np.einsum("jmp,jp->jm", model.Theta[offer.ids], offer.rows)
         blocks = offer.ids
     else:
         means = offer.rows @ model.Theta[0].T
         blocks = np.zeros_like(offer.ids)
-    widths = np.array(
-        [kernels.ridge_width(model.Sigma_inv[g], row, scratch) for g, row in zip(blocks, offer.rows)]
-    )
-    return means, widths
+    return means, ridge_widths(model, offer.rows, blocks)
 
 
 def teach(model: Linear, seen: Seen, outcome: float | Array) -> None:

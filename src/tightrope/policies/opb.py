@@ -90,11 +90,12 @@ class OPB:
                 2.0 * math.log(float(self.horizon) ** 2),
             ]
         )
+        self.room = np.empty((2, self.n_arms))
         self._ledger = Ledger[int]()
 
     def mixture(self) -> Any:
         """The probabilities π that the next decision is drawn from, (J,)."""
-        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings)
+        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings, self.room)
         pi = np.zeros(self.n_arms)
         pi[i] += 1.0 - weight
         pi[j] += weight
@@ -107,7 +108,7 @@ class OPB:
                 raise InvalidInput(
                     f"OPB takes no {name}: it is for arms without features, costs seen after, all on offer."
                 )
-        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings)
+        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings, self.room)
         second = kernels.own_uniform(self.seed, self._ledger.made) < weight
         action = int(j if second else i)
         return self._ledger.add(action, action, action, probability=float(weight if second else 1.0 - weight))

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from tightrope import _kernels as kernels
 from tightrope import schedules
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge, estimator_from_settings
+from tightrope.estimators import (
+    ArmMeans,
+    DisjointRidge,
+    Ridge,
+    estimator_from_settings,
+    learn_ridge,
+    refresh_ridge,
+)
 from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
 from tightrope.policies.linear import action_count_misfits, feature_misfits
@@ -59,7 +66,7 @@ _Pending = tuple[int, int, Array | None, Array | None, Any]
 FLOAT = np.dtype(np.float64)
 # Names of this module, for they are looked up in every round.
 ndarray, empty = np.ndarray, np.empty
-decide_flat, learn_flat = kernels.decide_flat, kernels.learn_flat
+decide_ridge, learn_reward = kernels.decide_ridge, kernels.learn_reward
 
 
 class _Room:
@@ -182,7 +189,9 @@ class PessimisticOptimistic:
             V_t = _scaled(unit_V, self._meter.value)
 
         scratch = max(_row_length(self._reward), _row_length(self._cost))
-        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + 2 * scratch)
+        self._core = np.zeros(
+            kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * scratch + kernels.ROOM
+        )
         self._core[: kernels.CORE_HEAD] = [
             0.0,
             0.0 if horizon is None else float(horizon),
@@ -213,7 +222,7 @@ class PessimisticOptimistic:
         )
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
-        self._y = np.empty(1)
+        self._row_length = _row_length(self._reward)
         self._rooms: WeakKeyDictionary[Catalogue, _Room] = WeakKeyDictionary()
         self._last_room: tuple[Catalogue | None, _Room | None] = (None, None)
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
@@ -318,16 +327,13 @@ class PessimisticOptimistic:
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
             ids = self._aranges.get(J := len(costs))
-            rows = features
-            if features.ndim == 1 and self._disjoint:
-                rows = features[None]
-            if ids is not None and rows.ndim == 2:
+            if ids is not None and features.ndim <= 2:
                 trace = empty(2 * J + (J + 1) * self._K + 2)
-                row = decide_flat(rows, ids, costs, self._flat, self._core, trace)
+                x = empty(self._row_length)
+                row = decide_ridge(features, ids, costs, self._flat, self._core, trace, x)
                 if row >= 0:
                     number = self._made
                     self._made = number + 1
-                    x = rows[row if len(rows) > 1 else 0].copy()
                     self._pending[number] = (AWAITS_REWARD, row, x, None, None)
                     return Decision(row, row, number, self._owner, ids, trace, self._names)
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
@@ -354,7 +360,7 @@ class PessimisticOptimistic:
         (0, 0)
         """
         offer = self._prepare(features, costs, cost_features, actions, usage, group)
-        row, trace = self._choose(offer, self._core.copy())
+        row, trace, _ = self._choose(offer, self._core.copy())
         return Decision(int(offer.ids[row]), row, self._made, NOBODY, offer.ids, trace, self._names)
 
     def decide_many(
@@ -390,7 +396,7 @@ class PessimisticOptimistic:
             ids = self._aranges.setdefault(J, np.arange(J))
             traces = np.empty((n, 2 * J + (J + 1) * self._K + 2))
             rows = np.empty(n, dtype=np.int64)
-            if kernels.decide_many_flat(features, ids, costs, self._flat, self._core, traces, rows):
+            if kernels.decide_many_ridge(features, ids, costs, self._flat, self._core, traces, rows):
                 return [
                     self._record(row, row, features[i, row].copy(), None, None, ids, traces[i])
                     for i, row in enumerate(rows.tolist())
@@ -447,9 +453,9 @@ class PessimisticOptimistic:
             # The short way again; what is refused is left to the careful way below.
             waiting = self._pending.pop(decision.number, None)
             if waiting is not None:
-                self._y[0] = reward
                 g = waiting[1] if self._disjoint else 0
-                learn_flat(g, waiting[2], self._y, self._flat, self._core)
+                if learn_reward(g, waiting[2], reward, self._flat, self._core):
+                    refresh_ridge(self._reward, g)  # type: ignore[arg-type]
                 return
         number, pending = self._find(decision)
         if reward is None and costs is None:
@@ -469,10 +475,10 @@ class PessimisticOptimistic:
             w = self._observed_costs(costs, pending)
         if y is not None:
             awaits &= ~AWAITS_REWARD
-            _learn(self._reward, action, phi, y, self._core)
+            _learn(self._reward, action, phi, y)
         if w is not None and self._cost is not None:
             awaits &= ~AWAITS_COSTS
-            _learn(self._cost, action, psi, w, self._core)
+            _learn(self._cost, action, psi, w)
             self._core[kernels.CORE_HEAD + self._K + self._columns] += w
         if awaits:
             self._pending[number] = (awaits, action, phi, psi, group)
@@ -529,9 +535,9 @@ class PessimisticOptimistic:
         elif cost_features is not None:
             raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
         for i in range(n):
-            _learn(self._reward, ids[i], None if phi is None else phi[i], y[i : i + 1], self._core)
+            _learn(self._reward, ids[i], None if phi is None else phi[i], y[i : i + 1])
             if w is not None and self._cost is not None:
-                _learn(self._cost, ids[i], None if psi is None else psi[i], w[i], self._core)
+                _learn(self._cost, ids[i], None if psi is None else psi[i], w[i])
 
     # Slater's constant, measured elsewhere
 
@@ -801,8 +807,8 @@ class PessimisticOptimistic:
             W[:, known] = given
         return W
 
-    def _choose(self, offer: _Offer, core: Array) -> tuple[int, Array]:
-        """The row chosen and the numbers behind it; moves the queue in `core`, and nothing else."""
+    def _choose(self, offer: _Offer, core: Array) -> tuple[int, Array, Array | None]:
+        """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
         ids, phi, W, psi, group = offer
         model, J = self._reward, len(offer.ids)
         if self._cost is not None:
@@ -813,24 +819,26 @@ class PessimisticOptimistic:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._columns[~self.rules.in_force(group)[self._columns]]] = 0.0
         trace = np.empty(2 * J + (J + 1) * self._K + 2)
+        x = None
         if isinstance(model, ArmMeans):
             row = kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace)
         else:
-            row = kernels.decide_ridge(phi, ids, W, model.Theta, model.Sigma_inv, model.stat, core, trace)
+            x = np.empty(model.n_features)
+            row = kernels.decide_ridge(phi, ids, W, self._flat, core, trace, x)
         if row < 0:
             self._check_values(offer)
             raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
-        return row, trace
+        return row, trace, x
 
     def _commit(self, offer: _Offer) -> Decision:
-        ids, phi, W, psi, group = offer
-        row, trace = self._choose(offer, self._core)
+        ids, _, W, psi, group = offer
+        row, trace, x = self._choose(offer, self._core)
         if self._meter is not None and self._meter.offer(W):
             self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         return self._record(
             int(ids[row]),
             row,
-            None if phi is None else phi[row if len(phi) > 1 else 0].copy(),
+            x,
             None if psi is None else psi[row if len(psi) > 1 else 0].copy(),
             group,
             ids,
@@ -921,14 +929,13 @@ class PessimisticOptimistic:
         bounds, penalty, rewards, values = room.scores
         Q = core[kernels.CORE_HEAD : kernels.CORE_HEAD + K]
         kernels.sparse_penalties(costs.offsets, costs.indices, costs.data, costs.limits, Q, penalty)
-        row = kernels.lazy_choice(
-            phi, columns, self._flat, bounds, penalty, core, K > 0, rewards, values, room.fresh
-        )
+        row = kernels.lazy_choice(phi, columns, self._flat, bounds, penalty, core, rewards, values, room.fresh)
         n = kernels.leaders(row, values, room.fresh, shown)
         rows = shown[:n]
         W = np.array([costs.row(j) for j in rows.tolist()])
         before = Q.copy()
-        steps = kernels.take(W[0], core)
+        steps = kernels.steps(core)
+        kernels.take(W[0], 0, steps[1], core)
         return row, n, np.concatenate([rewards[rows], values[rows], W.ravel(), before, steps])
 
     def _check_values(self, offer: _Offer) -> None:
@@ -1152,22 +1159,21 @@ def _optimistic_costs(
     W: Array,
 ) -> None:
     if isinstance(model, ArmMeans):
-        kernels.optimistic_costs_arms(ids, model.counts, model.sums, model.stat, core, ranges, columns, W)
-    else:
+        kernels.optimistic_costs_arms(
+            ids, model.counts, model.sums, model.stat, core, ranges, columns, W.reshape(-1), W.shape[1]
+        )
+    elif psi is not None:
+        one_row = len(psi) < len(ids)
         kernels.optimistic_costs_ridge(
-            psi, ids, model.Theta, model.Sigma_inv, model.stat, core, ranges, columns, W
+            model.flat, psi.reshape(-1), 0, one_row, ids, core, ranges, columns, W.reshape(-1), W.shape[1]
         )
 
 
-def _learn(model: Model, action: int, x: Array | None, y: Array, core: Array) -> None:
+def _learn(model: Model, action: int, x: Array | None, y: Array) -> None:
     if isinstance(model, ArmMeans):
         kernels.arms_learn(action, y, model.counts, model.sums, model.stat)
-    else:
-        g = action if isinstance(model, DisjointRidge) else 0
-        scratch = core[len(core) - model.n_features :]
-        kernels.ridge_learn(
-            g, x, y, model.Sigma, model.Sigma_inv, model.B, model.Theta, model.wear, model.stat, scratch
-        )
+    elif x is not None:
+        learn_ridge(model, action if isinstance(model, DisjointRidge) else 0, x, y)
 
 
 def _is_plain(value: Any, ndim: int) -> bool:
