@@ -10,8 +10,8 @@ would cost every array argument and every view. Arrays are read by flat addresse
 
 Small quantities are packed into flat vectors:
 
-`core` (CORE_HEAD + 3K + ROOM_COLUMNS·p + ROOM,): round counter, schedules and K, then Q (K,), cumulative costs (K,), 1 where a cost is
-seen before acting (K,), and room for intermediate results.
+`core` (CORE_HEAD + 3K + ROOM_COLUMNS·p + ROOM,): round counter, schedules and K, then Q (K,), cumulative costs (K,), 1 where a cost
+is seen before acting (K,), and room for intermediate results.
 `flat`: all arrays of a ridge model in one, in the order of `ridge_parts`.
 `stat` (STAT_SIZE,): one model's count of learnt outcomes and its settings.
 `trace` (2J + JK + K + 2,): r̂ (J,), values (J,), W as used (J, K), Q before the step (K,), V_t, ε_t.
@@ -35,6 +35,7 @@ from tightrope._lanes import (
     load8,
     load_some,
     low4,
+    positive,
     spread4,
     spread8,
     store8,
@@ -52,17 +53,29 @@ except ModuleNotFoundError:
         return function
 
     released = kernel
+
+    def entry(function, *_):
+        """The function as it is."""
+        return function
+
 else:
     _OPTIONS = {"cache": True, **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {})}
     kernel = numba.njit(**_OPTIONS)
     released = numba.njit(nogil=True, **_OPTIONS)
 
+    def entry(function, *arguments):
+        """The code of `function` for arguments of the types of these, without the look at every argument of every call.
+
+        Whoever calls it has made sure of the types: NumPy arrays of that dtype and number of dimensions, C-contiguous and aligned.
+        """
+        return function.compile(tuple(map(numba.typeof, arguments)))
+
 
 # core
 ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, E_SCALE, E_EXPONENT, E_LOG, CONSTRAINTS = range(9)
 CORE_HEAD = 9
-# Room at the end of core: eight rows of features side by side, their widths, and one outcome.
-ROOM_COLUMNS, ROOM = 8, 9
+# Room at the end of core: eight rows of features side by side, as much for sums, eight widths, and one outcome.
+ROOM_COLUMNS, ROOM = 16, 9
 # flat starts with the number of blocks G, of features p and of outputs M
 FLAT_HEAD = 3
 # stat
@@ -81,6 +94,8 @@ REFRESH_GROWTH = 8.0
 EPSILON = 2.220446049250313e-16
 # From how many rows on it pays to compute eight side by side.
 ENOUGH_ROWS = 4
+# From how many columns on a matrix is read in tiles of few rows: it fits no cache then, and rows far apart are slow to come.
+LARGE, TILE = 512, 8
 NOTHING = 0.0
 NO_IDS = np.empty(0, dtype=np.int64)
 
@@ -156,37 +171,48 @@ def copy(out, at, B, b, n):
 
 
 @kernel
+def tile_of(n):
+    """How many rows of a matrix (n, n) to read at a time."""
+    return TILE if n >= LARGE else n
+
+
+@kernel
 def matvec(A, a, X, x, n, out, at):
     """out = Ax for symmetric A (n, n), each element a sum over the rows in their order."""
-    j = 0
-    while j + 32 <= n:
-        s0 = spread8(0.0)
-        s1 = spread8(0.0)
-        s2 = spread8(0.0)
-        s3 = spread8(0.0)
-        for i in range(n):
-            f = spread8(X[x + i])
-            row = a + i * n + j
-            s0 = s0 + f * load8(A, row)
-            s1 = s1 + f * load8(A, row + 8)
-            s2 = s2 + f * load8(A, row + 16)
-            s3 = s3 + f * load8(A, row + 24)
-        store8(out, at + j, s0)
-        store8(out, at + j + 8, s1)
-        store8(out, at + j + 16, s2)
-        store8(out, at + j + 24, s3)
-        j += 32
-    while j + 8 <= n:
-        s = spread8(0.0)
-        for i in range(n):
-            s = s + spread8(X[x + i]) * load8(A, a + i * n + j)
-        store8(out, at + j, s)
-        j += 8
-    if j < n:
-        s = spread8(0.0)
-        for i in range(n):
-            s = s + spread8(X[x + i]) * load_some(A, a + i * n + j, n - j)
-        store_some(out, at + j, s, n - j)
+    for i in range(n):
+        out[at + i] = 0.0
+    tile = tile_of(n)
+    for top in range(0, n, tile):
+        bottom = min(n, top + tile)
+        j = 0
+        while j + 32 <= n:
+            s0 = load8(out, at + j)
+            s1 = load8(out, at + j + 8)
+            s2 = load8(out, at + j + 16)
+            s3 = load8(out, at + j + 24)
+            for i in range(top, bottom):
+                f = spread8(X[x + i])
+                row = a + i * n + j
+                s0 = s0 + f * load8(A, row)
+                s1 = s1 + f * load8(A, row + 8)
+                s2 = s2 + f * load8(A, row + 16)
+                s3 = s3 + f * load8(A, row + 24)
+            store8(out, at + j, s0)
+            store8(out, at + j + 8, s1)
+            store8(out, at + j + 16, s2)
+            store8(out, at + j + 24, s3)
+            j += 32
+        while j + 8 <= n:
+            s = load8(out, at + j)
+            for i in range(top, bottom):
+                s = s + spread8(X[x + i]) * load8(A, a + i * n + j)
+            store8(out, at + j, s)
+            j += 8
+        if j < n:
+            s = load_some(out, at + j, n - j)
+            for i in range(top, bottom):
+                s = s + spread8(X[x + i]) * load_some(A, a + i * n + j, n - j)
+            store_some(out, at + j, s, n - j)
 
 
 @kernel
@@ -204,7 +230,7 @@ def corner(A, a, X, x, n):
 
 @kernel
 def quadratic_form(A, a, X, x, n):
-    """xᵀAx for symmetric A (n, n) from its lower triangle: 2 Σ_j x_j (½ A_jj x_j + Σ_{i>j} A_ij x_i), the outer sum in four running sums."""
+    """xᵀAx for symmetric A (n, n) from its lower triangle: 2 Σ_j x_j (½ A_jj x_j + Σ_{i>j} A_ij x_i), summed in four parts."""
     s = spread4(0.0)
     whole = n - n % 4
     j = 0
@@ -240,38 +266,58 @@ def quadratic_form(A, a, X, x, n):
 
 
 @kernel
-def eight_quadratic_forms(A, a, T, t, n, out, at):
-    """`quadratic_form` of each of the eight columns of T (n, 8) into out, by the same sums, reading A once."""
+def eight_quadratic_forms(A, a, T, t, n, out, at, r):
+    """`quadratic_form` of each of the eight columns of T (n, 8) into out, by the same sums.
+
+    There are 8n numbers of room in T at r.
+    """
     s0 = spread8(0.0)
     s1 = spread8(0.0)
     s2 = spread8(0.0)
     s3 = spread8(0.0)
     j = 0
-    while j + 4 <= n:
-        b = a + j * n + j
-        c = b + n
-        d = c + n
-        e = d + n
-        x0 = load8(T, t + 8 * j)
-        x1 = load8(T, t + 8 * j + 8)
-        x2 = load8(T, t + 8 * j + 16)
-        x3 = load8(T, t + 8 * j + 24)
-        r0 = spread8(0.5 * A[b]) * x0 + (x1 * spread8(A[c]) + x2 * spread8(A[d]) + x3 * spread8(A[e]))
-        r1 = spread8(0.5 * A[c + 1]) * x1 + (x2 * spread8(A[d + 1]) + x3 * spread8(A[e + 1]))
-        r2 = spread8(0.5 * A[d + 2]) * x2 + x3 * spread8(A[e + 2])
-        r3 = spread8(0.5 * A[e + 3]) * x3
-        for i in range(j + 4, n):
-            row = a + i * n + j
-            x = load8(T, t + 8 * i)
-            r0 = r0 + x * spread8(A[row])
-            r1 = r1 + x * spread8(A[row + 1])
-            r2 = r2 + x * spread8(A[row + 2])
-            r3 = r3 + x * spread8(A[row + 3])
-        s0 = s0 + r0 * x0
-        s1 = s1 + r1 * x1
-        s2 = s2 + r2 * x2
-        s3 = s3 + r3 * x3
-        j += 4
+    tile = tile_of(n)
+    for top in range(0, n, tile):
+        bottom = min(n, top + tile)
+        j = 0
+        while j + 4 <= bottom:
+            x0 = load8(T, t + 8 * j)
+            x1 = load8(T, t + 8 * j + 8)
+            x2 = load8(T, t + 8 * j + 16)
+            x3 = load8(T, t + 8 * j + 24)
+            if j < top:
+                r0 = load8(T, r + 8 * j)
+                r1 = load8(T, r + 8 * j + 8)
+                r2 = load8(T, r + 8 * j + 16)
+                r3 = load8(T, r + 8 * j + 24)
+            else:
+                b = a + j * n + j
+                c = b + n
+                d = c + n
+                e = d + n
+                r0 = spread8(0.5 * A[b]) * x0
+                r0 = r0 + (x1 * spread8(A[c]) + x2 * spread8(A[d]) + x3 * spread8(A[e]))
+                r1 = spread8(0.5 * A[c + 1]) * x1 + (x2 * spread8(A[d + 1]) + x3 * spread8(A[e + 1]))
+                r2 = spread8(0.5 * A[d + 2]) * x2 + x3 * spread8(A[e + 2])
+                r3 = spread8(0.5 * A[e + 3]) * x3
+            for i in range(max(top, j + 4), bottom):
+                row = a + i * n + j
+                x = load8(T, t + 8 * i)
+                r0 = r0 + x * spread8(A[row])
+                r1 = r1 + x * spread8(A[row + 1])
+                r2 = r2 + x * spread8(A[row + 2])
+                r3 = r3 + x * spread8(A[row + 3])
+            if bottom < n:
+                store8(T, r + 8 * j, r0)
+                store8(T, r + 8 * j + 8, r1)
+                store8(T, r + 8 * j + 16, r2)
+                store8(T, r + 8 * j + 24, r3)
+            else:
+                s0 = s0 + r0 * x0
+                s1 = s1 + r1 * x1
+                s2 = s2 + r2 * x2
+                s3 = s3 + r3 * x3
+            j += 4
     while j < n:
         x0 = load8(T, t + 8 * j)
         r0 = spread8(0.5 * A[a + j * n + j]) * x0
@@ -303,7 +349,7 @@ def side_by_side(X, x, rows, n, T, t):
 
 @kernel
 def ridge_parts(flat):
-    """G, p, M and, in flat, the addresses of Θ (G, M, p), Σ⁻¹ (G, p, p), Σ (G, p, p), b (G, M, p) and the wear (G, 2); stat is at FLAT_HEAD."""
+    """G, p, M, and where in flat Θ (G, M, p), Σ⁻¹ (G, p, p), Σ (G, p, p), b (G, M, p) and wear (G, 2) are; stat is at FLAT_HEAD."""
     G = int(flat[0])
     p = int(flat[1])
     M = int(flat[2])
@@ -318,9 +364,7 @@ def ridge_parts(flat):
 def ridge_bonus(flat, T):
     """bonus·√β of a model as it stands, for a confidence of 1 − 1/T."""
     s = FLAT_HEAD
-    return flat[s + BONUS] * radius(
-        flat[s + LEARNT], flat[s + DIMENSION], T, flat[s + NORM], flat[s + RIDGE]
-    )
+    return flat[s + BONUS] * radius(flat[s + LEARNT], flat[s + DIMENSION], T, flat[s + NORM], flat[s + RIDGE])
 
 
 @kernel
@@ -339,20 +383,21 @@ def ridge_width(flat, g, X, x):
 
 @kernel
 def ridge_widths(flat, phi, at, one_row, ids, room, r, out, o, step):
-    """‖φ_j‖_{Σ⁻¹} of every action on offer into out[o + j·step]: by one block for all, or by block ids[j]; one row may stand for all.
+    """‖φ_j‖_{Σ⁻¹} of every action on offer into out[o + j·step]: by one block for all, or by block ids[j]; one_row stands for all.
 
-    There are eight columns and eight numbers of room at r.
+    There are sixteen columns and eight numbers of room at r.
     """
     G, p, _, _, inverse, _, _, _ = ridge_parts(flat)
     J = ids.shape[0]
     j = 0
     if G == 1 and not one_row:
-        while J - j >= ENOUGH_ROWS:
+        enough = ENOUGH_ROWS if p < LARGE else 1
+        while J - j >= enough:
             rows = min(8, J - j)
             side_by_side(phi, at + j * p, rows, p, room, r)
-            eight_quadratic_forms(flat, inverse, room, r, p, room, r + 8 * p)
+            eight_quadratic_forms(flat, inverse, room, r, p, room, r + 16 * p, r + 8 * p)
             for i in range(rows):
-                out[o + (j + i) * step] = width(room[r + 8 * p + i])
+                out[o + (j + i) * step] = width(room[r + 16 * p + i])
             j += rows
     while j < J:
         g = ids[j] if G > 1 else 0
@@ -382,7 +427,7 @@ def rows_in_ball(phi, J, p):
 
 @kernel
 def costs_are_valid(W, J, core):
-    """Whether there is a row for each action, at least one, and every |W_jk| that is seen before acting is at most 1 (false for NaN and Inf too)."""
+    """Whether W has a row for each of J ≥ 1 actions, and every |W_jk| seen before acting is ≤ 1 (false for NaN and Inf too)."""
     K = int(core[CONSTRAINTS])
     if J < 1 or W.shape[0] != J * K:
         return False
@@ -509,11 +554,21 @@ def steps(core):
 def take(W, w, eps_t, core):
     """Q ← max(0, Q + W_a + ε_t), the known totals and the round counter, for the costs W_a of what was chosen."""
     K = int(core[CONSTRAINTS])
-    for k in range(K):
+    eps = spread8(eps_t)
+    k = 0
+    while k + 8 <= K:
         q = CORE_HEAD + k
-        if core[q + 2 * K] != 0.0:
-            core[q + K] += W[w + k]
-        core[q] = max(0.0, core[q] + W[w + k] + eps_t)
+        costs = load8(W, w + k)
+        store8(core, q + K, load8(core, q + K) + load8(core, q + 2 * K) * costs)
+        store8(core, q, positive(load8(core, q) + costs + eps))
+        k += 8
+    if k < K:
+        q = CORE_HEAD + k
+        rest = K - k
+        costs = load_some(W, w + k, rest)
+        known = load_some(core, q + 2 * K, rest)
+        store_some(core, q + K, load_some(core, q + K, rest) + known * costs, rest)
+        store_some(core, q, positive(load_some(core, q, rest) + costs + eps), rest)
     core[ROUNDS] += 1.0
 
 
@@ -566,7 +621,7 @@ def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
     """Successive decisions on one state of a model for all actions; False, with nothing changed, where an input is not valid."""
     p = int(flat[1])
     n, J, K = Ws.shape
-    if phis.shape[1] != J or phis.shape[2] != p or K != core[CONSTRAINTS]:
+    if phis.shape[1] != J or phis.shape[2] != p or core[CONSTRAINTS] != K:
         return False
     features = phis.reshape(phis.size)
     costs = Ws.reshape(Ws.size)
@@ -636,9 +691,9 @@ def refresh(flat, g, room):
 
 @kernel
 def ridge_learn(flat, g, X, x, Y, y, room, r):
-    """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each of M outcomes; whether to `refresh` now.
+    """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each of M outcomes; whether to refresh.
 
-    That is so every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
+    It is time for `refresh` every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
     u = Xx and s = 1/(1 + xᵀu) an update turns R into R(I − s·xuᵀ), plus rounding of the order of eps·‖Σ‖·‖X‖: the wear adds up
     this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
     There are p numbers of room at r.
@@ -855,7 +910,7 @@ NO_MODEL, RIDGE_MODEL, ARM_MODEL = 0, 1, 2
 
 @kernel
 def gathered(model, c, ids, J):
-    """The address in model.rows of the features of the actions on offer in context c; −1 where they had to be put into model.buffer."""
+    """Where in model.rows the features of the actions on offer in context c are; −1 where they had to be put into model.buffer."""
     R = model.per_context
     p = int(model.flat[1])
     if R == 1 or ids.shape[0] == J:
@@ -905,29 +960,32 @@ def learnt_costs(kind, ridge, arms, c, ids, J, core, ranges, columns, W, K):
 def simulated_choice(ridge, c, ids, J, W, w, core, room):
     """One decision on a ridge reward model, computing only the widths that could change it; moves the queue, returns the row."""
     at = gathered(ridge, c, ids, J)
-    phi = ridge.rows if at >= 0 else ridge.buffer
-    at = max(0, at)
     n = ids.shape[0]
     K = int(core[CONSTRAINTS])
-    one_row = ridge.per_context == 1
-    flat = ridge.flat
     V_t, eps_t = steps(core)
-    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    race = Race(
+        n,
+        ridge.flat,
+        ridge.rows if at >= 0 else ridge.buffer,
+        max(0, at),
+        ridge.per_context == 1,
+        ids,
+        ridge_bonus(ridge.flat, horizon_at(core, core[ROUNDS] + 1.0)),
+        room.penalty,
+        V_t,
+        room.bounds[c * J : (c + 1) * J],
+        room.rewards,
+        room.values,
+        room.fresh,
+    )
     penalties(W, w, core, CORE_HEAD, K, n, room.penalty, 0)
     for j in range(n):
         # r̂ is at most 1.
         room.values[j] = 1.0 - room.penalty[j] / V_t
         room.fresh[j] = False
-    bounds = room.bounds[c * J : (c + 1) * J]
-    top = leader(
-        n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
-    )
-    tighten(
-        top, n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
-    )
-    row = settle(
-        top, n, flat, phi, at, one_row, ids, root_beta, room.penalty, V_t, bounds, room.rewards, room.values, room.fresh
-    )
+    top = lead(race)
+    tighten(top, race)
+    row = settle(top, race)
     take(W, w + row * K, eps_t, core)
     return row
 
@@ -1007,9 +1065,7 @@ def simulate_pessimistic_optimistic(
         simulated_learning(reward_kind, reward_ridge, reward_arms, c, a, room.y, core, room)
         if blind:
             chosen_costs(world, seed, replication, t, c, a, room.drawn)
-            account(
-                tally, t, a, mean, reward, room.drawn, 0, means, (c * J + a) * K, last_violation
-            )
+            account(tally, t, a, mean, reward, room.drawn, 0, means, (c * J + a) * K, last_violation)
             simulated_learning(cost_kind, cost_ridge, cost_arms, c, a, room.drawn, core, room)
         else:
             account(tally, t, a, mean, reward, W, w + row * K, W, w + row * K, last_violation)
@@ -1156,8 +1212,124 @@ def simulate_comparator(
     return rounds
 
 
-# Many actions or many constraints: penalties first, then widths only where they can still matter. Rows stand for actions ids[j], or
-# for actions j where ids is empty; bounds are by action.
+# Many actions or many constraints: penalties first, then widths only where they can still matter.
+
+LEADERS = 16
+SHOWN = 10
+# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
+# rounding may take from either.
+WIDTH_SLACK = 1.0 + 1e-6
+MEAN_SLACK = 1e-12
+
+
+class Race(NamedTuple):
+    """The rows among which one is chosen, J of them, and what is known of each.
+
+    Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
+    ids is empty. bounds, by action, are upper bounds of the widths, and outlast the round. rewards and values, by row, are exact
+    where fresh is true, else upper bounds.
+    """
+
+    J: Any
+    flat: Any
+    phi: Any
+    at: Any
+    one_row: Any
+    ids: Any
+    root_beta: Any
+    penalty: Any
+    V_t: Any
+    bounds: Any
+    rewards: Any
+    values: Any
+    fresh: Any
+
+
+@kernel
+def runner(j, race):
+    """Of row j: the action, the address of its θ̂, that of its features, and the block of its model."""
+    G, p, M, theta, _, _, _, _ = ridge_parts(race.flat)
+    action = race.ids[j] if race.ids.shape[0] > 0 else j
+    block = action if G > 1 else 0
+    return action, theta + block * M * p, race.at if race.one_row else race.at + j * p, block
+
+
+@kernel
+def finish(j, race):
+    """Make row j exact; its width takes the place of the bound."""
+    action, theta, x, block = runner(j, race)
+    race.bounds[action] = ridge_width(race.flat, block, race.phi, x)
+    mean = inner(race.flat, theta, race.phi, x, int(race.flat[1]))
+    race.rewards[j] = min(1.0, mean + race.root_beta * race.bounds[action])
+    race.values[j] = race.rewards[j] - race.penalty[j] / race.V_t
+    race.fresh[j] = True
+
+
+@kernel
+def lead(race):
+    """Make exact the row with the highest bound, which is returned."""
+    top = 0
+    for j in range(1, race.J):
+        if race.values[j] > race.values[top]:
+            top = j
+    finish(top, race)
+    return top
+
+
+@kernel
+def tighten(top, race):
+    """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
+    for j in range(race.J):
+        if j != top and race.values[j] >= race.values[top] - TIE:
+            action, theta, x, _ = runner(j, race)
+            mean = inner(race.flat, theta, race.phi, x, int(race.flat[1]))
+            width_bound = race.root_beta * WIDTH_SLACK * race.bounds[action]
+            race.rewards[j] = min(1.0, mean + width_bound + MEAN_SLACK)
+            race.values[j] = race.rewards[j] - race.penalty[j] / race.V_t
+
+
+@kernel
+def settle(chosen, race):
+    """The row that the full sweep would choose: makes exact what could change the choice, given one row that is."""
+    values = race.values
+    fresh = race.fresh
+    best = values[chosen]
+    # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
+    for _ in range(LEADERS):
+        top = -1
+        limit = best
+        for j in range(race.J):
+            v = values[j]
+            if v >= limit - TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
+                top = j
+                limit = max(limit, v)
+        if top < 0:
+            return chosen
+        finish(top, race)
+        if values[top] > best:
+            best = values[top]
+            chosen = lowest_of_the_best(race, best)
+        elif values[top] >= best - TIE and top < chosen:
+            chosen = top
+    for j in range(race.J):
+        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
+            finish(j, race)
+            if values[j] > best:
+                best = values[j]
+                if values[chosen] < best - TIE:
+                    chosen = j
+            elif values[j] >= best - TIE and j < chosen:
+                chosen = j
+    return lowest_of_the_best(race, best)
+
+
+@kernel
+def lowest_of_the_best(race, best):
+    """The lowest row among the exact ones whose value is ≥ best − 1e-12."""
+    for j in range(race.J):
+        if race.fresh[j] and race.values[j] >= best - TIE:
+            return j
+    return -1
 
 
 @kernel
@@ -1169,94 +1341,6 @@ def sparse_penalties(offsets, indices, data, limits, Q, out):
         for i in range(offsets[j], offsets[j + 1]):
             total += data[i] * Q[indices[i]]
         out[j] = total - base
-
-
-LEADERS = 16
-SHOWN = 10
-# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
-# rounding may take from either.
-WIDTH_SLACK = 1.0 + 1e-6
-MEAN_SLACK = 1e-12
-
-
-@kernel
-def worth(j, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
-    """Make the value of row j exact; leaves r̂_j behind, and its width in place of the bound."""
-    G, p, M, theta, inverse, _, _, _ = ridge_parts(flat)
-    a = ids[j] if ids.shape[0] > 0 else j
-    g = a if G > 1 else 0
-    x = at if one_row else at + j * p
-    bounds[a] = width(quadratic_form(flat, inverse + g * p * p, phi, x, p))
-    rewards[j] = min(1.0, inner(flat, theta + g * M * p, phi, x, p) + root_beta * bounds[a])
-    values[j] = rewards[j] - penalty[j] / V_t
-    fresh[j] = True
-
-
-@kernel
-def leader(J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
-    """The row with the highest bound, made exact."""
-    top = 0
-    for j in range(1, J):
-        if values[j] > values[top]:
-            top = j
-    worth(top, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
-    return top
-
-
-@kernel
-def tighten(top, J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
-    """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
-    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
-    stretch = root_beta * WIDTH_SLACK
-    for j in range(J):
-        if j != top and values[j] >= values[top] - TIE:
-            a = ids[j] if ids.shape[0] > 0 else j
-            block = theta + (a * M * p if G > 1 else 0)
-            x = at if one_row else at + j * p
-            rewards[j] = min(1.0, inner(flat, block, phi, x, p) + stretch * bounds[a] + MEAN_SLACK)
-            values[j] = rewards[j] - penalty[j] / V_t
-
-
-@kernel
-def settle(chosen, J, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh):
-    """The row that the full sweep would choose, given bounds of the values and one row that is exact: computes what could change it."""
-    best = values[chosen]
-    # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
-    for _ in range(LEADERS):
-        top = -1
-        limit = best
-        for j in range(J):
-            v = values[j]
-            if v >= limit - TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
-                top = j
-                limit = max(limit, v)
-        if top < 0:
-            return chosen
-        worth(top, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
-        if values[top] > best:
-            best = values[top]
-            chosen = lowest_of_the_best(J, values, fresh, best)
-        elif values[top] >= best - TIE and top < chosen:
-            chosen = top
-    for j in range(J):
-        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
-            worth(j, flat, phi, at, one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh)
-            if values[j] > best:
-                best = values[j]
-                if values[chosen] < best - TIE:
-                    chosen = j
-            elif values[j] >= best - TIE and j < chosen:
-                chosen = j
-    return lowest_of_the_best(J, values, fresh, best)
-
-
-@kernel
-def lowest_of_the_best(J, values, fresh, best):
-    """The lowest row among those computed whose value is ≥ best − 1e-12."""
-    for j in range(J):
-        if fresh[j] and values[j] >= best - TIE:
-            return j
-    return -1
 
 
 @kernel
@@ -1286,9 +1370,8 @@ def means_by_columns(columns, V, v, out):
 
 @kernel
 def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fresh):
-    """The row that the full sweep would choose, computing only the widths that could change it.
+    """The row that the full sweep would choose, computing only the widths that could change it; the arrays are as in `Race`.
 
-    bounds (J,) holds upper bounds of the widths, and is improved. rewards and values are exact where fresh is true, else bounds.
     columns is phi transposed, or empty where that would take too much memory.
     """
     _, p, _, theta, _, _, _, _ = ridge_parts(flat)
@@ -1306,9 +1389,8 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
         fresh[j] = False
         rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
         values[j] = rewards[j] - penalty[j] / V_t
-    by_row = NO_IDS
-    top = leader(J, flat, rows, 0, False, by_row, root_beta, penalty, V_t, bounds, rewards, values, fresh)
-    return settle(top, J, flat, rows, 0, False, by_row, root_beta, penalty, V_t, bounds, rewards, values, fresh)
+    race = Race(J, flat, rows, 0, False, NO_IDS, root_beta, penalty, V_t, bounds, rewards, values, fresh)
+    return settle(lead(race), race)
 
 
 @kernel
@@ -1340,7 +1422,7 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
     J = phi.shape[0]
     K = W.shape[1]
     costs = W.reshape(W.size)
-    if W.shape[0] != J or K != core[CONSTRAINTS] or not costs_are_valid(costs, J, core):
+    if W.shape[0] != J or core[CONSTRAINTS] != K or not costs_are_valid(costs, J, core):
         return -1, 0
     penalties(costs, 0, core, CORE_HEAD, K, J, scores[1], 0)
     row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
@@ -1356,4 +1438,55 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
     trace[at + K] = V_t
     trace[at + K + 1] = eps_t
     take(costs, row * K, eps_t, core)
+    return row, n
+
+
+@kernel
+def take_sparsely(first_entry, end, indices, data, limits, eps_t, core, room):
+    """`take` of usage − limits, for what was chosen uses the entries from first_entry to end; room for two numbers an entry."""
+    K = limits.shape[0]
+    totals = CORE_HEAD + K
+    # What is used is worked out first and put in place last: in between every resource takes the step of one that is not used.
+    for i in range(first_entry, end):
+        k = indices[i]
+        cost = -limits[k] + data[i]
+        room[2 * (i - first_entry)] = core[totals + k] + cost
+        room[2 * (i - first_entry) + 1] = max(0.0, core[CORE_HEAD + k] + cost + eps_t)
+    add_scaled(core, totals, -1.0, limits, 0, K)
+    add_scaled(core, CORE_HEAD, -1.0, limits, 0, K)
+    eps = spread8(eps_t)
+    k = 0
+    while k + 8 <= K:
+        store8(core, CORE_HEAD + k, positive(load8(core, CORE_HEAD + k) + eps))
+        k += 8
+    while k < K:
+        core[CORE_HEAD + k] = max(0.0, core[CORE_HEAD + k] + eps_t)
+        k += 1
+    for i in range(first_entry, end):
+        k = indices[i]
+        core[totals + k] = room[2 * (i - first_entry)]
+        core[CORE_HEAD + k] = room[2 * (i - first_entry) + 1]
+    core[ROUNDS] += 1.0
+
+
+@kernel
+def decide_sparsely(
+    phi, columns, offsets, indices, data, limits, flat, core, scores, fresh, shown, numbers, before, room
+):
+    """One decision with sparse costs, which are valid; the row, and how many rows are in shown.
+
+    scores are as for `decide_lazily`. numbers (2·SHOWN + 2,): r̂ and values of the rows shown, V_t, ε_t; before (K,): Q as it was.
+    """
+    K = limits.shape[0]
+    copy(before, 0, core, CORE_HEAD, K)
+    sparse_penalties(offsets, indices, data, limits, before, scores[1])
+    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
+    n = leaders(row, scores[3], fresh, shown)
+    for i in range(n):
+        numbers[i] = scores[2, shown[i]]
+        numbers[n + i] = scores[3, shown[i]]
+    V_t, eps_t = steps(core)
+    numbers[2 * n] = V_t
+    numbers[2 * n + 1] = eps_t
+    take_sparsely(offsets[row], offsets[row + 1], indices, data, limits, eps_t, core, room)
     return row, n

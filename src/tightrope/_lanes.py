@@ -65,6 +65,11 @@ def store_some(array, at, v, n):
     array[at : at + n] = v[:n]
 
 
+def positive(v):
+    """max(0, v) of eight."""
+    return np.where(v > 0.0, v, 0.0)
+
+
 def joined(low, high):
     """Eight from four and four."""
     return np.concatenate([low, high])
@@ -147,7 +152,9 @@ else:
 
         def typed(typingctx, *given):
             for wanted, found in zip(arguments, given, strict=True):
-                plain = isinstance(found, types.Array) and found.dtype == types.float64 and found.layout == "C"
+                plain = (
+                    isinstance(found, types.Array) and found.dtype == types.float64 and found.layout == "C"
+                )
                 if (wanted is None and not plain) or (isinstance(wanted, Lanes) and wanted != found):
                     return None
 
@@ -195,9 +202,7 @@ else:
     def _call(builder, name, result, arguments):
         function = builder.module.globals.get(name)
         if function is None:
-            function = ir.Function(
-                builder.module, ir.FunctionType(result, [a.type for a in arguments]), name
-            )
+            function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), name)
         return builder.call(function, arguments)
 
     def _load_some(builder, pointer, at, n):
@@ -210,6 +215,10 @@ else:
         address, align = _address(builder, pointer, at, 8), ir.Constant(INDEX, 8)
         arguments = [v, address, align, _first_lanes(builder, n)]
         return _call(builder, "llvm.masked.store.v8f64.p0", ir.VoidType(), arguments)
+
+    def _positive(builder, v):
+        zeros = _constant([0.0] * 8, DOUBLE)
+        return builder.select(builder.fcmp_ordered(">", v, zeros), v, zeros)
 
     def _chosen(places):
         return lambda builder, v, w=None: builder.shuffle_vector(v, v if w is None else w, _constant(places))
@@ -232,6 +241,7 @@ else:
     store4 = _compiled(types.void, [None, _place, FOUR], _store(4))
     store8 = _compiled(types.void, [None, _place, EIGHT], _store(8))
     store_some = _compiled(types.void, [None, _place, EIGHT, _place], _store_some)
+    positive = _compiled(EIGHT, [EIGHT], _positive)
     joined = _compiled(EIGHT, [FOUR, FOUR], _chosen(range(8)))
     low4 = _compiled(FOUR, [EIGHT], _chosen(range(4)))
     high4 = _compiled(FOUR, [EIGHT], _chosen(range(4, 8)))

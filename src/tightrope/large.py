@@ -101,9 +101,10 @@ class SparseCosts:
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
         self.limits = real_array("limits", limits, (self.shape[1],)).copy()
         require_range("limits", self.limits, -1.0, 1.0)
-        self.data: Array = np.ascontiguousarray(matrix.data, dtype=np.float64)
+        self.data: Array = np.array(matrix.data, dtype=np.float64)
         self.indices: NDArray[np.int64] = matrix.indices.astype(np.int64)
         self.offsets: NDArray[np.int64] = matrix.indptr.astype(np.int64)
+        self.most_entries = int(np.diff(self.offsets).max(initial=0))
         require_finite("usage", self.data)
         costs = self.data - self.limits[self.indices]
         bad = np.abs(costs) > kernels.COST_LIMIT

@@ -205,7 +205,11 @@ def _model_arrays(model: Any, rows: Array) -> tuple[int, kernels.RidgeArrays, ke
     if isinstance(model, (Ridge, DisjointRidge)):
         per_context, p = rows.shape[1:]
         buffer = np.empty(per_context * p)
-        return kernels.RIDGE_MODEL, kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, buffer), arms
+        return (
+            kernels.RIDGE_MODEL,
+            kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, buffer),
+            arms,
+        )
     ridge = kernels.RidgeArrays(none, 1, none, none)
     if model is None:
         return kernels.NO_MODEL, ridge, arms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class Decision:
         number: int,
         owner: int,
         ids: NDArray[np.int64] | None,
-        trace: Array | None,
+        trace: Array | Callable[[], Array] | None,
         names: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
         probability: float = 1.0,
         shown: int | None = None,
@@ -46,7 +47,8 @@ class Decision:
     @property
     def trace(self) -> Array | None:
         """The numbers behind the decision, packed as in `tightrope._kernels`; None where the policy keeps none."""
-        return self._behind[1]
+        trace = self._behind[1]
+        return trace() if callable(trace) else trace
 
     def explain(self) -> Explanation:
         """The optimistic reward, the penalty by constraint and the value of every action on offer.
@@ -61,7 +63,8 @@ class Decision:
         →        1     1.0000     -2.9568    3.9568
         round 3: V = 0.7071, ε = 1.414, queue = (4.182)
         """
-        ids, trace, (actions, constraints), _, shown = self._behind
+        ids, _, (actions, constraints), _, shown = self._behind
+        trace = self.trace
         if trace is None or ids is None:
             raise InvalidInput("only a pessimistic-optimistic policy keeps the numbers behind its decisions.")
         J = len(ids)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -66,7 +67,26 @@ _Pending = tuple[int, int, Array | None, Array | None, Any]
 FLOAT = np.dtype(np.float64)
 # Names of this module, for they are looked up in every round.
 ndarray, empty = np.ndarray, np.empty
-decide_ridge, learn_reward = kernels.decide_ridge, kernels.learn_reward
+# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
+READABLE = 0x101
+
+
+class _ShortWays(NamedTuple):
+    """The compiled code of `decide` by the number of dimensions of features, where there is one, and that of `learn`."""
+
+    decide: tuple[Any, Any, Any]
+    learn: Any
+
+
+@cache
+def _short_ways(disjoint: bool) -> _ShortWays:
+    line, table, ids = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+
+    def decide(features: Array) -> Any:
+        return kernels.entry(kernels.decide_ridge, features, ids, table, line, line, line, line)
+
+    learn = kernels.entry(kernels.learn_reward, 0, line, 0.0, line, line)
+    return _ShortWays((None, decide(line) if disjoint else None, decide(table)), learn)
 
 
 class _Room:
@@ -189,9 +209,7 @@ class PessimisticOptimistic:
             V_t = _scaled(unit_V, self._meter.value)
 
         scratch = max(_row_length(self._reward), _row_length(self._cost))
-        self._core = np.zeros(
-            kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * scratch + kernels.ROOM
-        )
+        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * scratch + kernels.ROOM)
         self._core[: kernels.CORE_HEAD] = [
             0.0,
             0.0 if horizon is None else float(horizon),
@@ -212,8 +230,11 @@ class PessimisticOptimistic:
         self._made = 0
         self._pending: dict[int, _Pending] = {}
         self._owner = secrets.randbits(63)
-        self._aranges: dict[int, NDArray[np.int64]] = {}
-        # Whether `decide` and `learn` may take the short way: a ridge model, costs as arrays, nothing to measure.
+        # By the number of actions on offer: their ids, and how many numbers are behind a decision.
+        self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
+        # Whether `decide` and `learn` may take the short way: a ridge model, costs as arrays, nothing to measure. Its compiled
+        # code is looked up with the first decision.
+        self._ways: _ShortWays | None = None
         self._plain = (
             not isinstance(self._reward, ArmMeans)
             and self._cost is None
@@ -223,6 +244,7 @@ class PessimisticOptimistic:
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._row_length = _row_length(self._reward)
+        self._n_blocks = self._reward.n_actions if isinstance(self._reward, DisjointRidge) else 0
         self._rooms: WeakKeyDictionary[Catalogue, _Room] = WeakKeyDictionary()
         self._last_room: tuple[Catalogue | None, _Room | None] = (None, None)
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
@@ -310,27 +332,34 @@ class PessimisticOptimistic:
         -------
         Decision
         """
+        ways = self._ways
         if (
-            self._plain
+            ways is not None
             and type(features) is ndarray
-            and type(costs) is ndarray
             and actions is None
             and usage is None
             and group is None
             and cost_features is None
-            and features.dtype is FLOAT
-            and costs.dtype is FLOAT
-            and costs.ndim == 2
-            and features.flags.carray
-            and costs.flags.carray
         ):
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
-            ids = self._aranges.get(J := len(costs))
-            if ids is not None and features.ndim <= 2:
-                trace = empty(2 * J + (J + 1) * self._K + 2)
+            W = costs
+            if W is None and not self._K:
+                W = empty((len(features) if features.ndim == 2 else self._n_blocks, 0))
+            if (
+                type(W) is ndarray
+                and features.dtype is FLOAT
+                and W.dtype is FLOAT
+                and W.ndim == 2
+                and features.flags.num & READABLE == READABLE
+                and W.flags.num & READABLE == READABLE
+                and (offer := self._offers.get(len(W))) is not None
+                and (decide := ways.decide[features.ndim if features.ndim < 3 else 0]) is not None
+            ):
+                ids, size = offer
+                trace = empty(size)
                 x = empty(self._row_length)
-                row = decide_ridge(features, ids, costs, self._flat, self._core, trace, x)
+                row = decide(features, ids, W, self._flat, self._core, trace, x)
                 if row >= 0:
                     number = self._made
                     self._made = number + 1
@@ -393,8 +422,8 @@ class PessimisticOptimistic:
             and all(value is None for value in (cost_features, actions, usage, group, rounds))
         ):
             n, J = features.shape[:2]
-            ids = self._aranges.setdefault(J, np.arange(J))
-            traces = np.empty((n, 2 * J + (J + 1) * self._K + 2))
+            ids, size = self._offer_of(J)
+            traces = np.empty((n, size))
             rows = np.empty(n, dtype=np.int64)
             if kernels.decide_many_ridge(features, ids, costs, self._flat, self._core, traces, rows):
                 return [
@@ -442,10 +471,11 @@ class PessimisticOptimistic:
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
             The costs that are seen after acting, in the order of the constraints.
         """
+        ways = self._ways
         if (
-            type(decision) is Decision
+            ways is not None
+            and type(decision) is Decision
             and type(reward) is float
-            and self._plain
             and costs is None
             and decision.owner == self._owner
             and reward - reward == 0.0
@@ -454,7 +484,7 @@ class PessimisticOptimistic:
             waiting = self._pending.pop(decision.number, None)
             if waiting is not None:
                 g = waiting[1] if self._disjoint else 0
-                if learn_reward(g, waiting[2], reward, self._flat, self._core):
+                if ways.learn(g, waiting[2], reward, self._flat, self._core):
                     refresh_ridge(self._reward, g)  # type: ignore[arg-type]
                 return
         number, pending = self._find(decision)
@@ -761,10 +791,14 @@ class PessimisticOptimistic:
                 raise InvalidInput(
                     f"there are {limit} actions, but {J} rows came: say with actions= which they are."
                 )
-            ids = self._aranges.get(J)
-            if ids is None:
-                ids = self._aranges[J] = np.arange(J)
+            ids = self._offer_of(J)[0]
         return _Offer(ids, phi, W, psi, group)
+
+    def _offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
+        offer = self._offers.get(J)
+        if offer is None:
+            offer = self._offers[J] = (np.arange(J), 2 * J + (J + 1) * self._K + 2)
+        return offer
 
     def _cost_matrix(self, costs: Any, usage: Any, group: Any, ids: Any, J: int | None) -> Array:
         """W (J, K); columns that are seen after acting hold nothing yet."""
@@ -853,12 +887,14 @@ class PessimisticOptimistic:
         z: Array | None,
         group: Any,
         ids: NDArray[np.int64],
-        trace: Array,
+        trace: Array | Callable[[], Array],
         shown: int | None = None,
     ) -> Decision:
         number = self._made
         self._made = number + 1
         self._pending[number] = (self._awaits, action, x, z, group)
+        if self._plain and self._ways is None:
+            self._ways = _short_ways(self._disjoint)
         return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
 
     def _decide_large(self, features: Any, costs: Any) -> Decision:
@@ -879,8 +915,9 @@ class PessimisticOptimistic:
                 raise InvalidInput("at least one action must be on offer, but features has no row.")
             room = _Room(np.full(len(phi), math.sqrt(kernels.NORM_LIMIT / model.ridge)))
         shown = np.empty(kernels.SHOWN, dtype=np.int64)
+        behind: Array | Callable[[], Array]
         if isinstance(costs, SparseCosts):
-            row, n, trace = self._choose_sparsely(phi, columns, costs, room, shown)
+            row, n, behind = self._choose_sparsely(phi, columns, costs, room, shown)
         else:
             if _is_plain(costs, 2):
                 W = costs
@@ -897,9 +934,8 @@ class PessimisticOptimistic:
                 require_range("costs", W, -kernels.COST_LIMIT, kernels.COST_LIMIT)
             if self._meter is not None and self._meter.offer(W):
                 core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
-        return self._record(
-            row, row, phi[row].copy(), None, None, shown[:n], trace[: 2 * n + (n + 1) * K + 2], shown=0
-        )
+            behind = trace[: 2 * n + (n + 1) * K + 2]
+        return self._record(row, row, phi[row].copy(), None, None, shown[:n], behind, shown=0)
 
     def _room_of(self, catalogue: Catalogue) -> _Room:
         last, room = self._last_room
@@ -918,7 +954,7 @@ class PessimisticOptimistic:
 
     def _choose_sparsely(
         self, phi: Array, columns: Array, costs: SparseCosts, room: _Room, shown: NDArray[np.int64]
-    ) -> tuple[int, int, Array]:
+    ) -> tuple[int, int, Callable[[], Array]]:
         core, K = self._core, self._K
         if self._meter is not None:
             raise InvalidInput(
@@ -926,17 +962,25 @@ class PessimisticOptimistic:
             )
         if costs.shape != (len(phi), K):
             raise InvalidInput(f"costs must have shape ({len(phi)}, {K}), but got {costs.shape}.")
-        bounds, penalty, rewards, values = room.scores
-        Q = core[kernels.CORE_HEAD : kernels.CORE_HEAD + K]
-        kernels.sparse_penalties(costs.offsets, costs.indices, costs.data, costs.limits, Q, penalty)
-        row = kernels.lazy_choice(phi, columns, self._flat, bounds, penalty, core, rewards, values, room.fresh)
-        n = kernels.leaders(row, values, room.fresh, shown)
-        rows = shown[:n]
-        W = np.array([costs.row(j) for j in rows.tolist()])
-        before = Q.copy()
-        steps = kernels.steps(core)
-        kernels.take(W[0], 0, steps[1], core)
-        return row, n, np.concatenate([rewards[rows], values[rows], W.ravel(), before, steps])
+        before, numbers = np.empty(K), np.empty(2 * kernels.SHOWN + 2)
+        row, n = kernels.decide_sparsely(
+            phi,
+            columns,
+            costs.offsets,
+            costs.indices,
+            costs.data,
+            costs.limits,
+            self._flat,
+            core,
+            room.scores,
+            room.fresh,
+            shown,
+            numbers,
+            before,
+            np.empty(2 * costs.most_entries),
+        )
+
+        return row, n, partial(_sparse_trace, costs, shown[:n], numbers[: 2 * n + 2], before)
 
     def _check_values(self, offer: _Offer) -> None:
         """Name the entry that is wrong."""
@@ -1174,6 +1218,12 @@ def _learn(model: Model, action: int, x: Array | None, y: Array) -> None:
         kernels.arms_learn(action, y, model.counts, model.sums, model.stat)
     elif x is not None:
         learn_ridge(model, action if isinstance(model, DisjointRidge) else 0, x, y)
+
+
+def _sparse_trace(costs: SparseCosts, rows: NDArray[np.int64], numbers: Array, Q: Array) -> Array:
+    """The numbers behind a decision with sparse costs, made dense only when they are asked for."""
+    n = 2 * len(rows)
+    return np.concatenate([numbers[:n], *(costs.row(j) for j in rows.tolist()), Q, numbers[n:]])
 
 
 def _is_plain(value: Any, ndim: int) -> bool:
