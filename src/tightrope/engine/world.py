@@ -109,6 +109,10 @@ def replay_in_python(
     sees_context = bool(getattr(policy, "sees_context", False))
     reward_rows = _rows_of(policy, "reward", env.features, J)
     cost_rows = _rows_of(policy, "cost", env.cost_features, J)
+    # A model that all actions share takes a row for each, even where there is but one.
+    by_action = {
+        part: isinstance(getattr(policy, f"{part}_model", None), Ridge) for part in ("reward", "cost")
+    }
     at = 0
     for t in range(1, rounds + 1):
         if stop[0]:
@@ -118,12 +122,12 @@ def replay_in_python(
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
         offer: dict[str, Any] = {}
         if reward_rows is not None:
-            offer["features"] = _offered(reward_rows, c, ids)
+            offer["features"] = _offered(reward_rows, c, ids, by_action["reward"])
         if sees_costs:
             offer["costs"] = shown = np.empty((len(ids), K))
             kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
         elif constrained and cost_rows is not None:
-            offer["costs"] = _offered(cost_rows, c, ids)
+            offer["costs"] = _offered(cost_rows, c, ids, by_action["cost"])
         if sleeping:
             offer["actions"] = ids.tolist()
         if sees_context:
@@ -165,7 +169,7 @@ def _rows_of(policy: Any, part: str, features: Array | None, J: int) -> Array | 
     return shared
 
 
-def _offered(rows: Array, c: int, ids: NDArray[np.int64]) -> Array:
+def _offered(rows: Array, c: int, ids: NDArray[np.int64], by_action: bool) -> Array:
     row: Array = rows[c if len(rows) > 1 else 0]
-    offered: Array = row[0].copy() if len(row) == 1 else row[ids]
+    offered: Array = row[0].copy() if len(row) == 1 and not by_action else row[ids]
     return offered
