@@ -33,13 +33,12 @@ from tightrope._lanes import (
     joined,
     load4,
     load8,
-    load_some,
     low4,
     positive,
     spread4,
     spread8,
+    store4,
     store8,
-    store_some,
     with_first,
 )
 
@@ -52,7 +51,7 @@ except ModuleNotFoundError:
         """The function as it is, in the compiler's place."""
         return function
 
-    released = kernel
+    released = inlined = kernel
 
     def entry(function, *_):
         """The function as it is."""
@@ -62,6 +61,8 @@ else:
     _OPTIONS = {"cache": True, **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {})}
     kernel = numba.njit(**_OPTIONS)
     released = numba.njit(nogil=True, **_OPTIONS)
+    # For what is called so often that a call would cost more than the work.
+    inlined = numba.njit(forceinline=True, **_OPTIONS)
 
     def entry(function, *arguments):
         """The code of `function` for arguments of the types of these, without the look at every argument of every call.
@@ -129,7 +130,7 @@ def horizon_at(core, t):
 # Sums and products. A vector or matrix is an array and the address of its first element; rows are contiguous.
 
 
-@kernel
+@inlined
 def inner(A, a, B, b, n):
     """⟨a, b⟩ of n numbers in four running sums."""
     s = spread4(0.0)
@@ -146,28 +147,55 @@ def inner(A, a, B, b, n):
     return fold4(s)
 
 
-@kernel
+@inlined
 def add_scaled(out, at, factor, B, b, n):
-    """out += factor · b, n numbers."""
-    f = spread8(factor)
-    i = 0
-    while i + 8 <= n:
-        store8(out, at + i, load8(out, at + i) + f * load8(B, b + i))
-        i += 8
-    if i < n:
-        rest = n - i
-        store_some(out, at + i, load_some(out, at + i, rest) + f * load_some(B, b + i, rest), rest)
+    """out += factor · b, n numbers.
+
+    What is left over after blocks of eight is the end of one more block, worked out before the others overwrite where it starts:
+    that is faster than a vector of which a part is masked.
+    """
+    if n >= 8:
+        f = spread8(factor)
+        end = load8(out, at + n - 8) + f * load8(B, b + n - 8)
+        i = 0
+        while i + 8 < n:
+            store8(out, at + i, load8(out, at + i) + f * load8(B, b + i))
+            i += 8
+        store8(out, at + n - 8, end)
+    elif n >= 4:
+        f4 = spread4(factor)
+        start = load4(out, at) + f4 * load4(B, b)
+        end4 = load4(out, at + n - 4) + f4 * load4(B, b + n - 4)
+        store4(out, at, start)
+        store4(out, at + n - 4, end4)
+    else:
+        if n > 2:
+            out[at + 2] += factor * B[b + 2]
+        if n > 1:
+            out[at + 1] += factor * B[b + 1]
+        if n > 0:
+            out[at] += factor * B[b]
 
 
-@kernel
+@inlined
 def copy(out, at, B, b, n):
-    """out = b, n numbers."""
-    i = 0
-    while i + 8 <= n:
-        store8(out, at + i, load8(B, b + i))
-        i += 8
-    if i < n:
-        store_some(out, at + i, load_some(B, b + i, n - i), n - i)
+    """out = b, n numbers; they may not overlap."""
+    if n >= 8:
+        i = 0
+        while i + 8 < n:
+            store8(out, at + i, load8(B, b + i))
+            i += 8
+        store8(out, at + n - 8, load8(B, b + n - 8))
+    elif n >= 4:
+        store4(out, at, load4(B, b))
+        store4(out, at + n - 4, load4(B, b + n - 4))
+    else:
+        if n > 2:
+            out[at + 2] = B[b + 2]
+        if n > 1:
+            out[at + 1] = B[b + 1]
+        if n > 0:
+            out[at] = B[b]
 
 
 @kernel
@@ -176,20 +204,33 @@ def tile_of(n):
     return TILE if n >= LARGE else n
 
 
+@inlined
+def begun(out, at, top):
+    """Eight sums: nothing yet, or what rows above `top` have given."""
+    return spread8(0.0) if top == 0 else load8(out, at)
+
+
 @kernel
 def matvec(A, a, X, x, n, out, at):
     """out = Ax for symmetric A (n, n), each element a sum over the rows in their order."""
-    for i in range(n):
-        out[at + i] = 0.0
+    if n < 8:
+        for j in range(n):
+            element = 0.0
+            for i in range(n):
+                element += X[x + i] * A[a + i * n + j]
+            out[at + j] = element
+        return
     tile = tile_of(n)
     for top in range(0, n, tile):
         bottom = min(n, top + tile)
+        # The last eight columns may be among those before them: as in `add_scaled`, they are read first and written last.
+        end = begun(out, at + n - 8, top)
         j = 0
-        while j + 32 <= n:
-            s0 = load8(out, at + j)
-            s1 = load8(out, at + j + 8)
-            s2 = load8(out, at + j + 16)
-            s3 = load8(out, at + j + 24)
+        while j + 32 < n:
+            s0 = begun(out, at + j, top)
+            s1 = begun(out, at + j + 8, top)
+            s2 = begun(out, at + j + 16, top)
+            s3 = begun(out, at + j + 24, top)
             for i in range(top, bottom):
                 f = spread8(X[x + i])
                 row = a + i * n + j
@@ -202,20 +243,31 @@ def matvec(A, a, X, x, n, out, at):
             store8(out, at + j + 16, s2)
             store8(out, at + j + 24, s3)
             j += 32
-        while j + 8 <= n:
-            s = load8(out, at + j)
+        while j + 16 < n:
+            s0 = begun(out, at + j, top)
+            s1 = begun(out, at + j + 8, top)
             for i in range(top, bottom):
-                s = s + spread8(X[x + i]) * load8(A, a + i * n + j)
-            store8(out, at + j, s)
-            j += 8
-        if j < n:
-            s = load_some(out, at + j, n - j)
+                f = spread8(X[x + i])
+                row = a + i * n + j
+                s0 = s0 + f * load8(A, row)
+                s1 = s1 + f * load8(A, row + 8)
+            store8(out, at + j, s0)
+            store8(out, at + j + 8, s1)
+            j += 16
+        if j + 8 < n:
+            s0 = begun(out, at + j, top)
             for i in range(top, bottom):
-                s = s + spread8(X[x + i]) * load_some(A, a + i * n + j, n - j)
-            store_some(out, at + j, s, n - j)
+                f = spread8(X[x + i])
+                s0 = s0 + f * load8(A, a + i * n + j)
+                end = end + f * load8(A, a + i * n + n - 8)
+            store8(out, at + j, s0)
+        else:
+            for i in range(top, bottom):
+                end = end + spread8(X[x + i]) * load8(A, a + i * n + n - 8)
+        store8(out, at + n - 8, end)
 
 
-@kernel
+@inlined
 def corner(A, a, X, x, n):
     """Of four columns of `quadratic_form` what lies on the diagonal and in the three rows below it."""
     b = a + n
@@ -347,7 +399,7 @@ def side_by_side(X, x, rows, n, T, t):
 # A ridge model
 
 
-@kernel
+@inlined
 def ridge_parts(flat):
     """G, p, M, and where in flat Θ (G, M, p), Σ⁻¹ (G, p, p), Σ (G, p, p), b (G, M, p) and wear (G, 2) are; stat is at FLAT_HEAD."""
     G = int(flat[0])
@@ -367,7 +419,7 @@ def ridge_bonus(flat, T):
     return flat[s + BONUS] * radius(flat[s + LEARNT], flat[s + DIMENSION], T, flat[s + NORM], flat[s + RIDGE])
 
 
-@kernel
+@inlined
 def width(square):
     """√square, 0 where rounding has made it negative."""
     return math.sqrt(max(0.0, square))
@@ -554,21 +606,28 @@ def steps(core):
 def take(W, w, eps_t, core):
     """Q ← max(0, Q + W_a + ε_t), the known totals and the round counter, for the costs W_a of what was chosen."""
     K = int(core[CONSTRAINTS])
-    eps = spread8(eps_t)
-    k = 0
-    while k + 8 <= K:
-        q = CORE_HEAD + k
-        costs = load8(W, w + k)
-        store8(core, q + K, load8(core, q + K) + load8(core, q + 2 * K) * costs)
-        store8(core, q, positive(load8(core, q) + costs + eps))
-        k += 8
-    if k < K:
-        q = CORE_HEAD + k
-        rest = K - k
-        costs = load_some(W, w + k, rest)
-        known = load_some(core, q + 2 * K, rest)
-        store_some(core, q + K, load_some(core, q + K, rest) + known * costs, rest)
-        store_some(core, q, positive(load_some(core, q, rest) + costs + eps), rest)
+    Q = CORE_HEAD
+    totals = Q + K
+    known = totals + K
+    if K >= 8:
+        # As in `add_scaled`.
+        eps = spread8(eps_t)
+        end = K - 8
+        costs = load8(W, w + end)
+        last_totals = load8(core, totals + end) + load8(core, known + end) * costs
+        last_queues = positive(load8(core, Q + end) + costs + eps)
+        k = 0
+        while k + 8 < K:
+            costs = load8(W, w + k)
+            store8(core, totals + k, load8(core, totals + k) + load8(core, known + k) * costs)
+            store8(core, Q + k, positive(load8(core, Q + k) + costs + eps))
+            k += 8
+        store8(core, totals + end, last_totals)
+        store8(core, Q + end, last_queues)
+    else:
+        for k in range(K):
+            core[totals + k] += core[known + k] * W[w + k]
+            core[Q + k] = max(0.0, core[Q + k] + W[w + k] + eps_t)
     core[ROUNDS] += 1.0
 
 

@@ -45,11 +45,6 @@ def load8(array, at):
     return array[at : at + 8].copy()
 
 
-def load_some(array, at, n):
-    """n < 8 numbers from `at` on, then zeros."""
-    return np.concatenate([array[at : at + n], np.zeros(8 - n)])
-
-
 def store4(array, at, v):
     """Put v at `at`."""
     array[at : at + 4] = v
@@ -58,11 +53,6 @@ def store4(array, at, v):
 def store8(array, at, v):
     """Put v at `at`."""
     array[at : at + 8] = v
-
-
-def store_some(array, at, v, n):
-    """Put the first n < 8 numbers of v at `at`."""
-    array[at : at + n] = v[:n]
 
 
 def positive(v):
@@ -196,26 +186,6 @@ else:
     def _store(n):
         return lambda builder, pointer, at, v: builder.store(v, _address(builder, pointer, at, n), align=8)
 
-    def _first_lanes(builder, n):
-        return builder.icmp_signed("<", _constant(range(8), n.type), _spread(8)(builder, n))
-
-    def _call(builder, name, result, arguments):
-        function = builder.module.globals.get(name)
-        if function is None:
-            function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), name)
-        return builder.call(function, arguments)
-
-    def _load_some(builder, pointer, at, n):
-        zeros = _constant([0.0] * 8, DOUBLE)
-        address, align = _address(builder, pointer, at, 8), ir.Constant(INDEX, 8)
-        arguments = [address, align, _first_lanes(builder, n), zeros]
-        return _call(builder, "llvm.masked.load.v8f64.p0", zeros.type, arguments)
-
-    def _store_some(builder, pointer, at, v, n):
-        address, align = _address(builder, pointer, at, 8), ir.Constant(INDEX, 8)
-        arguments = [v, address, align, _first_lanes(builder, n)]
-        return _call(builder, "llvm.masked.store.v8f64.p0", ir.VoidType(), arguments)
-
     def _positive(builder, v):
         zeros = _constant([0.0] * 8, DOUBLE)
         return builder.select(builder.fcmp_ordered(">", v, zeros), v, zeros)
@@ -237,10 +207,8 @@ else:
     eight = _compiled(EIGHT, [_number] * 8, _filled)
     load4 = _compiled(FOUR, [None, _place], _load(4))
     load8 = _compiled(EIGHT, [None, _place], _load(8))
-    load_some = _compiled(EIGHT, [None, _place, _place], _load_some)
     store4 = _compiled(types.void, [None, _place, FOUR], _store(4))
     store8 = _compiled(types.void, [None, _place, EIGHT], _store(8))
-    store_some = _compiled(types.void, [None, _place, EIGHT, _place], _store_some)
     positive = _compiled(EIGHT, [EIGHT], _positive)
     joined = _compiled(EIGHT, [FOUR, FOUR], _chosen(range(8)))
     low4 = _compiled(FOUR, [EIGHT], _chosen(range(4)))

@@ -1,8 +1,9 @@
 """What a round of the engine costs against J, d, K and C, beside the least that this machine would need for it.
 
 The limit of a round is the larger of its multiplications and additions at the rate of a large BLAS product on one core, and its
-bytes at the rate at which one core copies an array as large as what they lie in. Both count what the formulas ask for: one triangle
-of each symmetric matrix, each feature and cost once. Drawing random numbers, logarithms, the tally and every branch come on top.
+bytes at the rate at which one core copies an array as large as what they lie in. Both count what no exact method can do without: the
+penalty of every action, the mean and the width of one (an action can be ruled out by its penalty alone, for r̂ ≤ 1), and the update;
+one triangle of each symmetric matrix, each number once. Drawing random numbers, logarithms, the tally and every branch come on top.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ def least(J: int, d: int, K: int, C: int, limits: dict[str, Any]) -> tuple[float
     (650, 2160)
     """
     triangle = d * (d + 1) // 2
-    # Widths, means and penalties; Σ⁻¹x, rank-one changes of Σ⁻¹ and Σ, and of θ̂ and b with the two products that they need.
-    flops = 2 * (J * (triangle + 2 * d + K) + d * d + 2 * triangle + 4 * d)
+    # Penalties, a width and a mean; Σ⁻¹x, rank-one changes of Σ⁻¹ and Σ, and of θ̂ and b with the two products that they need.
+    flops = 2 * (J * K + triangle + 2 * d + d * d + 2 * triangle + 4 * d)
     state = 8 * (2 * triangle + 2 * d)
-    offered = 8 * J * (d + K)
-    moving = 2 * state / _bandwidth(limits, state) + offered / _bandwidth(limits, C * offered)
+    table = 8 * C * J * (d + K)
+    moving = 2 * state / _bandwidth(limits, state) + 8 * (d + J * K) / _bandwidth(limits, table)
     return flops / limits["flops"], moving
 
 
