@@ -426,9 +426,16 @@ class PessimisticOptimistic:
             traces = np.empty((n, size))
             rows = np.empty(n, dtype=np.int64)
             if kernels.decide_many_ridge(features, ids, costs, self._flat, self._core, traces, rows):
+                numbers = range(self._made, self._made + n)
+                self._made += n
+                chosen = rows.tolist()
+                for number, row, x in zip(numbers, chosen, features[np.arange(n), rows]):
+                    self._pending[number] = (AWAITS_REWARD, row, x, None, None)
+                self._find_ways()
+                owner, names = self._owner, self._names
                 return [
-                    self._record(row, row, features[i, row].copy(), None, None, ids, traces[i])
-                    for i, row in enumerate(rows.tolist())
+                    Decision(row, row, number, owner, ids, trace, names)
+                    for number, row, trace in zip(numbers, chosen, traces)
                 ]
         given = {
             "features": features,
@@ -893,9 +900,12 @@ class PessimisticOptimistic:
         number = self._made
         self._made = number + 1
         self._pending[number] = (self._awaits, action, x, z, group)
-        if self._plain and self._ways is None:
-            self._ways = _short_ways(self._disjoint)
+        self._find_ways()
         return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
+
+    def _find_ways(self) -> None:
+        if self._ways is None and self._plain:
+            self._ways = _short_ways(self._disjoint)
 
     def _decide_large(self, features: Any, costs: Any) -> Decision:
         """As `decide`, by `kernels.lazy_choice`: the same choice without most of the widths, or without a dense cost matrix."""
