@@ -1285,8 +1285,8 @@ class Race(NamedTuple):
     """The rows among which one is chosen, J of them, and what is known of each.
 
     Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
-    ids is empty. bounds, by action, are upper bounds of the widths, and outlast the round. rewards and values, by row, are exact
-    where fresh is true, else upper bounds.
+    ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
+    values, by row, are exact where fresh is true, else upper bounds.
     """
 
     J: Any
@@ -1338,12 +1338,15 @@ def lead(race):
 @kernel
 def tighten(top, race):
     """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
+    # No width is above that of an untaught model.
+    widest = math.sqrt(NORM_LIMIT / race.flat[FLAT_HEAD + RIDGE])
     for j in range(race.J):
         if j != top and race.values[j] >= race.values[top] - TIE:
             action, theta, x, _ = runner(j, race)
             mean = inner(race.flat, theta, race.phi, x, int(race.flat[1]))
-            width_bound = race.root_beta * WIDTH_SLACK * race.bounds[action]
-            race.rewards[j] = min(1.0, mean + width_bound + MEAN_SLACK)
+            known = race.bounds[action]
+            bonus = race.root_beta * WIDTH_SLACK * (known if known > 0.0 else widest)
+            race.rewards[j] = min(1.0, mean + bonus + MEAN_SLACK)
             race.values[j] = race.rewards[j] - race.penalty[j] / race.V_t
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -180,9 +179,6 @@ def check_fit(policy: Any, env: Tabular) -> None:
 def _room(world: kernels.World, policy: PessimisticOptimistic, p: int) -> kernels.Room:
     C, J, K = world.means.shape
     offered = J * policy.n_constraints
-    model = policy._reward
-    # No width is above that of an untaught model.
-    widest = 0.0 if isinstance(model, ArmMeans) else math.sqrt(kernels.NORM_LIMIT / model.ridge)
     return kernels.Room(
         tally=np.zeros(2 + 2 * K + J),
         trace=np.empty(2 * J + offered + policy.n_constraints + 2),
@@ -190,7 +186,8 @@ def _room(world: kernels.World, policy: PessimisticOptimistic, p: int) -> kernel
         drawn=np.zeros(K),
         y=np.empty(1),
         inverse=np.empty(2 * p * p),
-        bounds=np.full(0 if isinstance(model, ArmMeans) else C * J, widest),
+        # Zeros take no memory before they are written to, which matters where there are many contexts.
+        bounds=np.zeros(C * J),
         penalty=np.empty(J),
         rewards=np.empty(J),
         values=np.empty(J),
