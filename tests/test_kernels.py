@@ -497,7 +497,7 @@ print(digest.hexdigest())
 """
 
 
-def test_the_bits_do_not_depend_on_the_processor(tmp_path):
+def test_the_bits_do_not_depend_on_the_processors_vectors(tmp_path):
     def run(**settings):
         environment = {**os.environ, **settings}
         done = subprocess.run(

@@ -1514,15 +1514,16 @@ def take_sparsely(first_entry, end, indices, data, limits, eps_t, core, room):
         cost = -limits[k] + data[i]
         room[2 * (i - first_entry)] = core[totals + k] + cost
         room[2 * (i - first_entry) + 1] = max(0.0, core[CORE_HEAD + k] + cost + eps_t)
-    add_scaled(core, totals, -1.0, limits, 0, K)
-    add_scaled(core, CORE_HEAD, -1.0, limits, 0, K)
     eps = spread8(eps_t)
     k = 0
     while k + 8 <= K:
-        store8(core, CORE_HEAD + k, positive(load8(core, CORE_HEAD + k) + eps))
+        limit = load8(limits, k)
+        store8(core, totals + k, load8(core, totals + k) - limit)
+        store8(core, CORE_HEAD + k, positive(load8(core, CORE_HEAD + k) - limit + eps))
         k += 8
     while k < K:
-        core[CORE_HEAD + k] = max(0.0, core[CORE_HEAD + k] + eps_t)
+        core[totals + k] -= limits[k]
+        core[CORE_HEAD + k] = max(0.0, core[CORE_HEAD + k] - limits[k] + eps_t)
         k += 1
     for i in range(first_entry, end):
         k = indices[i]
