@@ -561,37 +561,67 @@ class Rules:
         weights = self._weights[list(rows)]
         base = np.zeros(weights.shape)
         base[:, fixed] = (weights[:, fixed] - self._offsets[fixed]) / self._scales[fixed]
-        parts = []
-        for name in self._ranges:
-            columns = np.flatnonzero(in_force & np.array([usage == name for usage in self._usages]))
-            if columns.size:
-                parts.append(
-                    _Part(name, columns, weights[:, columns], self._offsets[columns], self._scales[columns])
-                )
-        return _Plan(rows, base, tuple(parts))
+        counted = np.flatnonzero(in_force & ~fixed)
+        usages = [str(self._usages[k]) for k in counted]
+        at = {name: i for i, name in enumerate(dict.fromkeys(usages))}
+        return _Plan(
+            rows,
+            base,
+            at,
+            counted,
+            np.array([at[name] for name in usages], dtype=np.intp),
+            weights[:, counted],
+            self._offsets[counted],
+            self._scales[counted],
+            np.array([self._ranges[name] for name in at]).reshape(len(at), 2).T[:, :, None],
+        )
 
     def _fill(self, plan: _Plan, usage: Usage | None, needed: NDArray[np.bool_]) -> FloatArray:
-        values: dict[str, FloatArray] = {}
+        values = np.empty((len(plan.names), len(plan.rows)))
+        there = np.zeros(len(plan.names), dtype=np.bool_)
         if usage is not None:
             if not isinstance(usage, Mapping):
                 raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
             for name, given in usage.items():
-                if name not in self._ranges:
+                i = plan.names.get(name)
+                if i is not None:
+                    values[i] = self._read_usage(name, given, plan)
+                    there[i] = True
+                elif name in self._ranges:
+                    unused = np.array(self._read_usage(name, given, plan), ndmin=1)
+                    self._in_range(name, unused, given)
+                else:
                     raise InvalidInput(
                         f"usage: no rule counts {name!r}; the rules count {list(self._ranges)}"
                     )
-                values[name] = self._read_usage(name, given, plan)
+            low, high = plan.ranges
+            inside = (values >= low) & (values <= high)
+            if np.count_nonzero(inside) < inside.size:
+                for name, i in plan.names.items():
+                    if there[i]:
+                        values[i] = self._in_range(name, values[i], usage[name])
         costs = plan.base.copy()
-        for part in plan.parts:
-            u = values.get(part.name)
-            if u is not None:
-                costs[:, part.columns] = (part.weights * u[:, None] - part.offsets) / part.scales
-            elif needed[part.columns].any():
-                k = part.columns[needed[part.columns]][0]
-                raise InvalidInput(f"usage[{part.name!r}] is missing: a rule reads '{self._columns[k].rule}'")
+        columns, counted = plan.columns, plan.counted
+        if not all(there):
+            missing = columns[~there[counted] & needed[columns]]
+            if missing.size:
+                k = missing[0]
+                raise InvalidInput(
+                    f"usage[{self._usages[k]!r}] is missing: a rule reads '{self._columns[k].rule}'"
+                )
+            values[~there] = 0.0
+        filled = (plan.weights * values[counted].T - plan.offsets) / plan.scales
+        # A rule that is seen after acting counts nothing where its usage is not known yet.
+        costs[:, columns] = filled if all(there) else np.where(there[counted], filled, 0.0)
         return costs
 
-    def _read_usage(self, name: str, given: ArrayLike | Mapping[Action, float], plan: _Plan) -> FloatArray:
+    def _read_usage(self, name: str, given: Any, plan: _Plan) -> FloatArray | float:
+        """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
+        n_rows = len(plan.rows)
+        if type(given) is float:
+            return given
+        if isinstance(given, np.ndarray) and given.dtype == _F8 and given.shape == (n_rows,):
+            return given
         what = f"usage[{name!r}]"
         if isinstance(given, Mapping):
             given = self._read_table(what, name, given, plan)
@@ -601,26 +631,29 @@ class Rules:
             raise InvalidInput(f"{what} must hold numbers, but got {given!r}") from error
         if array.dtype.kind not in "fiu":
             raise InvalidInput(f"{what} must hold real numbers, but got {given!r}")
-        n_rows = len(plan.rows)
         if array.shape not in {(), (n_rows,)}:
             raise InvalidInput(
                 f"{what} must be one number or {n_rows}, one for each action on offer, "
                 f"but its shape is {array.shape}"
             )
-        values: FloatArray = np.atleast_1d(array.astype(np.float64))
+        return array.astype(np.float64)
+
+    def _in_range(
+        self, name: str, values: FloatArray, given: ArrayLike | Mapping[Action, float]
+    ) -> FloatArray:
+        """The values, those that overshoot the declared range by rounding alone put back on it."""
         low, high = self._ranges[name]
-        inside = (values >= low) & (values <= high)
-        if not inside.all():
-            near = (values >= low - _TOLERANCE * (high - low)) & (values <= high + _TOLERANCE * (high - low))
-            if not near.all():
-                row = int(np.argmin(near))
-                entry = f"{what}[{row}]" if array.ndim else what
-                raise InvalidInput(
-                    f"{entry} must lie in [{_plain(low)}, {_plain(high)}], the range declared, "
-                    f"but got {values.flat[row]}"
-                )
-            values = np.clip(values, low, high)
-        return values
+        near = (values >= low - _TOLERANCE * (high - low)) & (values <= high + _TOLERANCE * (high - low))
+        if not near.all():
+            row = int(np.argmin(near))
+            one = not isinstance(given, Mapping) and np.ndim(given) == 0
+            entry = f"usage[{name!r}]" if one else f"usage[{name!r}][{row}]"
+            raise InvalidInput(
+                f"{entry} must lie in [{_plain(low)}, {_plain(high)}], the range declared, "
+                f"but got {values.flat[row]}"
+            )
+        clipped: FloatArray = np.clip(values, low, high)
+        return clipped
 
     def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: _Plan) -> list[float]:
         for action in table:
@@ -646,24 +679,25 @@ class Rules:
 _TOLERANCE = 1e-9
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
-
-
-class _Part(NamedTuple):
-    """The columns of one usage u: W = (weights·u − offsets) / scales, weights holding sign·1{a counts}."""
-
-    name: str
-    columns: NDArray[np.intp]
-    weights: FloatArray
-    offsets: FloatArray
-    scales: FloatArray
+_F8 = np.dtype(np.float64)
 
 
 class _Plan(NamedTuple):
-    """What does not depend on usage in the costs, for one set of groups and one list of actions on offer."""
+    """What does not depend on usage in the costs, for one set of groups and one list of actions on offer.
+
+    names gives each usage in force its row among the values u. Column columns[i] is (weights·u − offsets) / scales for usage
+    counted[i], weights holding sign·1{a counts}. ranges (2, n, 1) are those declared.
+    """
 
     rows: tuple[int, ...]
     base: FloatArray
-    parts: tuple[_Part, ...]
+    names: dict[str, int]
+    columns: NDArray[np.intp]
+    counted: NDArray[np.intp]
+    weights: FloatArray
+    offsets: FloatArray
+    scales: FloatArray
+    ranges: FloatArray
 
 
 # --- reading what a rule is given ---

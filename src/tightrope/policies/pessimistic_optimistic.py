@@ -232,15 +232,10 @@ class PessimisticOptimistic:
         self._owner = secrets.randbits(63)
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
-        # Whether `decide` and `learn` may take the short way: a ridge model, costs as arrays, nothing to measure. Its compiled
-        # code is looked up with the first decision.
+        # Whether `decide` and `learn` may take the short way: a ridge model, costs seen before acting, nothing to measure. Its
+        # compiled code is looked up with the first decision.
         self._ways: _ShortWays | None = None
-        self._plain = (
-            not isinstance(self._reward, ArmMeans)
-            and self._cost is None
-            and self._meter is None
-            and self.rules is None
-        )
+        self._plain = not isinstance(self._reward, ArmMeans) and self._cost is None and self._meter is None
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._row_length = _row_length(self._reward)
@@ -337,15 +332,18 @@ class PessimisticOptimistic:
             ways is not None
             and type(features) is ndarray
             and actions is None
-            and usage is None
-            and group is None
             and cost_features is None
+            and ((usage is None and group is None) or (costs is None and self.rules is not None))
         ):
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
             W = costs
-            if W is None and not self._K:
-                W = empty((len(features) if features.ndim == 2 else self._n_blocks, 0))
+            if W is None:
+                if self.rules is not None:
+                    group = _plain_group(group)
+                    W = self.rules.costs(usage, group)
+                elif not self._K:
+                    W = empty((len(features) if features.ndim == 2 else self._n_blocks, 0))
             if (
                 type(W) is ndarray
                 and features.dtype is FLOAT
@@ -363,7 +361,7 @@ class PessimisticOptimistic:
                 if row >= 0:
                     number = self._made
                     self._made = number + 1
-                    self._pending[number] = (AWAITS_REWARD, row, x, None, None)
+                    self._pending[number] = (AWAITS_REWARD, row, x, None, group)
                     return Decision(row, row, number, self._owner, ids, trace, self._names)
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
             if cost_features is not None or actions is not None or usage is not None or group is not None:
