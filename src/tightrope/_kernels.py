@@ -87,7 +87,8 @@ SINCE, DRIFT = range(2)
 
 TIE = 1e-12
 NORM_LIMIT = (1.0 + 1e-6) ** 2
-COST_LIMIT = 1.0 + 1e-9
+COST_ROUNDING = 1e-9
+COST_LIMIT = 1.0 + COST_ROUNDING
 REFRESH_EVERY = 256
 REFRESH_ROWS = 8
 REFRESH_ROUNDING = 2e-8
@@ -179,7 +180,7 @@ def add_scaled(out, at, factor, B, b, n):
 
 @inlined
 def copy(out, at, B, b, n):
-    """out = b, n numbers; they may not overlap."""
+    """out = b, n numbers, which overlap wholly or not at all."""
     if n >= 8:
         i = 0
         while i + 8 < n:
@@ -478,6 +479,23 @@ def rows_in_ball(phi, J, p):
 
 
 @kernel
+def rows_fit(phi, flat, J):
+    """Whether phi holds valid features of a model: a row for each of J actions, or one for all where each has its own block."""
+    p = int(flat[1])
+    rows = phi.size // p
+    if phi.shape[-1] != p or not (rows == J or (rows == 1 and flat[0] > 1.0)):
+        return False
+    return rows_in_ball(phi.reshape(phi.size), rows, p)
+
+
+@kernel
+def keep_row(phi, row, J, x):
+    """The features of the row that was chosen into x."""
+    p = x.shape[0]
+    copy(x, 0, phi.reshape(phi.size), row * p if phi.size == J * p else 0, p)
+
+
+@kernel
 def costs_are_valid(W, J, core):
     """Whether W has a row for each of J ≥ 1 actions, and every |W_jk| seen before acting is ≤ 1 (false for NaN and Inf too)."""
     K = int(core[CONSTRAINTS])
@@ -659,19 +677,30 @@ def decide_ridge(phi, ids, W, flat, core, trace, x):
 
     phi (J, p), or (p,) or (1, p) where each action has a block of its own; W (J, K).
     """
-    G = int(flat[0])
-    p = int(flat[1])
     J = ids.shape[0]
-    rows = phi.size // p
-    if phi.shape[-1] != p or W.shape[1] != core[CONSTRAINTS] or not (rows == J or (rows == 1 and G > 1)):
-        return -1
-    features = phi.reshape(phi.size)
     costs = W.reshape(W.size)
-    if not (rows_in_ball(features, rows, p) and costs_are_valid(costs, J, core)):
+    if W.shape[1] != core[CONSTRAINTS] or not (rows_fit(phi, flat, J) and costs_are_valid(costs, J, core)):
         return -1
-    optimistic_rewards_ridge(flat, features, 0, rows < J, ids, core, trace)
+    optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, phi.size < J * x.shape[0], ids, core, trace)
     row = act(J, costs, 0, core, trace)
-    copy(x, 0, features, row * p if rows == J else 0, p)
+    keep_row(phi, row, J, x)
+    return row
+
+
+@kernel
+def decide_after(phi, psi, ids, flat, cost_flat, ranges, columns, core, trace, x, z):
+    """`decide_ridge` where every cost is seen after acting, on ridge models of both; the features of both also into x and z."""
+    J = ids.shape[0]
+    K = columns.shape[0]
+    if core[CONSTRAINTS] != K or not (rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)):
+        return -1
+    W = trace[2 * J : 2 * J + J * K]
+    one_row = psi.size < J * z.shape[0]
+    optimistic_costs_ridge(cost_flat, psi.reshape(psi.size), 0, one_row, ids, core, ranges, columns, W, K)
+    optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, phi.size < J * x.shape[0], ids, core, trace)
+    row = act(J, trace, 2 * J, core, trace)
+    keep_row(phi, row, J, x)
+    keep_row(psi, row, J, z)
     return row
 
 
@@ -790,6 +819,27 @@ def learn_reward(g, x, reward, flat, core):
     """`ridge_learn` of one reward."""
     core[core.shape[0] - 1] = reward
     return ridge_learn(flat, g, x, 0, core, core.shape[0] - 1, core, room_in(core, x.shape[0]))
+
+
+@kernel
+def learn_outcome(g, h, x, z, reward, w, flat, cost_flat, ranges, columns, core):
+    """`ridge_learn` of a reward at x by block g, and of costs w at z by block h; −1, with nothing changed, for a cost out of range.
+
+    Otherwise 1 where the reward model is to be refreshed, plus 2 where the cost model is.
+    """
+    K = columns.shape[0]
+    if w.shape[0] != K:
+        return -1
+    for i in range(K):
+        if not (w[i] >= ranges[i, 0] - COST_ROUNDING and w[i] <= ranges[i, 1] + COST_ROUNDING):
+            return -1
+    due = 1 if learn_reward(g, x, reward, flat, core) else 0
+    if ridge_learn(cost_flat, h, z, 0, w, 0, core, room_in(core, z.shape[0])):
+        due += 2
+    totals = CORE_HEAD + int(core[CONSTRAINTS])
+    for i in range(K):
+        core[totals + columns[i]] += w[i]
+    return due
 
 
 @kernel

@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -28,6 +28,7 @@ from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
 from tightrope.policies.linear import action_count_misfits, feature_misfits
 from tightrope.policies.registry import register
+from tightrope.policies.short import FLOAT, READABLE, ShortWays, costs_after, costs_before, readable
 from tightrope.policies.store import Arrays, checked, write_state
 from tightrope.problem import (
     Array,
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
     from tightrope.policies.slater import SlaterMeter
 
-Model = Ridge | DisjointRidge | ArmMeans
+Linear = Ridge | DisjointRidge
+Model = Linear | ArmMeans
 
 AWAITS_REWARD, AWAITS_COSTS = 1, 2
 NOBODY = -1  # owner of what was only proposed
@@ -64,29 +66,8 @@ class _Offer(NamedTuple):
 # A decision whose outcome is still to come: what it awaits, its action, φ, ψ, and the context's group.
 _Pending = tuple[int, int, Array | None, Array | None, Any]
 
-FLOAT = np.dtype(np.float64)
 # Names of this module, for they are looked up in every round.
 ndarray, empty = np.ndarray, np.empty
-# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
-READABLE = 0x101
-
-
-class _ShortWays(NamedTuple):
-    """The compiled code of `decide` by the number of dimensions of features, where there is one, and that of `learn`."""
-
-    decide: tuple[Any, Any, Any]
-    learn: Any
-
-
-@cache
-def _short_ways(disjoint: bool) -> _ShortWays:
-    line, table, ids = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
-
-    def decide(features: Array) -> Any:
-        return kernels.entry(kernels.decide_ridge, features, ids, table, line, line, line, line)
-
-    learn = kernels.entry(kernels.learn_reward, 0, line, 0.0, line, line)
-    return _ShortWays((None, decide(line) if disjoint else None, decide(table)), learn)
 
 
 class _Room:
@@ -232,14 +213,18 @@ class PessimisticOptimistic:
         self._owner = secrets.randbits(63)
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
-        # Whether `decide` and `learn` may take the short way: a ridge model, costs seen before acting, nothing to measure. Its
-        # compiled code is looked up with the first decision.
-        self._ways: _ShortWays | None = None
-        self._plain = not isinstance(self._reward, ArmMeans) and self._cost is None and self._meter is None
+        # Whether `decide` and `learn` may take a short way: ridge models, nothing to measure, costs seen before acting, or all of
+        # them after. Its compiled code is looked up with the first decision.
+        self._ways: ShortWays | None = None
+        linear = not isinstance(self._reward, ArmMeans) and self._meter is None
+        self._plain = linear and self._cost is None
+        self._after = linear and isinstance(self._cost, Linear) and len(after) == K and self.rules is None
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._row_length = _row_length(self._reward)
-        self._n_blocks = self._reward.n_actions if isinstance(self._reward, DisjointRidge) else 0
+        self._n_blocks = max(
+            (m.n_actions for m in (self._reward, self._cost) if isinstance(m, DisjointRidge)), default=0
+        )
         self._rooms: WeakKeyDictionary[Catalogue, _Room] = WeakKeyDictionary()
         self._last_room: tuple[Catalogue | None, _Room | None] = (None, None)
         self._names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
@@ -328,7 +313,17 @@ class PessimisticOptimistic:
         Decision
         """
         ways = self._ways
-        if (
+        if ways is not None and self._after:
+            if (
+                actions is None
+                and usage is None
+                and group is None
+                and (costs is None or cost_features is None)
+            ):
+                decision = self._decide_after(ways, features, cost_features if costs is None else costs)
+                if decision is not None:
+                    return decision
+        elif (
             ways is not None
             and type(features) is ndarray
             and actions is None
@@ -351,6 +346,7 @@ class PessimisticOptimistic:
                 and W.ndim == 2
                 and features.flags.num & READABLE == READABLE
                 and W.flags.num & READABLE == READABLE
+                and (features.ndim == 1 or len(features) == len(W))
                 and (offer := self._offers.get(len(W))) is not None
                 and (decide := ways.decide[features.ndim if features.ndim < 3 else 0]) is not None
             ):
@@ -481,13 +477,15 @@ class PessimisticOptimistic:
             ways is not None
             and type(decision) is Decision
             and type(reward) is float
-            and costs is None
             and decision.owner == self._owner
             and reward - reward == 0.0
+            and (costs is None or self._after)
         ):
             # The short way again; what is refused is left to the careful way below.
-            waiting = self._pending.pop(decision.number, None)
-            if waiting is not None:
+            if self._after:
+                if self._learn_after(ways, decision.number, reward, costs):
+                    return
+            elif (waiting := self._pending.pop(decision.number, None)) is not None:
                 g = waiting[1] if self._disjoint else 0
                 if ways.learn(g, waiting[2], reward, self._flat, self._core):
                     refresh_ridge(self._reward, g)  # type: ignore[arg-type]
@@ -902,8 +900,73 @@ class PessimisticOptimistic:
         return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
 
     def _find_ways(self) -> None:
-        if self._ways is None and self._plain:
-            self._ways = _short_ways(self._disjoint)
+        if self._ways is None:
+            if self._plain:
+                self._ways = costs_before(self._disjoint)
+            elif self._after:
+                self._ways = costs_after(self._disjoint, isinstance(self._cost, DisjointRidge))
+
+    def _decide_after(self, ways: ShortWays, phi: Any, psi: Any) -> Decision | None:
+        """The short way where all costs are seen after acting; None where it is not open."""
+        cost = self._cost
+        if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+            return None
+        J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else self._n_blocks
+        offer, decide = self._offers.get(J), ways.decide[3 * phi.ndim + psi.ndim]
+        if (
+            offer is None
+            or decide is None
+            or (psi.ndim == 2 and len(psi) != J)
+            or not isinstance(cost, Linear)
+        ):
+            return None
+        ids, size = offer
+        trace, x, z = empty(size), empty(self._row_length), empty(cost.n_features)
+        row = decide(
+            phi, psi, ids, self._flat, cost.flat, self._ranges, self._columns, self._core, trace, x, z
+        )
+        if row < 0:
+            return None
+        number = self._made
+        self._made = number + 1
+        self._pending[number] = (AWAITS_REWARD | AWAITS_COSTS, row, x, z, None)
+        return Decision(row, row, number, self._owner, ids, trace, self._names)
+
+    def _learn_after(self, ways: ShortWays, number: int, reward: float, costs: Any) -> bool:
+        """The short way where all costs are seen after acting; whether it was open."""
+        pending, reward_model, cost = self._pending.get(number), self._reward, self._cost
+        if (
+            pending is None
+            or pending[0] != AWAITS_REWARD | AWAITS_COSTS
+            or not readable(costs)
+            or costs.ndim != 1
+            or not isinstance(reward_model, Linear)
+            or not isinstance(cost, Linear)
+        ):
+            return False
+        g = pending[1] if self._disjoint else 0
+        h = pending[1] if isinstance(cost, DisjointRidge) else 0
+        due = ways.learn(
+            g,
+            h,
+            pending[2],
+            pending[3],
+            reward,
+            costs,
+            self._flat,
+            cost.flat,
+            self._ranges,
+            self._columns,
+            self._core,
+        )
+        if due < 0:
+            return False
+        del self._pending[number]
+        if due & 1:
+            refresh_ridge(reward_model, g)
+        if due & 2:
+            refresh_ridge(cost, h)
+        return True
 
     def _decide_large(self, features: Any, costs: Any) -> Decision:
         """As `decide`, by `kernels.lazy_choice`: the same choice without most of the widths, or without a dense cost matrix."""
@@ -1084,7 +1147,9 @@ class PessimisticOptimistic:
         return self._costs_in_range(w)
 
     def _costs_in_range(self, w: Array) -> Array:
-        require_range("costs", w, self._ranges[:, 0] - 1e-9, self._ranges[:, 1] + 1e-9)
+        require_range(
+            "costs", w, self._ranges[:, 0] - kernels.COST_ROUNDING, self._ranges[:, 1] + kernels.COST_ROUNDING
+        )
         return w
 
 
