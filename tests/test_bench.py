@@ -15,6 +15,7 @@ from tightrope.studies import baselines, bench, scaling
 
 SMALL = {
     "online": bench.online(J=4, d=5, K=2, rounds=60),
+    "online-after": bench.online_after(J=4, d=5, K=2, rounds=200),
     "hospital": bench.ward(rounds=150),
     "engine": bench.engine(rounds=150, replications=2),
     "catalogue": bench.catalogue(J=30, d=5, K=2, rounds=80),

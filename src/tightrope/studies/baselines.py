@@ -1,6 +1,6 @@
-"""Algorithm A in plain NumPy: what the benchmarks measure against.
+"""The algorithm in plain NumPy: what the benchmarks measure against.
 
-The same mathematics as `tightrope.PessimisticOptimistic` (costs seen before acting, V_t = v·√t, ε_t = e/√t), as one would write it
+The same mathematics as `tightrope.PessimisticOptimistic` (V_t = v·√t, ε_t = e/√t; costs seen before acting, but for `after`), as one would write it
 for a single run: arrays and vector operations, rank-one updates, products used twice where they can be, and nothing else. No
 input is checked, no decision is recorded, outcomes can't come late, and Σ⁻¹ is never refreshed: all of that is time that these
 loops do not spend. Each returns its choices, Q and θ̂.
@@ -72,6 +72,36 @@ def shared(phis: Array, Ws: Array, rewards: list[float], settings: Settings) -> 
         Sigma_inv -= gain[:, None] * u
         choices.append(a)
     return Outcome(choices, np.concatenate([Q, theta]))
+
+
+def after(phis: Array, psis: Array, Ws: Array, rewards: list[float], settings: Settings) -> Outcome:
+    """Algorithm B: as `shared`, but the costs (n, J, K) are seen for the chosen action alone, and learnt from features (n, J, q).
+
+    >>> phi = np.repeat(np.array([[[1.0, 0.0], [0.0, 1.0]]]), 3, axis=0)
+    >>> after(phi, phi, np.array([[[0.5], [-0.5]]] * 3), [1.0, 0.0, 0.0], paper(1, 0.5, 3, 0.1)).choices
+    [0, 1, 1]
+    """
+    d, q, K = phis.shape[2], psis.shape[2], Ws.shape[2]
+    Sigma_inv, theta, Q = np.eye(d), np.zeros(d), np.zeros(K)
+    Sigma_inv_w, mu = np.eye(q), np.zeros((K, q))
+    choices = []
+    for t, (phi, psi, costs, reward) in enumerate(zip(phis, psis, Ws, rewards), start=1):
+        P, R = phi @ Sigma_inv, psi @ Sigma_inv_w
+        widths, widths_w = np.sqrt(np.vecdot(P, phi)), np.sqrt(np.vecdot(R, psi))
+        optimistic = np.minimum(1.0, phi @ theta + settings.root_beta(t - 1, d) * widths)
+        low = psi @ mu.T - settings.root_beta(t - 1, q) * widths_w[:, None]
+        W = np.maximum(-1.0, np.minimum(1.0, low))
+        values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
+        a = int(np.argmax(values >= values.max() - TIE))
+        Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
+        gain = P[a] / (1.0 + widths[a] ** 2)
+        theta += (reward - theta @ phi[a]) * gain
+        Sigma_inv -= gain[:, None] * P[a]
+        gain = R[a] / (1.0 + widths_w[a] ** 2)
+        mu += (costs[a] - mu @ psi[a])[:, None] * gain
+        Sigma_inv_w -= gain[:, None] * R[a]
+        choices.append(a)
+    return Outcome(choices, np.concatenate([Q, theta, mu.ravel()]))
 
 
 def disjoint(

@@ -99,6 +99,35 @@ def online(
     )
 
 
+def online_after(J: int = 10, d: int = 20, K: int = 3, rounds: int = 3_000, bonus: float = 0.1) -> Contest:
+    """`decide` and `learn` where costs are seen after acting, and learnt from features of their own."""
+    draw = np.random.default_rng(0)
+    phis, psis = (_unit_rows(draw, rounds * J, d).reshape(rounds, J, d) for _ in range(2))
+    # With a tenth of √β the estimates of costs leave their lower end within these rounds.
+    Ws = np.clip(psis @ draw.normal(size=(d, K)) / 2.0 - 0.1, -1.0, 1.0)
+    rewards = draw.uniform(size=rounds).tolist()
+    settings = baselines.paper(K, DELTA, rounds, bonus)
+
+    def play(policy: PessimisticOptimistic) -> Outcome:
+        choices = []
+        for phi, psi, W, reward in zip(phis, psis, Ws, rewards):
+            decision = policy.decide(phi, psi)
+            policy.learn(decision, reward, W[decision.action])
+            choices.append(decision.action)
+        cost_model = policy.cost_model
+        assert isinstance(cost_model, Ridge)
+        return Outcome(choices, np.concatenate([_numbers(policy), cost_model.Theta.ravel()]))
+
+    return Contest(
+        f"decide + learn, J = {J}, d = {d}, K = {K}, costs seen after acting",
+        "NumPy, two shared models",
+        lambda: partial(play, _policy(Ridge(d, bonus=bonus), K, settings, Ridge(d, bonus=bonus))),
+        lambda: partial(baselines.after, phis, psis, Ws, rewards, settings),
+        rounds,
+        rounds,
+    )
+
+
 def ward(rounds: int = 3_000) -> Contest:
     """`decide` and `learn` in the hospital: a model for each of six wards, 10 features, 18 constraints."""
     tables, contexts, uniforms = _hospital(rounds)
@@ -285,6 +314,7 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 CASES: dict[str, Case] = {
     "online": Case(online, 4.0),
     "hospital": Case(ward, 4.0),
+    "online-after": Case(online_after),
     "online-large": Case(partial(online, 50, 100, 10, 800), 1.5),
     "catalogue": Case(catalogue, 5.0),
     "catalogue-running": Case(partial(catalogue, running=True)),
@@ -553,9 +583,12 @@ def _json_of(command: Sequence[str], environment: Mapping[str, str]) -> Any:
     return json.loads(done.stdout)
 
 
-def _policy(reward: Ridge | DisjointRidge, K: int, settings: Settings) -> PessimisticOptimistic:
+def _policy(
+    reward: Ridge | DisjointRidge, K: int, settings: Settings, cost: Ridge | None = None
+) -> PessimisticOptimistic:
     return PessimisticOptimistic(
         reward=reward,
+        cost=cost,
         constraints=K,
         horizon=settings.horizon,
         V=Power(settings.v, 0.5),
