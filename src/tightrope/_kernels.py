@@ -469,7 +469,7 @@ def rows_are_valid(phi):
     return rows_in_ball(phi.reshape(phi.size), J, p)
 
 
-@kernel
+@inlined
 def rows_in_ball(phi, J, p):
     """`rows_are_valid` by address."""
     for j in range(J):  # noqa: SIM110 - Numba compiles the loop, not the generator
@@ -478,7 +478,7 @@ def rows_in_ball(phi, J, p):
     return True
 
 
-@kernel
+@inlined
 def rows_fit(phi, flat, J):
     """Whether phi holds valid features of a model: a row for each of J actions, or one for all where each has its own block."""
     p = int(flat[1])
@@ -488,7 +488,7 @@ def rows_fit(phi, flat, J):
     return rows_in_ball(phi.reshape(phi.size), rows, p)
 
 
-@kernel
+@inlined
 def keep_row(phi, row, J, x):
     """The features of the row that was chosen into x."""
     p = x.shape[0]

@@ -215,10 +215,13 @@ class PessimisticOptimistic:
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
         # Whether `decide` and `learn` may take a short way: ridge models, nothing to measure, costs seen before acting, or all of
         # them after. Its compiled code is looked up with the first decision.
-        self._ways: ShortWays | None = None
+        self._before: ShortWays | None = None
+        self._after: ShortWays | None = None
         linear = not isinstance(self._reward, ArmMeans) and self._meter is None
         self._plain = linear and self._cost is None
-        self._after = linear and isinstance(self._cost, Linear) and len(after) == K and self.rules is None
+        self._plain_after = (
+            linear and isinstance(self._cost, Linear) and len(after) == K and self.rules is None
+        )
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
         self._row_length = _row_length(self._reward)
@@ -312,18 +315,8 @@ class PessimisticOptimistic:
         -------
         Decision
         """
-        ways = self._ways
-        if ways is not None and self._after:
-            if (
-                actions is None
-                and usage is None
-                and group is None
-                and (costs is None or cost_features is None)
-            ):
-                decision = self._decide_after(ways, features, cost_features if costs is None else costs)
-                if decision is not None:
-                    return decision
-        elif (
+        ways = self._before
+        if (
             ways is not None
             and type(features) is ndarray
             and actions is None
@@ -359,6 +352,17 @@ class PessimisticOptimistic:
                     self._made = number + 1
                     self._pending[number] = (AWAITS_REWARD, row, x, None, group)
                     return Decision(row, row, number, self._owner, ids, trace, self._names)
+        elif (
+            self._after is not None
+            and actions is None
+            and usage is None
+            and group is None
+            and (costs is None or cost_features is None)
+        ):
+            psi = cost_features if costs is None else costs
+            decision = self._decide_after(self._after, features, psi)
+            if decision is not None:
+                return decision
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
             if cost_features is not None or actions is not None or usage is not None or group is not None:
                 raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
@@ -472,24 +476,24 @@ class PessimisticOptimistic:
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
             The costs that are seen after acting, in the order of the constraints.
         """
-        ways = self._ways
+        ways = self._before
         if (
             ways is not None
             and type(decision) is Decision
             and type(reward) is float
+            and costs is None
             and decision.owner == self._owner
             and reward - reward == 0.0
-            and (costs is None or self._after)
         ):
             # The short way again; what is refused is left to the careful way below.
-            if self._after:
-                if self._learn_after(ways, decision.number, reward, costs):
-                    return
-            elif (waiting := self._pending.pop(decision.number, None)) is not None:
+            waiting = self._pending.pop(decision.number, None)
+            if waiting is not None:
                 g = waiting[1] if self._disjoint else 0
                 if ways.learn(g, waiting[2], reward, self._flat, self._core):
                     refresh_ridge(self._reward, g)  # type: ignore[arg-type]
                 return
+        elif self._after is not None and self._learn_after(self._after, decision, reward, costs):
+            return
         number, pending = self._find(decision)
         if reward is None and costs is None:
             raise InvalidInput("learn needs a reward, costs, or both.")
@@ -900,11 +904,10 @@ class PessimisticOptimistic:
         return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
 
     def _find_ways(self) -> None:
-        if self._ways is None:
-            if self._plain:
-                self._ways = costs_before(self._disjoint)
-            elif self._after:
-                self._ways = costs_after(self._disjoint, isinstance(self._cost, DisjointRidge))
+        if self._plain:
+            self._before = costs_before(self._disjoint)
+        elif self._plain_after:
+            self._after = costs_after(self._disjoint, isinstance(self._cost, DisjointRidge))
 
     def _decide_after(self, ways: ShortWays, phi: Any, psi: Any) -> Decision | None:
         """The short way where all costs are seen after acting; None where it is not open."""
@@ -932,12 +935,16 @@ class PessimisticOptimistic:
         self._pending[number] = (AWAITS_REWARD | AWAITS_COSTS, row, x, z, None)
         return Decision(row, row, number, self._owner, ids, trace, self._names)
 
-    def _learn_after(self, ways: ShortWays, number: int, reward: float, costs: Any) -> bool:
+    def _learn_after(self, ways: ShortWays, decision: Any, reward: Any, costs: Any) -> bool:
         """The short way where all costs are seen after acting; whether it was open."""
-        pending, reward_model, cost = self._pending.get(number), self._reward, self._cost
+        if type(decision) is not Decision or decision.owner != self._owner:
+            return False
+        pending, reward_model, cost = self._pending.get(decision.number), self._reward, self._cost
         if (
             pending is None
             or pending[0] != AWAITS_REWARD | AWAITS_COSTS
+            or type(reward) is not float
+            or reward - reward != 0.0
             or not readable(costs)
             or costs.ndim != 1
             or not isinstance(reward_model, Linear)
@@ -961,7 +968,7 @@ class PessimisticOptimistic:
         )
         if due < 0:
             return False
-        del self._pending[number]
+        del self._pending[decision.number]
         if due & 1:
             refresh_ridge(reward_model, g)
         if due & 2:
