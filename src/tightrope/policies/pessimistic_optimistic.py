@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -26,6 +26,20 @@ from tightrope.estimators import (
 )
 from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
+from tightrope.policies.inputs import (
+    Linear,
+    Model,
+    check_model_sizes,
+    cost_ranges,
+    feature_rows,
+    logged_rows,
+    plain_group,
+    power_settings,
+    require_valid_rows,
+    rounds_given,
+    row_length,
+    seen_before,
+)
 from tightrope.policies.linear import action_count_misfits, feature_misfits
 from tightrope.policies.registry import register
 from tightrope.policies.short import FLOAT, READABLE, ShortWays, costs_after, costs_before, readable
@@ -45,9 +59,6 @@ from tightrope.rules import Rules
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
     from tightrope.policies.slater import SlaterMeter
-
-Linear = Ridge | DisjointRidge
-Model = Linear | ArmMeans
 
 AWAITS_REWARD, AWAITS_COSTS = 1, 2
 NOBODY = -1  # owner of what was only proposed
@@ -146,22 +157,22 @@ class PessimisticOptimistic:
             if isinstance(constraints, Rules)
             else whole_number("constraints must be Rules or their number, which", constraints)
         )
-        known = _seen_before(K, self.rules, cost)
+        known = seen_before(K, self.rules, cost)
         after = np.flatnonzero(~known)
-        ranges = _cost_ranges(K, self.rules, cost_range)
+        ranges = cost_ranges(K, self.rules, cost_range)
         self._settings: dict[str, Any] = {
             "slater": None
             if slater is None
             else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
             "horizon": None if horizon is None else whole_number("horizon", horizon, low=1, high=2**53),
-            "V": _power_settings("V", V),
-            "epsilon": _power_settings("epsilon", epsilon),
+            "V": power_settings("V", V),
+            "epsilon": power_settings("epsilon", epsilon),
             "cost_range": ranges.tolist(),
             "seed": whole_number("seed", seed),
         }
         self._reward = reward.with_outputs(1)
         self._cost = None if cost is None or not len(after) else cost.with_outputs(len(after))
-        _check_model_sizes(self._reward, self._cost, self.rules)
+        check_model_sizes(self._reward, self._cost, self.rules)
 
         d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
         unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
@@ -189,7 +200,7 @@ class PessimisticOptimistic:
             self._meter = SlaterMeter(K, self._settings["seed"])
             V_t = _scaled(unit_V, self._meter.value)
 
-        scratch = max(_row_length(self._reward), _row_length(self._cost))
+        scratch = max(row_length(self._reward), row_length(self._cost))
         self._core = np.zeros(kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * scratch + kernels.ROOM)
         self._core[: kernels.CORE_HEAD] = [
             0.0,
@@ -224,7 +235,7 @@ class PessimisticOptimistic:
         )
         self._disjoint = isinstance(self._reward, DisjointRidge)
         self._flat = np.empty(0) if isinstance(self._reward, ArmMeans) else self._reward.flat
-        self._row_length = _row_length(self._reward)
+        self._row_length = row_length(self._reward)
         self._n_blocks = max(
             (m.n_actions for m in (self._reward, self._cost) if isinstance(m, DisjointRidge)), default=0
         )
@@ -328,7 +339,7 @@ class PessimisticOptimistic:
             W = costs
             if W is None:
                 if self.rules is not None:
-                    group = _plain_group(group)
+                    group = plain_group(group)
                     W = self.rules.costs(usage, group)
                 elif not self._K:
                     W = empty((len(features) if features.ndim == 2 else self._n_blocks, 0))
@@ -443,7 +454,7 @@ class PessimisticOptimistic:
             "usage": usage,
             "group": group,
         }
-        lengths = {name: _length(name, value) for name, value in given.items() if value is not None}
+        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
         if rounds is not None:
             lengths["rounds"] = whole_number("rounds", rounds)
         if not lengths:
@@ -558,7 +569,7 @@ class PessimisticOptimistic:
         require_finite("rewards", y)
         n = len(y)
         ids = self._logged_ids(actions, n)
-        phi = _logged_rows("features", features, self._reward, n)
+        phi = logged_rows("features", features, self._reward, n)
         w = psi = None
         if costs is not None:
             if self._cost is None:
@@ -568,7 +579,7 @@ class PessimisticOptimistic:
             w = self._costs_in_range(w)
             if cost_features is None and not isinstance(self._cost, ArmMeans):
                 cost_features = features
-            psi = _logged_rows("cost_features", cost_features, self._cost, n)
+            psi = logged_rows("cost_features", cost_features, self._cost, n)
         elif cost_features is not None:
             raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
         for i in range(n):
@@ -668,8 +679,8 @@ class PessimisticOptimistic:
             "pending/number": np.array(list(self._pending), dtype=np.int64),
             "pending/awaits": np.array([e[0] for e in entries], dtype=np.int64),
             "pending/action": np.array([e[1] for e in entries], dtype=np.int64),
-            "pending/phi": _stack([e[2] for e in entries], _row_length(self._reward)),
-            "pending/psi": _stack([e[3] for e in entries], _row_length(self._cost)),
+            "pending/phi": _stack([e[2] for e in entries], row_length(self._reward)),
+            "pending/psi": _stack([e[3] for e in entries], row_length(self._cost)),
         }
         for name, array in self._reward.arrays().items():
             state[f"reward/{name}"] = array.copy()
@@ -718,8 +729,8 @@ class PessimisticOptimistic:
         numbers, awaits, actions = (
             checked(arrays, f"pending/{name}", np.int64, (n,)) for name in ("number", "awaits", "action")
         )
-        phi = checked(arrays, "pending/phi", np.float64, (n, _row_length(self._reward)))
-        psi = checked(arrays, "pending/psi", np.float64, (n, _row_length(self._cost)))
+        phi = checked(arrays, "pending/phi", np.float64, (n, row_length(self._reward)))
+        psi = checked(arrays, "pending/psi", np.float64, (n, row_length(self._cost)))
         if n and (actions.min() < 0 or (limit is not None and actions.max() >= limit)):
             raise ValueError(f"pending/action must lie in 0..{limit}, but found {actions.tolist()}")
         groups = [None] * n if groups is None else groups
@@ -766,7 +777,7 @@ class PessimisticOptimistic:
         self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
     ) -> _Offer:
         K = self._K
-        group = _plain_group(group)
+        group = plain_group(group)
         if self._cost is not None and costs is not None and len(self._columns) == K:
             if cost_features is not None:
                 raise InvalidInput(
@@ -782,10 +793,10 @@ class PessimisticOptimistic:
             if not len(ids):
                 raise InvalidInput("actions must name at least one action, but it is empty.")
         J = None if ids is None else len(ids)
-        phi, J = _rows("features", features, self._reward, J)
+        phi, J = feature_rows("features", features, self._reward, J)
         psi = None
         if self._cost is not None:
-            psi, J = _rows("cost_features", cost_features, self._cost, J)
+            psi, J = feature_rows("cost_features", cost_features, self._cost, J)
         elif cost_features is not None:
             raise InvalidInput(
                 "cost_features are for a policy with cost=: costs are seen before acting here."
@@ -1022,7 +1033,7 @@ class PessimisticOptimistic:
         model = self._reward
         if isinstance(model, ArmMeans) or catalogue.features.shape[1] != model.n_features:
             raise InvalidInput(
-                f"the catalogue must have {_row_length(model)} features, but has {catalogue.features.shape[1]}."
+                f"the catalogue must have {row_length(model)} features, but has {catalogue.features.shape[1]}."
             )
         room = self._rooms.get(catalogue)
         if room is None:
@@ -1064,7 +1075,7 @@ class PessimisticOptimistic:
         """Name the entry that is wrong."""
         for name, rows in (("features", offer.phi), ("cost_features", offer.psi)):
             if rows is not None:
-                _require_valid_rows(name, rows)
+                require_valid_rows(name, rows)
         known = self._known_columns
         bad = ~(np.abs(offer.W[:, known]) <= kernels.COST_LIMIT)
         if bad.any():
@@ -1171,106 +1182,8 @@ def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimisti
     return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)
 
 
-def _seen_before(K: int, rules: Rules | None, cost: Model | None) -> NDArray[np.bool_]:
-    if rules is None:
-        return np.full(K, cost is None)
-    known = np.asarray(rules.seen, dtype=bool)
-    if cost is None and not known.all():
-        k = int(np.argmin(known))
-        raise InvalidInput(
-            f"the rule {rules.names[k]!r} is seen after acting, so a model of its cost is needed: give cost=."
-        )
-    if cost is not None and known.all():
-        raise InvalidInput(
-            'cost= models costs that are seen after acting, but every rule here is seen="before".'
-        )
-    return known
-
-
-def _cost_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
-    if rules is not None:
-        if cost_range is not None:
-            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
-        return np.array(rules.cost_range, dtype=float).reshape(K, 2)
-    given = real_array("cost_range", (-1.0, 1.0) if cost_range is None else cost_range, (2,), (K, 2))
-    ranges = np.array(np.broadcast_to(given, (K, 2)))
-    require_range("cost_range", ranges, -1.0, 1.0)
-    bad = ranges[:, 0] >= ranges[:, 1]
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise InvalidInput(
-            f"`low < high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
-        )
-    return ranges
-
-
-def _check_model_sizes(reward: Model, cost: Model | None, rules: Rules | None) -> None:
-    sizes = {
-        name: owner.n_actions
-        for name, owner in (("reward", reward), ("cost", cost))
-        if isinstance(owner, (DisjointRidge, ArmMeans))
-    }
-    if rules is not None:
-        sizes["rules"] = len(rules.actions)
-    if len(set(sizes.values())) > 1:
-        raise InvalidInput(f"reward, cost and rules must know the same number of actions, but got {sizes}.")
-
-
-def _power_settings(name: str, power: Any) -> list[float] | None:
-    if power is None:
-        return None
-    schedule = schedules.as_schedule(name, power)
-    return [schedule.scale, schedule.exponent]
-
-
 def _scaled(schedule: schedules.Schedule, factor: float) -> schedules.Schedule:
     return schedules.Schedule(schedule.scale * factor, schedule.exponent, schedule.log_power)
-
-
-def _row_length(model: Model | None) -> int:
-    return 0 if model is None or isinstance(model, ArmMeans) else model.n_features
-
-
-def _rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Array | None, int | None]:
-    """Feature rows in the kernels' form and, where they tell it, the number of actions."""
-    if isinstance(model, ArmMeans):
-        if value is not None:
-            raise InvalidInput(f"{name} are not needed by ArmMeans, so they can't be given.")
-        return None, J if J is not None else model.n_actions
-    if value is None:
-        raise InvalidInput(
-            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers an action."
-        )
-    p = model.n_features
-    if isinstance(model, DisjointRidge):
-        J = model.n_actions if J is None else J
-        rows = real_array(name, value, (p,), (J, p))
-        return (rows[None, :] if rows.ndim == 1 else rows), J
-    rows = real_array(name, value, (J, p))
-    if not len(rows):
-        raise InvalidInput(f"at least one action must be on offer, but {name} has no row.")
-    return rows, len(rows)
-
-
-def _logged_rows(name: str, value: Any, model: Model, n: int) -> Array | None:
-    """One feature row for each of n logged decisions."""
-    if isinstance(model, ArmMeans):
-        if value is not None:
-            raise InvalidInput(f"{name} are not needed by ArmMeans, so they can't be given.")
-        return None
-    if value is None:
-        raise InvalidInput(
-            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers a decision."
-        )
-    rows = real_array(name, value, (n, model.n_features))
-    _require_valid_rows(name, rows)
-    return rows
-
-
-def _require_valid_rows(name: str, rows: Array) -> None:
-    # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
-    if not kernels.rows_are_valid(rows):
-        require_unit_rows(name, rows, kernels.NORM_LIMIT - 1e-12)
 
 
 def _optimistic_costs(
@@ -1313,22 +1226,3 @@ def _is_plain(value: Any, ndim: int) -> bool:
 
 def _stack(rows: list[Array | None], width: int) -> Array:
     return np.stack([r for r in rows if r is not None]) if rows and width else np.empty((len(rows), width))
-
-
-def _length(name: str, value: Any) -> int:
-    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
-        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
-    return len(value)
-
-
-def _plain_group(group: Any) -> str | tuple[str, ...] | None:
-    """A context's groups in a form that can be kept and saved."""
-    if group is None or isinstance(group, str):
-        return group
-    if not isinstance(group, Iterable):
-        raise InvalidInput(f"group must be a name or several, but got {group!r}.")
-    names = tuple(group)
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidInput(f"group must be a name or several, but got {name!r} among them.")
-    return tuple(sorted(names))
