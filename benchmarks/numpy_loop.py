@@ -74,7 +74,7 @@ def our_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
     policy = tr.PessimisticOptimistic(reward=tr.Ridge(d), constraints=K, slater=0.1, horizon=10_000)
     for _ in range(300):
         policy.learn(policy.decide(phi, W), 0.5)
-    ids, trace, x = np.arange(J), np.empty(2 * J + (J + 1) * K + 2), phi[0].copy()
+    ids, trace, x = np.arange(J), np.empty(kernels.trace_size(J, K)), phi[0].copy()
     flat, core = policy._flat, policy._core
     rows, costs, widths = phi.reshape(-1), W.reshape(-1), np.empty(J)
     room = np.empty(kernels.ROOM_COLUMNS * d + kernels.ROOM)
@@ -90,7 +90,7 @@ def our_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
         "of it: widths": lambda: kernels.ridge_widths(flat, rows, 0, False, ids, room, 0, widths, 0, 1),
         "learn, compiled": lambda: kernels.learn_reward(0, x, 0.5, flat, core),
         "a call of compiled code": lambda: kernels.horizon_at(core, 1.0),
-        "room for the numbers behind": lambda: np.empty(2 * J + (J + 1) * K + 2),
+        "room for the numbers behind": lambda: np.empty(len(trace)),
         "room for the row to learn from": lambda: np.empty(d),
         "a Decision": lambda: Decision(0, 0, 0, 0, ids, trace, (None, None)),
         "decide + learn": both,

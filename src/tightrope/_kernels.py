@@ -414,9 +414,10 @@ def ridge_parts(flat):
 
 
 @kernel
-def ridge_bonus(flat, T):
-    """bonus·√β of a model as it stands, for a confidence of 1 − 1/T."""
+def ridge_bonus(flat, core):
+    """bonus·√β_t of a model for the round to come."""
     s = FLAT_HEAD
+    T = horizon_at(core, core[ROUNDS] + 1.0)
     return flat[s + BONUS] * radius(flat[s + LEARNT], flat[s + DIMENSION], T, flat[s + NORM], flat[s + RIDGE])
 
 
@@ -429,8 +430,7 @@ def width(square):
 @kernel
 def ridge_width(flat, g, X, x):
     """‖x‖_{Σ⁻¹} by block g."""
-    p = int(flat[1])
-    inverse = FLAT_HEAD + STAT_SIZE + int(flat[0]) * int(flat[2]) * p
+    _, p, _, _, inverse, _, _, _ = ridge_parts(flat)
     return width(quadratic_form(flat, inverse + g * p * p, X, x, p))
 
 
@@ -453,9 +453,7 @@ def ridge_widths(flat, phi, at, one_row, ids, room, r, out, o, step):
                 out[o + (j + i) * step] = width(room[r + 16 * p + i])
             j += rows
     while j < J:
-        g = ids[j] if G > 1 else 0
-        x = at if one_row else at + j * p
-        out[o + j * step] = width(quadratic_form(flat, inverse + g * p * p, phi, x, p))
+        out[o + j * step] = ridge_width(flat, ids[j] if G > 1 else 0, phi, at if one_row else at + j * p)
         j += 1
 
 
@@ -527,7 +525,7 @@ def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
     radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
     """
     G, p, M, theta, _, _, _, _ = ridge_parts(flat)
-    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    root_beta = ridge_bonus(flat, core)
     ridge_widths(flat, phi, at, one_row, ids, core, room_in(core, p), trace, 0, 1)
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
@@ -558,7 +556,7 @@ def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
 def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W, K):
     """W̌_jk = clip(⟨μ̂_k, ψ_j⟩ − bonus·√β_t·‖ψ_j‖_{Σ_w⁻¹}, low_k, high_k) into the columns of W (J, K) that are seen after acting."""
     G, p, M, theta, _, _, _, _ = ridge_parts(flat)
-    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    root_beta = ridge_bonus(flat, core)
     ridge_widths(flat, psi, at, one_row, ids, core, room_in(core, p), W, columns[0], K)
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
@@ -647,6 +645,11 @@ def take(W, w, eps_t, core):
             core[totals + k] += core[known + k] * W[w + k]
             core[Q + k] = max(0.0, core[Q + k] + W[w + k] + eps_t)
     core[ROUNDS] += 1.0
+
+
+def trace_size(J, K):
+    """How many numbers are behind a decision."""
+    return 2 * J + J * K + K + 2
 
 
 @kernel
@@ -997,14 +1000,12 @@ class ArmArrays(NamedTuple):
 class Room(NamedTuple):
     """What the loop needs beside its state: for J actions, K constraints, C contexts and p features.
 
-    tally (2 + 2K + J,), trace (2J + (J + 1)K + 2,), costs (JK,), drawn (K,), y (1,), inverse (2p²,), bounds of the widths (CJ,),
-    penalty, rewards and values (J,), and fresh (J,), which says where values are exact.
+    trace as above, costs (JK,), y (1,), inverse (2p²,), bounds of the widths (CJ,), penalty, rewards and values (J,), and
+    fresh (J,), which says where values are exact.
     """
 
-    tally: Any
     trace: Any
     costs: Any
-    drawn: Any
     y: Any
     inverse: Any
     bounds: Any
@@ -1079,7 +1080,7 @@ def simulated_choice(ridge, c, ids, J, W, w, core, room):
         max(0, at),
         ridge.per_context == 1,
         ids,
-        ridge_bonus(ridge.flat, horizon_at(core, core[ROUNDS] + 1.0)),
+        ridge_bonus(ridge.flat, core),
         room.penalty,
         V_t,
         room.bounds[c * J : (c + 1) * J],
@@ -1133,6 +1134,8 @@ def simulate_pessimistic_optimistic(
     records,
     last_violation,
     choices,
+    tally,
+    drawn,
     stop,
 ):
     """One replication of the pessimistic-optimistic policy; returns the rounds that were run (fewer when stopped)."""
@@ -1141,7 +1144,6 @@ def simulate_pessimistic_optimistic(
     means = world.means.reshape(world.means.size)
     blind = not constrained or not world.before
     K_policy = K if constrained else 0
-    tally = room.tally
     size = tally.shape[0]
     written = records.reshape(records.size)
     at = 0
@@ -1173,9 +1175,9 @@ def simulate_pessimistic_optimistic(
         room.y[0] = reward
         simulated_learning(reward_kind, reward_ridge, reward_arms, c, a, room.y, core, room)
         if blind:
-            chosen_costs(world, seed, replication, t, c, a, room.drawn)
-            account(tally, t, a, mean, reward, room.drawn, 0, means, (c * J + a) * K, last_violation)
-            simulated_learning(cost_kind, cost_ridge, cost_arms, c, a, room.drawn, core, room)
+            chosen_costs(world, seed, replication, t, c, a, drawn)
+            account(tally, t, a, mean, reward, drawn, 0, means, (c * J + a) * K, last_violation)
+            simulated_learning(cost_kind, cost_ridge, cost_arms, c, a, drawn, core, room)
         else:
             account(tally, t, a, mean, reward, W, w + row * K, W, w + row * K, last_violation)
         if choices.shape[0] > 0:
@@ -1277,9 +1279,9 @@ def simulate_comparator(
     records,
     last_violation,
     choices,
-    stop,
     tally,
     drawn,
+    stop,
     mixture,
 ):
     """One replication of a policy that looks at neither features nor costs before acting."""
@@ -1489,7 +1491,7 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
     _, p, _, theta, _, _, _, _ = ridge_parts(flat)
     J = phi.shape[0]
     rows = phi.reshape(phi.size)
-    root_beta = ridge_bonus(flat, horizon_at(core, core[ROUNDS] + 1.0))
+    root_beta = ridge_bonus(flat, core)
     V_t, _ = steps(core)
     if columns.shape[0] > 0:
         means_by_columns(columns, flat, theta, rewards)
@@ -1506,8 +1508,8 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
 
 
 @kernel
-def leaders(row, values, fresh, out):
-    """The row chosen, then the best of the others that were computed, at most SHOWN in all; how many."""
+def leaders(row, rewards, values, fresh, out, numbers):
+    """The row chosen and the best of the others that were computed, at most SHOWN; how many. Their r̂ and values go into numbers."""
     out[0] = row
     n = 1
     for j in range(values.shape[0]):
@@ -1522,6 +1524,9 @@ def leaders(row, values, fresh, out):
         for i in range(n - 1, at, -1):
             out[i] = out[i - 1]
         out[at] = j
+    for i in range(n):
+        numbers[i] = rewards[out[i]]
+        numbers[n + i] = values[out[i]]
     return n
 
 
@@ -1538,11 +1543,9 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
         return -1, 0
     penalties(costs, 0, core, CORE_HEAD, K, J, scores[1], 0)
     row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
-    n = leaders(row, scores[3], fresh, shown)
+    n = leaders(row, scores[2], scores[3], fresh, shown, trace)
     at = 2 * n
     for i in range(n):
-        trace[i] = scores[2, shown[i]]
-        trace[n + i] = scores[3, shown[i]]
         copy(trace, at, costs, shown[i] * K, K)
         at += K
     copy(trace, at, core, CORE_HEAD, K)
@@ -1594,10 +1597,7 @@ def decide_sparsely(
     copy(before, 0, core, CORE_HEAD, K)
     sparse_penalties(offsets, indices, data, limits, before, scores[1])
     row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
-    n = leaders(row, scores[3], fresh, shown)
-    for i in range(n):
-        numbers[i] = scores[2, shown[i]]
-        numbers[n + i] = scores[3, shown[i]]
+    n = leaders(row, scores[2], scores[3], fresh, shown, numbers)
     V_t, eps_t = steps(core)
     numbers[2 * n] = V_t
     numbers[2 * n + 1] = eps_t

@@ -12,7 +12,16 @@ from tightrope.errors import InvalidInput
 
 Array = NDArray[np.float64]
 
-_F8 = np.dtype(np.float64)
+FLOAT = np.dtype(np.float64)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether `value` is an array of float64 that compiled code can read and write as it is.
+
+    >>> is_plain(np.zeros((2, 3))), is_plain(np.zeros((2, 3)).T), is_plain([0.0])
+    (True, False, False)
+    """
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.carray
 
 
 def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
@@ -23,8 +32,8 @@ def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     >>> real_array("costs", [[0, 1]], (None, 2))
     array([[0., 1.]])
     """
-    if type(value) is np.ndarray and value.dtype is _F8 and value.flags.carray:
-        array = value
+    if is_plain(value):
+        array: Array = value
     else:
         array = _converted(name, value)
     for shape in shapes:

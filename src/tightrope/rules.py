@@ -453,10 +453,7 @@ class Rules:
         >>> rules.in_force("B")
         array([False,  True])
         """
-        groups = self._context_groups(group, np.ones(self.n_constraints, dtype=np.bool_))
-        return np.array(
-            [not among or bool(groups and among & groups) for among in self._among], dtype=np.bool_
-        )
+        return self._in_force(self._context_groups(group, np.ones(self.n_constraints, dtype=np.bool_)))
 
     def observed(
         self, usage: Usage | None, action: Action, group: str | Iterable[str] | None = None
@@ -552,11 +549,14 @@ class Rules:
             raise InvalidInput("actions must hold at least one action, but it is empty")
         return tuple(ids)
 
-    def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None) -> _Plan:
-        rows = tuple(range(len(self._actions))) if ids is None else ids
-        in_force = np.array(
+    def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
+        return np.array(
             [not among or bool(groups and among & groups) for among in self._among], dtype=np.bool_
         )
+
+    def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None) -> _Plan:
+        rows = tuple(range(len(self._actions))) if ids is None else ids
+        in_force = self._in_force(groups)
         fixed = in_force & np.array([usage is None for usage in self._usages], dtype=np.bool_)
         weights = self._weights[list(rows)]
         base = np.zeros(weights.shape)
@@ -620,7 +620,7 @@ class Rules:
         n_rows = len(plan.rows)
         if type(given) is float:
             return given
-        if isinstance(given, np.ndarray) and given.dtype == _F8 and given.shape == (n_rows,):
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f" and given.shape == (n_rows,):
             return given
         what = f"usage[{name!r}]"
         if isinstance(given, Mapping):
@@ -679,7 +679,6 @@ class Rules:
 _TOLERANCE = 1e-9
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
-_F8 = np.dtype(np.float64)
 
 
 class _Plan(NamedTuple):

@@ -80,6 +80,8 @@ def _pessimistic_optimistic(
             out.records,
             out.last_violation,
             out.choices,
+            out.tally,
+            out.drawn,
             stop,
         )
         return out
@@ -119,7 +121,6 @@ def _comparator(
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
         twin = policy.copy(policy_seed(seed, replication))
         out = Replication(world, grid, rounds, keep_choices)
-        K = world.means.shape[2]
         out.rounds_run = kernels.simulate_comparator(
             world,
             kind,
@@ -137,9 +138,9 @@ def _comparator(
             out.records,
             out.last_violation,
             out.choices,
+            out.tally,
+            out.drawn,
             stop,
-            np.zeros(2 + 2 * K + J),
-            np.zeros(K),
             np.empty((2, J)),
         )
         return out
@@ -177,13 +178,10 @@ def check_fit(policy: Any, env: Tabular) -> None:
 
 
 def _room(world: kernels.World, policy: PessimisticOptimistic, p: int) -> kernels.Room:
-    C, J, K = world.means.shape
-    offered = J * policy.n_constraints
+    C, J, _ = world.means.shape
     return kernels.Room(
-        tally=np.zeros(2 + 2 * K + J),
-        trace=np.empty(2 * J + offered + policy.n_constraints + 2),
-        costs=np.zeros(offered),
-        drawn=np.zeros(K),
+        trace=np.empty(kernels.trace_size(J, policy.n_constraints)),
+        costs=np.zeros(J * policy.n_constraints),
         y=np.empty(1),
         inverse=np.empty(2 * p * p),
         # Zeros take no memory before they are written to, which matters where there are many contexts.

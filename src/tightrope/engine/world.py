@@ -73,15 +73,20 @@ def context_index(rows: Array, n_contexts: int) -> Array:
 
 
 class Replication:
-    """What one replication leaves: the tally at the recorded rounds, the last violated rounds, the choices if kept."""
+    """What one replication leaves: the tally at the recorded rounds, the last violated rounds, the choices if kept.
 
-    __slots__ = ("choices", "last_violation", "records", "rounds_run")
+    `tally` and `drawn`, the costs of the round, are what it works with.
+    """
+
+    __slots__ = ("choices", "drawn", "last_violation", "records", "rounds_run", "tally")
 
     def __init__(
         self, world: kernels.World, grid: NDArray[np.int64], rounds: int, keep_choices: bool
     ) -> None:
         J, K = world.rewards.shape[1], world.means.shape[2]
-        self.records = np.zeros((len(grid), 2 + 2 * K + J))
+        self.tally = np.zeros(2 + 2 * K + J)
+        self.drawn = np.zeros(K)
+        self.records = np.zeros((len(grid), len(self.tally)))
         self.last_violation = np.zeros(K, dtype=np.int64)
         self.choices = np.zeros(rounds if keep_choices else 0, dtype=np.int16)
         self.rounds_run = 0
@@ -101,18 +106,14 @@ def replay_in_python(
     world = world_of(env)
     J, K = world.rewards.shape[1], world.means.shape[2]
     out = Replication(world, grid, rounds, keep_choices)
-    tally, drawn = np.zeros(2 + 2 * K + J), np.zeros(K)
+    tally, drawn = out.tally, out.drawn
     sleeping = not env.available.all()
     before = env.costs_seen == "before"
     constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
     sees_costs = before and constrained
     sees_context = bool(getattr(policy, "sees_context", False))
-    reward_rows = _rows_of(policy, "reward", env.features, J)
-    cost_rows = _rows_of(policy, "cost", env.cost_features, J)
-    # A model that all actions share takes a row for each, even where there is but one.
-    by_action = {
-        part: isinstance(getattr(policy, f"{part}_model", None), Ridge) for part in ("reward", "cost")
-    }
+    reward_rows, one_reward_row = _rows_of(policy, "reward", env.features, J)
+    cost_rows, one_cost_row = _rows_of(policy, "cost", env.cost_features, J)
     at = 0
     for t in range(1, rounds + 1):
         if stop[0]:
@@ -122,12 +123,12 @@ def replay_in_python(
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
         offer: dict[str, Any] = {}
         if reward_rows is not None:
-            offer["features"] = _offered(reward_rows, c, ids, by_action["reward"])
+            offer["features"] = _offered(reward_rows, one_reward_row, c, ids)
         if sees_costs:
             offer["costs"] = shown = np.empty((len(ids), K))
             kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
         elif constrained and cost_rows is not None:
-            offer["costs"] = _offered(cost_rows, c, ids, by_action["cost"])
+            offer["costs"] = _offered(cost_rows, one_cost_row, c, ids)
         if sleeping:
             offer["actions"] = ids.tolist()
         if sees_context:
@@ -156,20 +157,20 @@ def replay_in_python(
     return out
 
 
-def _rows_of(policy: Any, part: str, features: Array | None, J: int) -> Array | None:
-    """What a policy object is shown: its own model's form where it has one, else the environment's features as they are."""
+def _rows_of(policy: Any, part: str, features: Array | None, J: int) -> tuple[Array | None, bool]:
+    """What a policy object is shown, in the form of its own model where it has one, and whether one row is for all actions."""
     model = getattr(policy, f"{part}_model", None)
-    if isinstance(model, ArmMeans):
-        return None
     if isinstance(model, (Ridge, DisjointRidge)):
-        return rows_for(part, model, features, J)
-    if features is None or features.ndim == 3:
-        return features
-    shared: Array = features[:, None, :]
-    return shared
+        rows = rows_for(part, model, features, J)
+    elif isinstance(model, ArmMeans) or features is None:
+        return None, False
+    else:
+        rows = features if features.ndim == 3 else features[:, None, :]
+    # A model that all actions share takes a row for each, even where there is but one.
+    return rows, rows.shape[1] == 1 and not isinstance(model, Ridge)
 
 
-def _offered(rows: Array, c: int, ids: NDArray[np.int64], by_action: bool) -> Array:
+def _offered(rows: Array, one_row: bool, c: int, ids: NDArray[np.int64]) -> Array:
     row: Array = rows[c if len(rows) > 1 else 0]
-    offered: Array = row[0].copy() if len(row) == 1 and not by_action else row[ids]
+    offered: Array = row[0].copy() if one_row else row[ids]
     return offered

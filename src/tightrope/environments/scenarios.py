@@ -482,9 +482,8 @@ def _conservative_baseline() -> Scenario:
 
 @_add("tight-slater")
 def _tight_slater() -> Scenario:
-    env = synthetic(contexts=50, actions=5, features=4, constraints=2, slater=0.01, seed=1)
     return Scenario(
-        _changed(env, name="tight-slater"),
+        _random_linear("tight-slater", actions=5, constraints=2, slater=0.01, seed=1),
         "A random linear instance, two costs seen before acting, with Slater's constant 0.01: there is almost no room between what "
         "the rules ask and what can be done.",
     )
@@ -492,18 +491,16 @@ def _tight_slater() -> Scenario:
 
 @_add("loose-slater")
 def _loose_slater() -> Scenario:
-    env = synthetic(contexts=50, actions=5, features=4, constraints=2, slater=0.4, seed=1)
     return Scenario(
-        _changed(env, name="loose-slater"),
+        _random_linear("loose-slater", actions=5, constraints=2, slater=0.4, seed=1),
         "The same random linear instance with Slater's constant 0.4: the rules leave much room.",
     )
 
 
 @_add("many-constraints")
 def _many_constraints() -> Scenario:
-    env = synthetic(contexts=50, actions=8, features=4, constraints=50, slater=0.1, seed=2)
     return Scenario(
-        _changed(env, name="many-constraints"),
+        _random_linear("many-constraints", actions=8, constraints=50, slater=0.1, seed=2),
         "A random linear instance with fifty costs at once, seen before acting, and Slater's constant 0.1.",
     )
 
@@ -518,6 +515,10 @@ def _changing_actions() -> Scenario:
         "A random linear instance in which other actions are on offer in every context, from two to eight of ten; two costs seen "
         "before acting.",
     )
+
+
+def _random_linear(name: str, **settings: Any) -> Tabular:
+    return _changed(synthetic(contexts=50, features=4, **settings), name=name)
 
 
 def _changed(env: Tabular, **changes: Any) -> Tabular:

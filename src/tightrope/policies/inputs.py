@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from tightrope import _kernels as kernels
 from tightrope import schedules
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
+from tightrope.estimators import ArmMeans, DisjointRidge
+from tightrope.policies.linear import Linear
 from tightrope.problem import Array, real_array, require_range, require_unit_rows
 from tightrope.rules import Rules
 
-Linear = Ridge | DisjointRidge
 Model = Linear | ArmMeans
 
 

@@ -159,7 +159,7 @@ def observed_costs(costs: Any, n_constraints: int) -> Array:
     """K observed costs in [−1, 1]."""
     shapes: list[tuple[int | None, ...]] = [(n_constraints,), *([()] if n_constraints == 1 else [])]
     w = real_array("costs", costs, *shapes).reshape(n_constraints)
-    require_range("costs", w, -1.0 - 1e-9, 1.0 + 1e-9)
+    require_range("costs", w, -kernels.COST_LIMIT, kernels.COST_LIMIT)
     return w
 
 

@@ -27,7 +27,6 @@ from tightrope.estimators import (
 from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
 from tightrope.policies.inputs import (
-    Linear,
     Model,
     check_model_sizes,
     cost_ranges,
@@ -40,18 +39,19 @@ from tightrope.policies.inputs import (
     row_length,
     seen_before,
 )
-from tightrope.policies.linear import action_count_misfits, feature_misfits
+from tightrope.policies.linear import Linear, action_count_misfits, feature_misfits
 from tightrope.policies.registry import register
-from tightrope.policies.short import FLOAT, READABLE, ShortWays, costs_after, costs_before, readable
+from tightrope.policies.short import READABLE, ShortWays, costs_after, costs_before, learning_only, readable
 from tightrope.policies.store import Arrays, checked, write_state
 from tightrope.problem import (
+    FLOAT,
     Array,
     finite_number,
     first,
+    is_plain,
     real_array,
     require_finite,
     require_range,
-    require_unit_rows,
     whole_number,
 )
 from tightrope.rules import Rules
@@ -425,8 +425,9 @@ class PessimisticOptimistic:
         if (
             self._plain
             and not self._disjoint
-            and _is_plain(features, 3)
-            and _is_plain(costs, 3)
+            and is_plain(features)
+            and is_plain(costs)
+            and features.ndim == costs.ndim == 3
             and len(features) == len(costs)
             and all(value is None for value in (cost_features, actions, usage, group, rounds))
         ):
@@ -440,7 +441,7 @@ class PessimisticOptimistic:
                 chosen = rows.tolist()
                 for number, row, x in zip(numbers, chosen, features[np.arange(n), rows]):
                     self._pending[number] = (AWAITS_REWARD, row, x, None, None)
-                self._find_ways()
+                self._learn_shortly()
                 owner, names = self._owner, self._names
                 return [
                     Decision(row, row, number, owner, ids, trace, names)
@@ -815,7 +816,7 @@ class PessimisticOptimistic:
     def _offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
         offer = self._offers.get(J)
         if offer is None:
-            offer = self._offers[J] = (np.arange(J), 2 * J + (J + 1) * self._K + 2)
+            offer = self._offers[J] = (np.arange(J), kernels.trace_size(J, self._K))
         return offer
 
     def _cost_matrix(self, costs: Any, usage: Any, group: Any, ids: Any, J: int | None) -> Array:
@@ -870,7 +871,7 @@ class PessimisticOptimistic:
             if self.rules is not None:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._columns[~self.rules.in_force(group)[self._columns]]] = 0.0
-        trace = np.empty(2 * J + (J + 1) * self._K + 2)
+        trace = np.empty(kernels.trace_size(J, self._K))
         x = None
         if isinstance(model, ArmMeans):
             row = kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace)
@@ -885,6 +886,7 @@ class PessimisticOptimistic:
     def _commit(self, offer: _Offer) -> Decision:
         ids, _, W, psi, group = offer
         row, trace, x = self._choose(offer, self._core)
+        self._find_ways()
         if self._meter is not None and self._meter.offer(W):
             self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         return self._record(
@@ -911,14 +913,19 @@ class PessimisticOptimistic:
         number = self._made
         self._made = number + 1
         self._pending[number] = (self._awaits, action, x, z, group)
-        self._find_ways()
         return Decision(action, row, number, self._owner, ids, trace, self._names, 1.0, shown)
 
     def _find_ways(self) -> None:
+        """Open the short ways for the decisions to come."""
         if self._plain:
             self._before = costs_before(self._disjoint)
         elif self._plain_after:
             self._after = costs_after(self._disjoint, isinstance(self._cost, DisjointRidge))
+
+    def _learn_shortly(self) -> None:
+        """Open that of `learn` alone: the decision was made by code of its own, and none other need be compiled."""
+        if self._plain and self._before is None:
+            self._before = learning_only()
 
     def _decide_after(self, ways: ShortWays, phi: Any, psi: Any) -> Decision | None:
         """The short way where all costs are seen after acting; None where it is not open."""
@@ -998,8 +1005,7 @@ class PessimisticOptimistic:
             room = self._room_of(features)
         else:
             phi, columns = real_array("features", features, (None, model.n_features)), np.empty((0, 0))
-            if not kernels.rows_are_valid(phi):
-                require_unit_rows("features", phi, kernels.NORM_LIMIT - 1e-12)
+            require_valid_rows("features", phi)
             if not len(phi):
                 raise InvalidInput("at least one action must be on offer, but features has no row.")
             room = _Room(np.full(len(phi), math.sqrt(kernels.NORM_LIMIT / model.ridge)))
@@ -1008,13 +1014,13 @@ class PessimisticOptimistic:
         if isinstance(costs, SparseCosts):
             row, n, behind = self._choose_sparsely(phi, columns, costs, room, shown)
         else:
-            if _is_plain(costs, 2):
+            if is_plain(costs) and costs.ndim == 2:
                 W = costs
             elif costs is None and not K:
                 W = np.empty((len(phi), 0))
             else:
                 W = real_array("costs", costs, (len(phi), K))
-            trace = np.empty((kernels.SHOWN + 1) * (K + 2))
+            trace = np.empty(kernels.trace_size(kernels.SHOWN, K))
             row, n = kernels.decide_lazily(
                 phi, columns, W, self._flat, core, room.scores, room.fresh, shown, trace
             )
@@ -1023,7 +1029,8 @@ class PessimisticOptimistic:
                 require_range("costs", W, -kernels.COST_LIMIT, kernels.COST_LIMIT)
             if self._meter is not None and self._meter.offer(W):
                 core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
-            behind = trace[: 2 * n + (n + 1) * K + 2]
+            behind = trace[: kernels.trace_size(n, K)]
+        self._learn_shortly()
         return self._record(row, row, phi[row].copy(), None, None, shown[:n], behind, shown=0)
 
     def _room_of(self, catalogue: Catalogue) -> _Room:
@@ -1217,11 +1224,6 @@ def _sparse_trace(costs: SparseCosts, rows: NDArray[np.int64], numbers: Array, Q
     """The numbers behind a decision with sparse costs, made dense only when they are asked for."""
     n = 2 * len(rows)
     return np.concatenate([numbers[:n], *(costs.row(j) for j in rows.tolist()), Q, numbers[n:]])
-
-
-def _is_plain(value: Any, ndim: int) -> bool:
-    """Whether `value` is an array that the kernels can read as it is."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.ndim == ndim and value.flags.carray
 
 
 def _stack(rows: list[Array | None], width: int) -> Array:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightrope import _kernels as kernels
+from tightrope.problem import FLOAT
 
-FLOAT = np.dtype(np.float64)
 # Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
 READABLE = 0x101
 
@@ -24,14 +24,19 @@ class ShortWays(NamedTuple):
 
 
 @cache
+def learning_only() -> ShortWays:
+    """`costs_before` where something else decides."""
+    return ShortWays((None, None, None), kernels.entry(kernels.learn_reward, 0, _LINE, 0.0, _LINE, _LINE))
+
+
+@cache
 def costs_before(disjoint: bool) -> ShortWays:
     """For a ridge reward model and costs that are seen before acting."""
 
     def decide(features: Any) -> Any:
         return kernels.entry(kernels.decide_ridge, features, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE)
 
-    learn = kernels.entry(kernels.learn_reward, 0, _LINE, 0.0, _LINE, _LINE)
-    return ShortWays((None, decide(_LINE) if disjoint else None, decide(_TABLE)), learn)
+    return ShortWays((None, decide(_LINE) if disjoint else None, decide(_TABLE)), learning_only().learn)
 
 
 @cache
