@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import tightrope as tr
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.policies.decision import Decision
 from tightrope.studies import bench
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import tightrope as tr
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.policies.greedy import Greedy
 from tightrope.policies.linear import Offer
 from tightrope.policies.lints import LinTS, sampled_values

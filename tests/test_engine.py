@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.engine import simulation
 from tightrope.engine.simulation import recorded_rounds
 from tightrope.environments import Tabular, bandit, synthetic

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 import tightrope as tr
-from tightrope import _kernels as kernels
-from tightrope.estimators import MODELS, estimator_from_settings, refresh_ridge
+from tightrope import kernels
+from tightrope.models import MODELS, model_from_settings, refresh_ridge
 
 MILLION = 1_000_000
 BOUND = 1e-8
@@ -248,7 +248,7 @@ def test_a_width_never_grows(seed, d, ridge):
 )
 def test_settings_and_copies(model):
     assert set(MODELS) == {"ridge", "disjoint-ridge", "arm-means"}
-    again = estimator_from_settings(model.settings())
+    again = model_from_settings(model.settings())
     assert type(again) is type(model)
     assert again.settings() == model.settings()
     teach = {
@@ -281,9 +281,9 @@ def test_settings_and_copies(model):
         (lambda: tr.Ridge(2, m=10**400), "m must be finite and >= 0, but got 1000"),
         (lambda: tr.DisjointRidge(0, 2), "n_actions must be a whole number >= 1, but got 0"),
         (lambda: tr.ArmMeans(-1), "n_arms must be a whole number >= 1, but got -1"),
-        (lambda: estimator_from_settings({"model": "tree"}), "model must be one of ridge, disjoint-ridge"),
+        (lambda: model_from_settings({"model": "tree"}), "model must be one of ridge, disjoint-ridge"),
         (
-            lambda: estimator_from_settings({"model": "ridge", "depth": 1}),
+            lambda: model_from_settings({"model": "ridge", "depth": 1}),
             "settings of a ridge model: .*depth",
         ),
     ],

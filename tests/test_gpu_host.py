@@ -15,7 +15,7 @@ import pytest
 
 import tightrope as tr
 from gpu_host import COMPILER, Host
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.engine import gpu
 from tightrope.engine.gpu import simulate_many
 from tightrope.environments import Tabular, bandit, hospital

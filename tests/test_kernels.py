@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,33 +16,31 @@ from hypothesis import strategies as st
 from numba import njit
 
 import tightrope as tr
-from tightrope import _kernels as kernels
 from tightrope import _lanes as lanes
+from tightrope import kernels
 from tightrope.environments import Tabular
 
 some = settings(max_examples=25, deadline=None)
-FOLDER = Path(kernels.__file__).parent
 
 
 def without_numba(*names):
     """Modules as they are where Numba is not installed."""
-    kept = {name: sys.modules.get(name) for name in ("numba", "llvmlite", "tightrope._lanes")}
+    kept = {name: sys.modules.get(name) for name in ("numba", "llvmlite", *names)}
     modules = []
     try:
         sys.modules["numba"] = sys.modules["llvmlite"] = None
         for name in names:
-            spec = importlib.util.spec_from_file_location(f"plain{name}", FOLDER / f"{name}.py")
+            spec = importlib.util.find_spec(name)
             module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
             spec.loader.exec_module(module)
             modules.append(module)
-            sys.modules[f"tightrope.{name}"] = module
     finally:
         sys.modules.update({name: module for name, module in kept.items() if module is not None})
-        sys.modules["tightrope._kernels"] = kernels
     return modules
 
 
-plain_lanes, plain = without_numba("_lanes", "_kernels")
+plain_lanes, plain = without_numba("tightrope.kernels.lanes", "tightrope.kernels")
 
 
 def same(a, b):

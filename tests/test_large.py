@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightrope as tr
-from tightrope import _kernels as kernels
+from tightrope import kernels
 
 many = settings(max_examples=25, deadline=None)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightrope as tr
-from tightrope import _kernels as kernels
+from tightrope import kernels
 
 some = settings(max_examples=30, deadline=None)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tightrope import _kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
 from tightrope.result import ROUNDING, Curve, Result, write_summary
 
@@ -136,7 +136,7 @@ def test_path_violation_takes_the_positive_part_first_and_ignores_rounding() -> 
 
 
 def test_the_engine_counts_the_same_sums_as_zero() -> None:
-    assert ROUNDING == _kernels.VIOLATION
+    assert ROUNDING == kernels.VIOLATION
 
 
 def test_wilson_interval() -> None:

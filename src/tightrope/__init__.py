@@ -25,9 +25,9 @@ from tightrope.errors import (
 
 if TYPE_CHECKING:
     from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
+    from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
-    from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
-    from tightrope.large import Catalogue, SparseCosts
+    from tightrope.models import ArmMeans, DisjointRidge, Ridge
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,
@@ -57,8 +57,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "tightrope.engine": ("simulate",),
-    "tightrope.estimators": ("ArmMeans", "DisjointRidge", "Ridge"),
-    "tightrope.large": ("Catalogue", "SparseCosts"),
+    "tightrope.models": ("ArmMeans", "DisjointRidge", "Ridge"),
+    "tightrope.catalogue": ("Catalogue", "SparseCosts"),
     "tightrope.oracle": ("Solution", "check", "solve"),
     "tightrope.policies": (
         "CLUCB",

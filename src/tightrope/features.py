@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import Array, finite_number
+from tightrope.validation import Array, finite_number
 
 __all__ = ["Category", "FeatureMap", "Field", "Number"]
 

@@ -32,7 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import (
+from tightrope.rules import Rules
+from tightrope.validation import (
     finite_number,
     first,
     real_array,
@@ -40,7 +41,6 @@ from tightrope.problem import (
     require_range,
     whole_number,
 )
-from tightrope.rules import Rules
 
 __all__ = ["Evaluation", "Log", "Measure", "Weights", "evaluate"]
 

@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from tightrope import lp, theory
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.problem import finite_number, real_array, require_finite, whole_number
+from tightrope.validation import finite_number, real_array, require_finite, whole_number
 
 __all__ = ["Assumption", "Assumptions", "Atoms", "Solution", "check", "slater", "solve"]
 

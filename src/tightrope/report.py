@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import finite_number, real_array, require_finite
+from tightrope.validation import finite_number, real_array, require_finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

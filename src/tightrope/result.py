@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
-from tightrope.problem import finite_number, real_array, require_finite
 from tightrope.report import NamedCurve, Panel, format_estimate, format_number, panels_figure, save_figure
+from tightrope.validation import finite_number, real_array, require_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -30,10 +30,10 @@ from tightrope.engine.world import rows_for
 from tightrope.environments import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
 from tightrope.oracle import slater, solve
 from tightrope.policies import Oracle, Uniform
-from tightrope.problem import Array
+from tightrope.validation import Array
 
 __all__ = ["EnvironmentSuite", "PolicySuite", "check_environment", "check_policy"]
 

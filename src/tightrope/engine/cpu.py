@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.engine.world import Replication, context_index, rows_for
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
 from tightrope.policies import OPB, Oracle, PessimisticOptimistic, RoundRobin, Uniform
-from tightrope.problem import Array, require_unit_rows
+from tightrope.validation import Array, require_unit_rows
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
 

@@ -21,16 +21,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.engine.cpu import COMPARATORS, check_fit, policy_seed
 from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.world import KINDS, context_index, rows_for
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
 from tightrope.policies import OPB, Oracle, PessimisticOptimistic, RoundRobin, Uniform
-from tightrope.problem import Array, whole_number
 from tightrope.result import Result
+from tightrope.validation import Array, whole_number
 
 __all__ = ["Device", "Output", "Precision", "Program", "Work", "simulate_many"]
 

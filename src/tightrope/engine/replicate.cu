@@ -1,4 +1,4 @@
-// Replications on a GPU: the loops of `tightrope._kernels` for one shape, whose sizes the host defines before compiling.
+// Replications on a GPU: the loops of `tightrope.kernels` for one shape, whose sizes the host defines before compiling.
 //
 //   one_thread   small shapes: a thread is a replication; its models in shared memory, element by element side by side, so
 //                that every thread reads its own bank whatever action it chose; queues and tallies in registers

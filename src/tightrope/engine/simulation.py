@@ -18,8 +18,8 @@ from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.world import Replication, replay_in_python, world_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.problem import whole_number
 from tightrope.result import Result
+from tightrope.validation import whole_number
 
 __all__ = ["Engine", "policy_name", "recorded_rounds", "simulate"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.problem import finite_number, whole_number
+from tightrope.validation import finite_number, whole_number
 
 GRID_POINTS = 200
 

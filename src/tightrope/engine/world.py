@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
-from tightrope.problem import Array
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.validation import Array
 
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
 

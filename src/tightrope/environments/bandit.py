@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from tightrope.environments.tabular import Seen, Tabular
-from tightrope.problem import finite_number
+from tightrope.validation import finite_number
 
 __all__ = ["bandit"]
 

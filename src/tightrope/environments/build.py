@@ -16,9 +16,9 @@ from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
-from tightrope.problem import Array, real_array
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, PolicySpec, Seen, Spec, SpecError, unknown_field
+from tightrope.validation import Array, real_array
 
 __all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "policy_for", "register"]
 

@@ -26,8 +26,8 @@ from tightrope.environments.calibration import (
 )
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.problem import real_array, require_range
 from tightrope.rules import Budget, Capacity, Rules, Share
+from tightrope.validation import real_array, require_range
 
 __all__ = ["CAPACITY", "FAIRNESS", "RESOURCE", "hospital", "hospital_rules", "report"]
 

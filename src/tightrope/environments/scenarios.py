@@ -26,9 +26,9 @@ from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge, Ridge
-from tightrope.problem import Array
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
 from tightrope.rules import Capacity, Rules, Share
+from tightrope.validation import Array
 
 __all__ = ["SCENARIOS", "Scenario", "scenario"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tightrope.environments.tabular import Seen, Tabular
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp import slater as slater_program
-from tightrope.problem import finite_number, whole_number
+from tightrope.validation import finite_number, whole_number
 
 __all__ = ["synthetic"]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.problem import finite_number, require_finite, require_range
 from tightrope.rules import Rules
+from tightrope.validation import finite_number, require_finite, require_range
 
 __all__ = ["WeakEvidence", "from_table"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import finite_number, first, real_array, require_finite, require_range
+from tightrope.validation import finite_number, first, real_array, require_finite, require_range
 
 __all__ = ["Tabular"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.policies.linear import action_misfits
-from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
+from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tightrope.errors import InvalidInput
-from tightrope.estimators import MODELS, ArmMeans, DisjointRidge, Ridge
+from tightrope.models import MODELS, ArmMeans, DisjointRidge, Ridge
 from tightrope.policies.registry import POLICIES
 from tightrope.rules import Rules
 from tightrope.schedules import Power

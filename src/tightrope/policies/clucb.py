@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import DisjointRidge, ridge_widths
+from tightrope.models import DisjointRidge, ridge_widths
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import (
@@ -24,7 +24,7 @@ from tightrope.policies.linear import (
     teach,
 )
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
+from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

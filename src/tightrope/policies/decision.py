@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import Array
+from tightrope.validation import Array
 
 
 class Decision:
@@ -46,7 +46,7 @@ class Decision:
 
     @property
     def trace(self) -> Array | None:
-        """The numbers behind the decision, packed as in `tightrope._kernels`; None where the policy keeps none."""
+        """The numbers behind the decision, packed as in `tightrope.kernels`; None where the policy keeps none."""
         trace = self._behind[1]
         return trace() if callable(trace) else trace
 

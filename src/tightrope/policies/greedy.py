@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import Linear, Seen, estimates, feature_misfits, linear_model, offered, teach
 from tightrope.policies.registry import register
-from tightrope.problem import finite_number
+from tightrope.validation import finite_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

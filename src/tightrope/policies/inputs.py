@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
-from tightrope import schedules
+from tightrope import kernels, schedules
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, DisjointRidge
+from tightrope.models import ArmMeans, DisjointRidge
 from tightrope.policies.linear import Linear
-from tightrope.problem import Array, real_array, require_range, require_unit_rows
 from tightrope.rules import Rules
+from tightrope.validation import Array, real_array, require_range, require_unit_rows
 
 Model = Linear | ArmMeans
 

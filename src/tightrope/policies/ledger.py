@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
-from tightrope.problem import whole_number
+from tightrope.validation import whole_number
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans
+from tightrope.models import ArmMeans
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import action_ids, unit_reward_misfits
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, real_array, require_range, whole_number
+from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

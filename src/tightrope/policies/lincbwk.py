@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.policies.budget import Account
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
@@ -23,7 +23,7 @@ from tightrope.policies.linear import (
     teach,
 )
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.estimators import DisjointRidge, Ridge, ridge_widths
+from tightrope.models import DisjointRidge, Ridge, ridge_widths
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
-from tightrope.problem import Array, finite_number, real_array, require_range, require_unit_rows, whole_number
+from tightrope.validation import (
+    Array,
+    finite_number,
+    real_array,
+    require_range,
+    require_unit_rows,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
-from tightrope.estimators import DisjointRidge
+from tightrope import kernels
+from tightrope.models import DisjointRidge
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import (
@@ -22,7 +22,7 @@ from tightrope.policies.linear import (
     teach,
 )
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import action_count_misfits, cost_misfits, sleeping_misfits
 from tightrope.policies.registry import register
-from tightrope.problem import finite_number, real_array, require_range, whole_number
+from tightrope.validation import finite_number, real_array, require_range, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

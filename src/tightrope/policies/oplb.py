@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
@@ -26,7 +26,7 @@ from tightrope.policies.linear import (
 )
 from tightrope.policies.reference import mixture_cdf
 from tightrope.policies.registry import register
-from tightrope.problem import Array, finite_number, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -13,18 +13,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
-from tightrope import schedules
+from tightrope import kernels, schedules
+from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
-from tightrope.estimators import (
+from tightrope.models import (
     ArmMeans,
     DisjointRidge,
     Ridge,
-    estimator_from_settings,
     learn_ridge,
+    model_from_settings,
     refresh_ridge,
 )
-from tightrope.large import Catalogue, SparseCosts
 from tightrope.policies.decision import Decision
 from tightrope.policies.inputs import (
     Model,
@@ -43,7 +42,8 @@ from tightrope.policies.linear import Linear, action_count_misfits, feature_misf
 from tightrope.policies.registry import register
 from tightrope.policies.short import READABLE, ShortWays, costs_after, costs_before, learning_only, readable
 from tightrope.policies.store import Arrays, checked, write_state
-from tightrope.problem import (
+from tightrope.rules import Rules
+from tightrope.validation import (
     FLOAT,
     Array,
     finite_number,
@@ -54,7 +54,6 @@ from tightrope.problem import (
     require_range,
     whole_number,
 )
-from tightrope.rules import Rules
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular
@@ -698,8 +697,8 @@ class PessimisticOptimistic:
         """The policy that gave `settings` and `state`."""
         constraints = settings["constraints"]
         policy = cls(
-            reward=estimator_from_settings(settings["reward"]),
-            cost=None if settings["cost"] is None else estimator_from_settings(settings["cost"]),
+            reward=model_from_settings(settings["reward"]),
+            cost=None if settings["cost"] is None else model_from_settings(settings["cost"]),
             constraints=Rules.from_data(constraints["rules"], constraints["actions"])
             if isinstance(constraints, dict)
             else constraints,

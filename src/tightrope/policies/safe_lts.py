@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
 from tightrope.policies.linear import (
@@ -27,7 +27,7 @@ from tightrope.policies.linear import (
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.oplb import REWARD_BOUND, safe_margin
 from tightrope.policies.registry import register
-from tightrope.problem import whole_number
+from tightrope.validation import whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.decision import Decision
 from tightrope.policies.ledger import Ledger
@@ -29,7 +29,7 @@ from tightrope.policies.linear import (
     unshared_misfits,
 )
 from tightrope.policies.registry import register
-from tightrope.problem import Array, whole_number
+from tightrope.validation import Array, whole_number
 
 if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular

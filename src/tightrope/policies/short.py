@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightrope import _kernels as kernels
-from tightrope.problem import FLOAT
+from tightrope import kernels
+from tightrope.validation import FLOAT
 
 # Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
 READABLE = 0x101

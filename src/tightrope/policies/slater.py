@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tightrope import lp
 from tightrope.errors import SolverError
 from tightrope.policies.store import checked
-from tightrope.problem import Array
+from tightrope.validation import Array
 
 KEPT = 1024
 FLOOR = 1e-3

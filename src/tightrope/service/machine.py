@@ -24,11 +24,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, PessimisticOptimistic
 from tightrope.policies.build import build_policy
-from tightrope.problem import Array
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
 from tightrope.service.caps import exhausted, hard_caps
 from tightrope.service.journal import (
@@ -47,6 +46,7 @@ from tightrope.service.journal import (
 )
 from tightrope.service.reading import Reader
 from tightrope.spec import Spec, make_spec
+from tightrope.validation import Array
 
 __all__ = ["Machine", "served_part"]
 

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.estimators import ArmMeans, Ridge
-from tightrope.problem import Array, real_array
+from tightrope.models import ArmMeans, Ridge
 from tightrope.rules import Budget, Mean
 from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
+from tightrope.validation import Array, real_array
 
 __all__ = ["Reader"]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.problem import Array
+from tightrope.validation import Array
 
 TIE = 1e-12
 VIOLATION = 1e-9

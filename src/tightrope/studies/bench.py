@@ -23,19 +23,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
+from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.engine import simulate
 from tightrope.environments import hospital
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.estimators import DisjointRidge, Ridge
-from tightrope.large import Catalogue, SparseCosts
+from tightrope.models import DisjointRidge, Ridge
 from tightrope.policies import PessimisticOptimistic
-from tightrope.problem import Array, whole_number
 from tightrope.report import save_figure
 from tightrope.schedules import Power
 from tightrope.studies import baselines
 from tightrope.studies.baselines import Outcome, Settings
 from tightrope.studies.scaling import figure, pin
+from tightrope.validation import Array, whole_number
 
 REPEATS = 9
 ONE_THREAD = dict.fromkeys(

@@ -8,12 +8,12 @@ import numpy as np
 
 from tightrope import theory
 from tightrope.environments import synthetic
-from tightrope.estimators import Ridge
+from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
-from tightrope.problem import Array
 from tightrope.report import Cell, NamedCurve, Report, bound_figure
 from tightrope.result import Result
 from tightrope.studies.study import Runs, last
+from tightrope.validation import Array
 
 ROUNDS, REPLICATIONS = 100_000, 20
 CONTEXTS, ACTIONS = 20, 5

@@ -36,11 +36,11 @@ from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.oracle import solve
-from tightrope.problem import Array, whole_number
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate, Result
 from tightrope.schedules import Power
 from tightrope.spec import PolicySpec, Spec, SpecError
+from tightrope.validation import Array, whole_number
 
 __all__ = [
     "ROSTER",

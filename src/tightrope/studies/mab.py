@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tightrope.environments import bandit
-from tightrope.estimators import ArmMeans
+from tightrope.models import ArmMeans
 from tightrope.policies import OPB, PessimisticOptimistic
-from tightrope.problem import Array
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
 from tightrope.studies.study import Runs, last
+from tightrope.validation import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from tightrope.engine.cpu import compiled
 from tightrope.engine.simulation import recorded_rounds
 from tightrope.engine.world import world_of
 from tightrope.environments.tabular import Tabular
-from tightrope.estimators import Ridge
+from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from tightrope import theory
 from tightrope.environments import bandit
 from tightrope.environments.tabular import Tabular
-from tightrope.estimators import ArmMeans
+from tightrope.models import ArmMeans
 from tightrope.policies import PessimisticOptimistic
 from tightrope.report import NamedCurve, Report, curve_figure
 from tightrope.studies.study import Runs

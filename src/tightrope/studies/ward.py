@@ -9,10 +9,9 @@ import numpy as np
 from tightrope import lp
 from tightrope.environments import hospital
 from tightrope.environments.tabular import Tabular
-from tightrope.estimators import DisjointRidge
+from tightrope.models import DisjointRidge
 from tightrope.oracle import check, solve
 from tightrope.policies import PessimisticOptimistic, RoundRobin
-from tightrope.problem import Array
 from tightrope.report import (
     BarSeries,
     Cell,
@@ -26,6 +25,7 @@ from tightrope.report import (
 from tightrope.result import Result
 from tightrope.schedules import Power
 from tightrope.studies.study import Runs, last
+from tightrope.validation import Array
 
 HORIZONS = (2_500, 10_000, 22_500, 40_000, 62_500)
 TRAJECTORY = 10_000

@@ -22,11 +22,11 @@ from tightrope.environments.build import environment_of, policy_for
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
-from tightrope.problem import Array
 from tightrope.result import Result
 from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
 from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
+from tightrope.validation import Array
 
 __all__ = ["MEASURES", "Cell", "Plan", "Row", "check_ends", "run_cells"]
 

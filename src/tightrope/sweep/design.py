@@ -15,8 +15,8 @@ from typing import Any, Literal, NoReturn, TypeAlias, get_args
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import finite_number, whole_number
 from tightrope.spec import Spec, unknown_field
+from tightrope.validation import finite_number, whole_number
 
 __all__ = ["Axis", "Design", "Span"]
 

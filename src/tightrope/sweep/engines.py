@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from tightrope import __version__
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.problem import whole_number
 from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
+from tightrope.validation import whole_number
 
 __all__ = ["Engine", "EngineName", "engine_for"]
 

@@ -1,7 +1,7 @@
 """The formulas of the algorithm, compiled: arrays in, arrays out, one function for each formula.
 
 `decide`, `learn` and the simulator's loop all call these functions, so that a formula stands in one place. They avoid BLAS and
-`fastmath`, and run only independent elements side by side (`tightrope._lanes`): sums are formed in the same order wherever a
+`fastmath`, and run only independent elements side by side (`tightrope.kernels.lanes`): sums are formed in the same order wherever a
 function is inlined, hence the same bits on every path. All of them live in this one file, because Numba's cache on disk does
 not notice a change in a function that is called from another file. Where Numba is not installed they run as plain Python.
 
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightrope._lanes import (
+from tightrope.kernels.lanes import (
     eight,
     first,
     fold4,
@@ -41,6 +41,7 @@ from tightrope._lanes import (
     store8,
     with_first,
 )
+from tightrope.validation import COST_LIMIT, COST_ROUNDING, NORM_LIMIT, VIOLATION
 
 try:
     import numba
@@ -86,9 +87,6 @@ STAT_SIZE = 5
 SINCE, DRIFT = range(2)
 
 TIE = 1e-12
-NORM_LIMIT = (1.0 + 1e-6) ** 2
-COST_ROUNDING = 1e-9
-COST_LIMIT = 1.0 + COST_ROUNDING
 REFRESH_EVERY = 256
 REFRESH_ROWS = 8
 REFRESH_ROUNDING = 2e-8
@@ -867,9 +865,6 @@ TO_UNIT = 2.0**-53
 CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = 0, 1, 2
 
 FIXED, BERNOULLI, GAUSSIAN = 0, 1, 2
-
-# A cumulated cost counts as a violation above this: it is what rounding can leave of an exact 0.
-VIOLATION = 1e-9
 
 
 @kernel

@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
 from tightrope.errors import InvalidInput
-from tightrope.problem import Array, first, real_array, require_finite, require_range
+from tightrope.validation import (
+    COST_LIMIT,
+    NORM_LIMIT,
+    Array,
+    first,
+    real_array,
+    require_finite,
+    require_range,
+)
 
 _BLOCK = 65_536
 _TRANSPOSED = 2**20
@@ -52,7 +59,7 @@ class Catalogue:
         for at in range(0, len(rows), _BLOCK):
             block = np.asarray(rows[at : at + _BLOCK])
             self.norms[at : at + _BLOCK] = np.sqrt(np.einsum("ij,ij->i", block, block))
-        bad = ~(self.norms <= np.sqrt(kernels.NORM_LIMIT))
+        bad = ~(self.norms <= np.sqrt(NORM_LIMIT))
         if bad.any():
             (j,) = first(bad)
             raise InvalidInput(
@@ -107,7 +114,7 @@ class SparseCosts:
         self.most_entries = int(np.diff(self.offsets).max(initial=0))
         require_finite("usage", self.data)
         costs = self.data - self.limits[self.indices]
-        bad = np.abs(costs) > kernels.COST_LIMIT
+        bad = np.abs(costs) > COST_LIMIT
         if bad.any():
             i = int(np.argmax(bad))
             j = int(np.searchsorted(self.offsets, i, side="right")) - 1

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import _kernels as kernels
+from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.problem import (
+from tightrope.validation import (
     Array,
     finite_number,
     real_array,
@@ -408,10 +408,10 @@ MODELS: dict[str, type[Ridge] | type[DisjointRidge] | type[ArmMeans]] = {
 }
 
 
-def estimator_from_settings(settings: dict[str, Any]) -> Ridge | DisjointRidge | ArmMeans:
+def model_from_settings(settings: dict[str, Any]) -> Ridge | DisjointRidge | ArmMeans:
     """An untaught estimator from what `settings()` gave.
 
-    >>> estimator_from_settings(ArmMeans(3).settings())
+    >>> model_from_settings(ArmMeans(3).settings())
     ArmMeans(3, bonus=1)
     """
     rest = dict(settings)

@@ -1,4 +1,4 @@
-"""What may enter: arrays and numbers, checked once, with errors that name the entry."""
+"""Checks of arrays and numbers, one for each kind of value, with errors that name the entry; and what rounding may take."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from tightrope.errors import InvalidInput
 Array = NDArray[np.float64]
 
 FLOAT = np.dtype(np.float64)
+
+# ‖φ‖² may exceed 1, and |W| may, by what rounding leaves.
+NORM_LIMIT = (1.0 + 1e-6) ** 2
+COST_ROUNDING = 1e-9
+COST_LIMIT = 1.0 + COST_ROUNDING
+# A cumulative cost counts as a violation above this: it is what rounding can leave of an exact 0.
+VIOLATION = 1e-9
 
 
 def is_plain(value: Any) -> bool:
