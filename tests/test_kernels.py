@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 import tightrope as tr
-from tightrope import _lanes as lanes
 from tightrope import kernels
 from tightrope.environments import Tabular
+from tightrope.kernels import lanes
 
 some = settings(max_examples=25, deadline=None)
 
