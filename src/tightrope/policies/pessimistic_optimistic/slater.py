@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tightrope import lp
 from tightrope.errors import SolverError
-from tightrope.policies.store import checked
+from tightrope.policies.state_file import checked
 from tightrope.validation import Array
 
 KEPT = 1024
