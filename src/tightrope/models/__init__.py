@@ -427,16 +427,9 @@ def model_from_settings(settings: dict[str, Any]) -> Ridge | DisjointRidge | Arm
 def _start_ridge(model: Ridge | DisjointRidge, blocks: int) -> None:
     """All arrays in one, `model.flat`, and a view of each."""
     p, M = model.n_features, model.n_outputs
-    head = np.array([blocks, p, M], dtype=float)
-    theta, inverse, sigma, b, wear = kernels.ridge_parts(head)[3:]
-    model.flat = flat = np.zeros(wear + 2 * blocks)
-    flat[: kernels.FLAT_HEAD] = head
-    model.stat = flat[kernels.FLAT_HEAD : theta]
-    model.Theta = flat[theta:inverse].reshape(blocks, M, p)
-    model.Sigma_inv = flat[inverse:sigma].reshape(blocks, p, p)
-    model.Sigma = flat[sigma:b].reshape(blocks, p, p)
-    model.B = flat[b:wear].reshape(blocks, M, p)
-    model.wear = flat[wear:].reshape(blocks, 2)
+    model.flat = kernels.new_ridge(blocks, p, M)
+    views = kernels.ridge_views(model.flat)
+    model.stat, model.Theta, model.Sigma_inv, model.Sigma, model.B, model.wear = views
     model.stat[:] = 0.0, model.bonus, model.m, model.ridge, model.dimension
     model.Sigma[:] = model.ridge * np.eye(p)
     model.Sigma_inv[:] = np.eye(p) / model.ridge
@@ -450,15 +443,15 @@ def learn_ridge(model: Ridge | DisjointRidge, g: int, x: Array, y: Array) -> Non
 
 def refresh_ridge(model: Ridge | DisjointRidge, g: int) -> None:
     """Σ⁻¹ and θ̂ of block g afresh from Σ and b."""
-    kernels.refresh(model.flat, g, np.empty(2 * model.n_features**2))
+    kernels.ridge_refresh(model.flat, g, np.empty(2 * model.n_features**2))
 
 
 def ridge_widths(model: Ridge | DisjointRidge, rows: Array, blocks: NDArray[np.int64]) -> Array:
     """‖row‖_{Σ⁻¹} of each row (n, p) by the block that is named for it."""
     p = model.n_features
     widths = np.empty(len(rows))
-    room = np.empty(kernels.ROOM_COLUMNS * p + kernels.ROOM)
-    kernels.ridge_widths(model.flat, rows.reshape(-1), 0, False, blocks, room, 0, widths, 0, 1)
+    scratch = np.empty(kernels.scratch_size(p))
+    kernels.ridge_widths(model.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
     return widths
 
 
@@ -470,7 +463,9 @@ def _ridge_radius(model: Ridge | DisjointRidge, horizon: float) -> float:
     T = finite_number("horizon", horizon, low=1.0)
     return float(
         model.bonus
-        * kernels.radius(model.stat[kernels.LEARNT], float(model.dimension), T, model.m, model.ridge)
+        * kernels.confidence_radius(
+            model.stat[kernels.LEARNT], float(model.dimension), T, model.m, model.ridge
+        )
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.validation import Array
 
@@ -67,23 +68,20 @@ class Decision:
         trace = self.trace
         if trace is None or ids is None:
             raise InvalidInput("only a pessimistic-optimistic policy keeps the numbers behind its decisions.")
-        J = len(ids)
-        K = (len(trace) - 2 - 2 * J) // (J + 1)
-        at = 2 * J + J * K
-        costs, queue = trace[2 * J : at].reshape(J, K), trace[at : at + K]
-        V = float(trace[at + K])
+        seen = kernels.trace_views(trace, len(ids))
+        names = map(str, range(len(seen.queue))) if constraints is None else constraints
         return Explanation(
             round=self.number + 1,
             row=self.row if shown is None else shown,
             actions=tuple(str(a) if actions is None else actions[a] for a in ids.tolist()),
-            constraints=tuple(map(str, range(K))) if constraints is None else constraints,
-            rewards=trace[:J].copy(),
-            costs=costs.copy(),
-            penalties=costs * queue / V,
-            values=trace[J : 2 * J].copy(),
-            queue=queue.copy(),
-            V=V,
-            epsilon=float(trace[at + K + 1]),
+            constraints=tuple(names),
+            rewards=seen.rewards.copy(),
+            costs=seen.costs.copy(),
+            penalties=seen.costs * seen.queue / seen.V,
+            values=seen.values.copy(),
+            queue=seen.queue.copy(),
+            V=seen.V,
+            epsilon=seen.epsilon,
         )
 
     def __repr__(self) -> str:

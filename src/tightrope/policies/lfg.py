@@ -69,7 +69,7 @@ class LFG:
         self._queue = np.zeros(self.n_actions)
         self._last: int | None = None
         self._rewards = ArmMeans(self.n_actions, bonus=math.sqrt(1.5))
-        self._core = np.zeros(kernels.CORE_HEAD)
+        self._core = kernels.new_core(0, 0, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
         self._ledger = Ledger[int]()
 
     @property

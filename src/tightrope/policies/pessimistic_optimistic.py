@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -200,19 +201,7 @@ class PessimisticOptimistic:
             V_t = _scaled(unit_V, self._meter.value)
 
         scratch = max(row_length(self._reward), row_length(self._cost))
-        self._core = np.zeros(kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * scratch + kernels.ROOM)
-        self._core[: kernels.CORE_HEAD] = [
-            0.0,
-            0.0 if horizon is None else float(horizon),
-            V_t.scale,
-            V_t.exponent,
-            V_t.log_power,
-            eps.scale,
-            eps.exponent,
-            eps.log_power,
-            float(K),
-        ]
-        self._core[kernels.CORE_HEAD + 2 * K : kernels.CORE_HEAD + 3 * K] = known
+        self._core = kernels.new_core(K, scratch, horizon or 0.0, astuple(V_t), astuple(eps), known)
         self._K = K
         self._columns = after.astype(np.int64)
         self._known_columns = np.flatnonzero(known)
@@ -259,13 +248,13 @@ class PessimisticOptimistic:
     @property
     def queue(self) -> Array:
         """The dual variables Q, (K,), a copy."""
-        Q: Array = self._core[kernels.CORE_HEAD : kernels.CORE_HEAD + self._K]
+        Q: Array = kernels.core_views(self._core).queue
         return Q.copy()
 
     @property
     def totals(self) -> Array:
         """Cumulative costs, (K,), a copy: as chosen where they are seen before acting, as learnt where they are seen after."""
-        totals: Array = self._core[kernels.CORE_HEAD + self._K : kernels.CORE_HEAD + 2 * self._K]
+        totals: Array = kernels.core_views(self._core).totals
         return totals.copy()
 
     @property
@@ -527,7 +516,7 @@ class PessimisticOptimistic:
         if w is not None and self._cost is not None:
             awaits &= ~AWAITS_COSTS
             _learn(self._cost, action, psi, w)
-            self._core[kernels.CORE_HEAD + self._K + self._columns] += w
+            kernels.core_views(self._core).totals[self._columns] += w
         if awaits:
             self._pending[number] = (awaits, action, phi, psi, group)
         else:
@@ -674,7 +663,7 @@ class PessimisticOptimistic:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         entries = list(self._pending.values())
         state: Arrays = {
-            "core": self._core[: kernels.CORE_HEAD + 3 * self._K].copy(),
+            "core": kernels.core_views(self._core).saved.copy(),
             "made": np.array([self._made], dtype=np.int64),
             "pending/number": np.array(list(self._pending), dtype=np.int64),
             "pending/awaits": np.array([e[0] for e in entries], dtype=np.int64),
@@ -710,8 +699,8 @@ class PessimisticOptimistic:
             seed=settings["seed"],
         )
         policy._owner = int(settings["owner"])
-        head = policy._core[: kernels.CORE_HEAD + 3 * policy._K]
-        head[:] = checked(arrays, "core", head.dtype, head.shape)
+        saved = kernels.core_views(policy._core).saved
+        saved[:] = checked(arrays, "core", saved.dtype, saved.shape)
         policy._made = int(checked(arrays, "made", np.int64, (1,))[0])
         for prefix, model in (("reward", policy._reward), ("cost", policy._cost)):
             for name, array in model.arrays().items() if model is not None else ():
@@ -1057,7 +1046,7 @@ class PessimisticOptimistic:
             )
         if costs.shape != (len(phi), K):
             raise InvalidInput(f"costs must have shape ({len(phi)}, {K}), but got {costs.shape}.")
-        before, numbers = np.empty(K), np.empty(2 * kernels.SHOWN + 2)
+        before, numbers = np.empty(K), np.empty(kernels.trace_size(kernels.SHOWN, 0))
         row, n = kernels.decide_sparsely(
             phi,
             columns,
@@ -1075,7 +1064,7 @@ class PessimisticOptimistic:
             np.empty(2 * costs.most_entries),
         )
 
-        return row, n, partial(_sparse_trace, costs, shown[:n], numbers[: 2 * n + 2], before)
+        return row, n, partial(_sparse_trace, costs, shown[:n], numbers[: kernels.trace_size(n, 0)], before)
 
     def _check_values(self, offer: _Offer) -> None:
         """Name the entry that is wrong."""
@@ -1221,8 +1210,20 @@ def _learn(model: Model, action: int, x: Array | None, y: Array) -> None:
 
 def _sparse_trace(costs: SparseCosts, rows: NDArray[np.int64], numbers: Array, Q: Array) -> Array:
     """The numbers behind a decision with sparse costs, made dense only when they are asked for."""
-    n = 2 * len(rows)
-    return np.concatenate([numbers[:n], *(costs.row(j) for j in rows.tolist()), Q, numbers[n:]])
+    seen = kernels.trace_views(numbers, len(rows))
+    W = (costs.row(j) for j in rows.tolist())
+    return np.concatenate([seen.rewards, seen.values, *W, Q, [seen.V, seen.epsilon]])
+
+
+def carry_state(was: Array, names: Sequence[str], fresh: Array, new_names: Sequence[str]) -> Array:
+    """The array "core" of a fresh policy's state, with the rounds, queues and cumulative costs of another, by constraint."""
+    carried = fresh.copy()
+    carried[kernels.ROUNDS] = was[kernels.ROUNDS]
+    old, new = kernels.core_views(was), kernels.core_views(carried)
+    for k, name in enumerate(new_names):
+        if name in names:
+            new.queue[k], new.totals[k] = (part[names.index(name)] for part in (old.queue, old.totals))
+    return carried
 
 
 def _stack(rows: list[Array | None], width: int) -> Array:
