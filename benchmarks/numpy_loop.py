@@ -77,7 +77,7 @@ def our_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
     ids, trace, x = np.arange(J), np.empty(kernels.trace_size(J, K)), phi[0].copy()
     flat, core = policy._flat, policy._core
     rows, costs, widths = phi.reshape(-1), W.reshape(-1), np.empty(J)
-    room = np.empty(kernels.ROOM_COLUMNS * d + kernels.ROOM)
+    room = np.empty(kernels.scratch_size(d))
 
     def both() -> None:
         policy.learn(policy.decide(phi, W), 0.5)

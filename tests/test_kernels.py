@@ -123,7 +123,7 @@ def test_eight_forms_are_the_single_forms(n):
     rng = np.random.default_rng(n)
     A, X = symmetric(rng, n).reshape(-1), rng.normal(size=(8, n))
     room, out = np.empty(16 * n), np.empty(8)
-    kernels.side_by_side(X.reshape(-1), 0, 8, n, room, 0)
+    kernels.rows_as_columns(X.reshape(-1), 0, 8, n, room, 0)
     same(room[: 8 * n].reshape(n, 8), X.T)
     kernels.eight_quadratic_forms(A, 0, room, 0, n, out, 0, 8 * n)
     same(out, [kernels.quadratic_form(A, 0, X.reshape(-1), j * n, n) for j in range(8)])
@@ -149,7 +149,7 @@ def test_widths_are_the_same_in_any_company(model):
         model.learn(rows[i % 13], 0.5, **({"action": i % 13} if isinstance(model, tr.DisjointRidge) else {}))
     blocks = np.arange(13) if isinstance(model, tr.DisjointRidge) else np.zeros(13, dtype=np.int64)
     alone = [kernels.ridge_width(model.flat, g, row, 0) for g, row in zip(blocks, rows)]
-    room = np.empty(kernels.ROOM_COLUMNS * p + kernels.ROOM)
+    room = np.empty(kernels.scratch_size(p))
     for J in range(1, 14):
         out = np.full(2 * J, 7.0)
         kernels.ridge_widths(model.flat, rows.reshape(-1), 0, False, blocks[:J], room, 0, out, 1, 2)
@@ -198,7 +198,7 @@ def test_these_are_two_programs():
 
 def started(model, K, p):
     """`core` of a policy in its first round."""
-    core = np.zeros(kernels.CORE_HEAD + 3 * K + kernels.ROOM_COLUMNS * p + kernels.ROOM)
+    core = np.zeros(kernels.CORE_HEAD + 3 * K + kernels.scratch_size(p))
     core[: kernels.CORE_HEAD] = 0.0, 100.0, 0.5, 0.5, 0.0, 1.5, -0.5, 0.0, K
     core[kernels.CORE_HEAD + 2 * K : kernels.CORE_HEAD + 3 * K] = 1.0
     return core
@@ -227,7 +227,7 @@ def test_compiled_and_plain_decide_and_learn_alike(seed, J, p, K, disjoint):
             g = row if disjoint else 0
             module.learn_reward(g, x, reward, flat, core)
             if t == 5:
-                module.refresh(flat, g, np.empty(2 * p * p))
+                module.ridge_refresh(flat, g, np.empty(2 * p * p))
             seen.append((row, trace, x, flat.copy(), core[: kernels.CORE_HEAD + 3 * K].copy()))
         for ours, theirs in zip(*seen, strict=True):
             same(ours, theirs)
@@ -314,7 +314,7 @@ def test_the_simulator_does_skip_widths(monkeypatch):
     from tightrope.engine import cpu
 
     rooms = []
-    make = cpu._room
+    make = cpu._workspace
     monkeypatch.setattr(cpu, "_room", lambda *args: rooms.append(make(*args)) or rooms[-1])
     tr.simulate(policy, env, rounds=500, replications=1, optimum=1.0)
     (room,) = rooms
@@ -438,10 +438,10 @@ def test_the_step_of_sparse_costs_is_the_dense_step(seed, J, K):
     results = []
     for module in (kernels, plain):
         one, two = core.copy(), core.copy()
-        module.take(costs.row(row), 0, 0.25, one)
+        module.queue_step(costs.row(row), 0, 0.25, one)
         at, end = costs.offsets[row : row + 2].tolist()
         room = np.empty(2 * costs.most_entries)
-        module.take_sparsely(at, end, costs.indices, costs.data, costs.limits, 0.25, two, room)
+        module.sparse_queue_step(at, end, costs.indices, costs.data, costs.limits, 0.25, two, room)
         same(one, two)
         results.append(one)
     same(*results)

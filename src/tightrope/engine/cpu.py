@@ -22,7 +22,7 @@ Runner = Callable[[int, NDArray[np.int64]], Replication]
 def compiled(
     policy: Any,
     env: Tabular,
-    world: kernels.World,
+    world: kernels.TabularArrays,
     seed: int,
     rounds: int,
     grid: NDArray[np.int64],
@@ -44,7 +44,7 @@ def policy_seed(seed: int, replication: int) -> int:
 def _pessimistic_optimistic(
     policy: PessimisticOptimistic,
     env: Tabular,
-    world: kernels.World,
+    world: kernels.TabularArrays,
     seed: int,
     rounds: int,
     grid: NDArray[np.int64],
@@ -72,7 +72,7 @@ def _pessimistic_optimistic(
             twin._ranges,
             twin._columns,
             twin._core,
-            _room(world, twin, p),
+            _workspace(world, twin, p),
             np.uint64(seed),
             replication,
             rounds,
@@ -100,7 +100,7 @@ COMPARATORS = {
 def _comparator(
     policy: Uniform | Oracle | RoundRobin | OPB,
     env: Tabular,
-    world: kernels.World,
+    world: kernels.TabularArrays,
     seed: int,
     rounds: int,
     grid: NDArray[np.int64],
@@ -177,9 +177,9 @@ def check_fit(policy: Any, env: Tabular) -> None:
         raise InvalidInput("costs are seen before acting in this environment: make the policy without cost=.")
 
 
-def _room(world: kernels.World, policy: PessimisticOptimistic, p: int) -> kernels.Room:
+def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: int) -> kernels.Workspace:
     C, J, _ = world.means.shape
-    return kernels.Room(
+    return kernels.Workspace(
         trace=np.empty(kernels.trace_size(J, policy.n_constraints)),
         costs=np.zeros(J * policy.n_constraints),
         y=np.empty(1),

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import kernels
 from tightrope.engine.cpu import Runner, check_fit, compiled, policy_seed
 from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.world import Replication, replay_in_python, world_of
@@ -240,15 +241,15 @@ def _result(
 ) -> Result:
     J, K = env.n_actions, env.n_constraints
     order = sorted(done)
-    records = np.stack([done[i].records for i in order])
+    tallies = kernels.tally_views(np.stack([done[i].records for i in order]), J, K)
     return Result(
         scenario=env.name,
         rounds=grid,
-        reward=np.ascontiguousarray(records[:, :, 0]),
-        observed_reward=np.ascontiguousarray(records[:, :, 1]),
-        cost=np.ascontiguousarray(records[:, :, 2 : 2 + K]),
-        mean_cost=np.ascontiguousarray(records[:, :, 2 + K : 2 + 2 * K]),
-        counts=np.ascontiguousarray(records[:, :, 2 + 2 * K : 2 + 2 * K + J]),
+        reward=np.ascontiguousarray(tallies.mean_reward),
+        observed_reward=np.ascontiguousarray(tallies.reward),
+        cost=np.ascontiguousarray(tallies.costs),
+        mean_cost=np.ascontiguousarray(tallies.mean_costs),
+        counts=np.ascontiguousarray(tallies.counts),
         last_violation=np.stack([done[i].last_violation for i in order]),
         actions=env.actions,
         constraints=env.constraints,

@@ -16,12 +16,12 @@ from tightrope.validation import Array
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
 
 
-def world_of(env: Tabular) -> kernels.World:
+def world_of(env: Tabular) -> kernels.TabularArrays:
     """The arrays that the loops read."""
     cdf = np.cumsum(env.weights)
     cdf[np.flatnonzero(env.weights)[-1] :] = 1.0
     sizes = env.available.sum(axis=1)
-    return kernels.World(
+    return kernels.TabularArrays(
         cdf=cdf,
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         ids=np.nonzero(env.available)[1].astype(np.int64),
@@ -81,10 +81,10 @@ class Replication:
     __slots__ = ("choices", "drawn", "last_violation", "records", "rounds_run", "tally")
 
     def __init__(
-        self, world: kernels.World, grid: NDArray[np.int64], rounds: int, keep_choices: bool
+        self, world: kernels.TabularArrays, grid: NDArray[np.int64], rounds: int, keep_choices: bool
     ) -> None:
         J, K = world.rewards.shape[1], world.means.shape[2]
-        self.tally = np.zeros(2 + 2 * K + J)
+        self.tally = np.zeros(kernels.tally_size(J, K))
         self.drawn = np.zeros(K)
         self.records = np.zeros((len(grid), len(self.tally)))
         self.last_violation = np.zeros(K, dtype=np.int64)
@@ -147,7 +147,7 @@ def replay_in_python(
         else:
             policy.learn(decision, reward, drawn.copy())
         mean_costs = drawn if sees_costs else world.means[c, a]
-        kernels.account(tally, t, a, mean, reward, drawn, 0, mean_costs, 0, out.last_violation)
+        kernels.add_to_tally(tally, t, a, mean, reward, drawn, 0, mean_costs, 0, out.last_violation)
         if keep_choices:
             out.choices[t - 1] = a
         if t == grid[at]:

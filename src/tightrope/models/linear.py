@@ -40,16 +40,9 @@ class Linear(Model):
         self.bonus = factor("bonus", bonus)
         self.m = factor("m", m)
         self.ridge = finite_number("ridge", ridge, low=SMALLEST_RIDGE)
-        head = np.array([blocks, p, M], dtype=float)
-        theta, inverse, sigma, b, wear = kernels.ridge_parts(head)[3:]
-        self.flat = flat = np.zeros(wear + 2 * blocks)
-        flat[: kernels.FLAT_HEAD] = head
-        self.stat = flat[kernels.FLAT_HEAD : theta]
-        self.Theta = flat[theta:inverse].reshape(blocks, M, p)
-        self.Sigma_inv = flat[inverse:sigma].reshape(blocks, p, p)
-        self.Sigma = flat[sigma:b].reshape(blocks, p, p)
-        self.B = flat[b:wear].reshape(blocks, M, p)
-        self.wear = flat[wear:].reshape(blocks, 2)
+        self.flat = kernels.new_ridge(blocks, p, M)
+        views = kernels.ridge_views(self.flat)
+        self.stat, self.Theta, self.Sigma_inv, self.Sigma, self.B, self.wear = views
         self.stat[:] = 0.0, self.bonus, self.m, self.ridge, self.dimension
         self.Sigma[:] = self.ridge * np.eye(p)
         self.Sigma_inv[:] = np.eye(p) / self.ridge
@@ -72,7 +65,7 @@ class Linear(Model):
         T = finite_number("horizon", horizon, low=1.0)
         return float(
             self.bonus
-            * kernels.radius(self.stat[kernels.LEARNT], float(self.dimension), T, self.m, self.ridge)
+            * kernels.confidence_radius(self.stat[kernels.LEARNT], float(self.dimension), T, self.m, self.ridge)
         )
 
     def _learn(self, block: int, features: Any, outcome: Any) -> None:
@@ -89,12 +82,12 @@ class Linear(Model):
 
     def refresh(self, block: int) -> None:
         """Σ⁻¹ and θ̂ of a block afresh from Σ and b, as compiled code asks for from time to time."""
-        kernels.refresh(self.flat, block, np.empty(2 * self.n_features**2))
+        kernels.ridge_refresh(self.flat, block, np.empty(2 * self.n_features**2))
 
     def _widths(self, rows: Array, blocks: Ids) -> Array:
         widths = np.empty(len(rows))
-        room = np.empty(kernels.ROOM_COLUMNS * self.n_features + kernels.ROOM)
-        kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, room, 0, widths, 0, 1)
+        scratch = np.empty(kernels.scratch_size(self.n_features))
+        kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
         return widths
 
     def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:

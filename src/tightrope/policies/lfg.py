@@ -83,7 +83,7 @@ class LFG(Policy):
         """The arm on offer with the highest debt plus η times its optimistic reward; features and costs are not looked at."""
         # Before the first decision nobody is behind: what the queue grows by in a round, it has not grown by yet.
         debt = self._queue if self.decisions.made else np.maximum(0.0, self._queue + self.shares)
-        core = np.zeros(kernels.CORE_HEAD)
+        core = kernels.new_core(0, 0, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
         core[kernels.ROUNDS] = self.decisions.made
         upper = np.empty(len(offer.ids))
         kernels.optimistic_rewards_arms(

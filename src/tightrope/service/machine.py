@@ -24,10 +24,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, PessimisticOptimistic
 from tightrope.policies.build import build_policy
+from tightrope.policies.pessimistic_optimistic import carry_state
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
 from tightrope.service.caps import exhausted, hard_caps
 from tightrope.service.journal import (
@@ -470,7 +470,7 @@ class Machine:
             name: now[name] if name.startswith(kept) or (same and name.startswith("slater/")) else array
             for name, array in fresh.items()
         }
-        arrays["core"] = _carried(now["core"], self.labels[-1][1], fresh["core"], _names(spec))
+        arrays["core"] = carry_state(now["core"], self.labels[-1][1], fresh["core"], _names(spec))
         settings = {**new.settings(), "pending_groups": None}
         self.policy = PessimisticOptimistic.restore(settings, arrays)
         self.measures = self.policy.defer_slater()
@@ -621,21 +621,6 @@ def _require_fit(old: Spec, new: Spec, was: PessimisticOptimistic, now: Pessimis
                 f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
                 f"but now is {after!r}"
             )
-
-
-def _carried(
-    core: Array, names: tuple[str, ...], fresh: Array, new_names: tuple[str, ...]
-) -> NDArray[np.float64]:
-    """A policy's core (see `_kernels`) with rounds, queues and cumulative costs of another, constraint by constraint."""
-    head, K, new_K = kernels.CORE_HEAD, len(names), len(new_names)
-    carried = fresh.copy()
-    carried[kernels.ROUNDS] = core[kernels.ROUNDS]
-    for k, name in enumerate(new_names):
-        if name in names:
-            was = names.index(name)
-            carried[head + k] = core[head + was]
-            carried[head + new_K + k] = core[head + K + was]
-    return carried
 
 
 def _one(rows: Array | None, row: int) -> Array | None:

@@ -91,7 +91,7 @@ class LazyChoices:
         K = self.K
         if costs.shape != (len(phi), K):
             raise InvalidInput(f"costs must have shape ({len(phi)}, {K}), but got {costs.shape}.")
-        before, numbers = np.empty(K), np.empty(2 * kernels.SHOWN + 2)
+        before, numbers = np.empty(K), np.empty(kernels.trace_size(kernels.SHOWN, 0))
         row, n = kernels.decide_sparsely(
             phi,
             columns,
@@ -108,10 +108,11 @@ class LazyChoices:
             before,
             np.empty(2 * costs.most_entries),
         )
-        return row, n, partial(_sparse_trace, costs, shown[:n], numbers[: 2 * n + 2], before)
+        return row, n, partial(_sparse_trace, costs, shown[:n], numbers[: kernels.trace_size(n, 0)], before)
 
 
 def _sparse_trace(costs: SparseCosts, rows: Ids, numbers: Array, Q: Array) -> Array:
     """The numbers behind a decision with sparse costs, made dense only when they are asked for."""
-    n = 2 * len(rows)
-    return np.concatenate([numbers[:n], *(costs.row(j) for j in rows.tolist()), Q, numbers[n:]])
+    seen = kernels.trace_views(numbers, len(rows))
+    W = (costs.row(j) for j in rows.tolist())
+    return np.concatenate([seen.rewards, seen.values, *W, Q, [seen.V, seen.epsilon]])

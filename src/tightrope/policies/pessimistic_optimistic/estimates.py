@@ -28,7 +28,7 @@ def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Ar
         return -1
     means, widths = _plain_estimates(model, phi, ids)
     trace[:J] = np.minimum(1.0, (means + radius_now(model, core) * widths)[:, 0])
-    row = int(kernels.act(J, costs, 0, core, trace))
+    row = int(kernels.choose_and_step(J, costs, 0, core, trace))
     if x is not None and phi is not None:
         x[...] = phi[row if len(phi) == J else 0]
     return row

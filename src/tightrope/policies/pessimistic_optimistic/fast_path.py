@@ -49,7 +49,7 @@ def costs_after(disjoint: bool, cost_disjoint: bool) -> FastPath:
         for j, psi in enumerate((_LINE, _TABLE), start=1):
             if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
                 ways[3 * i + j] = kernels.entry(
-                    kernels.decide_after,
+                    kernels.decide_with_learnt_costs,
                     phi,
                     psi,
                     _IDS,
@@ -63,7 +63,7 @@ def costs_after(disjoint: bool, cost_disjoint: bool) -> FastPath:
                     _LINE,
                 )
     learn = kernels.entry(
-        kernels.learn_outcome, 0, 0, _LINE, _LINE, 0.0, _LINE, _LINE, _LINE, _TABLE, _IDS, _LINE
+        kernels.learn_reward_and_costs, 0, 0, _LINE, _LINE, 0.0, _LINE, _LINE, _LINE, _TABLE, _IDS, _LINE
     )
     return FastPath(tuple(ways), learn)
 

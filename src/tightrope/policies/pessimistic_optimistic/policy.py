@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,7 +155,9 @@ class PessimisticOptimistic(Policy):
             self._meter = SlaterMeter(K, self._settings["seed"])
             V_t = unit_V.times(self._meter.value)
 
-        self._core = kernels.new_core(K, max(self.kept_lengths()), horizon or 0.0, V_t, eps, known)
+        self._core = kernels.new_core(
+            K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
+        )
         self._ranges = np.ascontiguousarray(ranges[after])
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         self._pending = self.decisions
@@ -173,21 +176,23 @@ class PessimisticOptimistic(Policy):
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
         names = (None, None) if self.rules is None else (self._input.names, self.rules.names)
-        self._labels = Labels(*names, kernels.unpack_trace)
+        self._labels = Labels(*names, unpack_trace)
 
     # What the policy knows
 
     @property
     def queue(self) -> Array:
         """The dual variables Q, (K,), a copy."""
-        return kernels.queue_of(self._core).copy()
+        Q: Array = kernels.core_views(self._core).queue
+        return Q.copy()
 
     dual = queue
 
     @property
     def totals(self) -> Array:
         """Cumulative costs, (K,), a copy: as chosen where they are seen before acting, as learnt where they are seen after."""
-        return kernels.totals_of(self._core).copy()
+        totals: Array = kernels.core_views(self._core).totals
+        return totals.copy()
 
     @property
     def labels(self) -> Labels:
@@ -327,7 +332,7 @@ class PessimisticOptimistic(Policy):
     def choose(self, offer: Offer) -> Choice:
         """The row with the highest optimistic reward less penalties."""
         row, trace, _ = self._choose(offer, self._core.copy())
-        numbers = kernels.unpack_trace(trace, len(offer.ids))
+        numbers = unpack_trace(trace, len(offer.ids))
         return Choice(row, numbers["rewards"], numbers["values"], one_hot(row, len(offer.ids)))
 
     def decide_many(
@@ -456,7 +461,7 @@ class PessimisticOptimistic(Policy):
             self._reward.learn(phi, y, action)
         if w is not None and self._cost is not None:
             self._cost.learn(psi, w, action)
-            kernels.totals_of(self._core)[self._input.columns] += w
+            kernels.core_views(self._core).totals[self._input.columns] += w
         self._pending.learnt(number, parts)
 
     def warm_start(
@@ -560,7 +565,7 @@ class PessimisticOptimistic(Policy):
 
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        state: Arrays = {"core": kernels.saved_core(self._core).copy(), **self._pending.arrays(*self.kept_lengths())}
+        state: Arrays = {"core": kernels.core_views(self._core).saved.copy(), **self._pending.arrays(*self.kept_lengths())}
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             for name, array in model.arrays().items() if model is not None else ():
                 state[f"{part}/{name}"] = array.copy()
@@ -591,7 +596,7 @@ class PessimisticOptimistic(Policy):
         return policy
 
     def _load(self, arrays: Arrays, groups: list[Any] | None) -> None:
-        core = kernels.saved_core(self._core)
+        core = kernels.core_views(self._core).saved
         core[:] = checked(arrays, "core", core.dtype, core.shape)
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             for name, array in model.arrays().items() if model is not None else ():
@@ -624,7 +629,12 @@ class PessimisticOptimistic(Policy):
         self._load(arrays, old._pending.groups())
         for number, pending in old._pending.items():
             self._pending[number] = pending
-        kernels.carry_over(old._core, _names(old), self._core, _names(self))
+        self._core[kernels.ROUNDS] = old._core[kernels.ROUNDS]
+        was, now_views = kernels.core_views(old._core), kernels.core_views(self._core)
+        for k, name in enumerate(_names(self)):
+            if name in _names(old):
+                at = _names(old).index(name)
+                now_views.queue[k], now_views.totals[k] = was.queue[at], was.totals[at]
         if measured and old.slater is not None:
             self.take_slater(old.slater)
 
@@ -721,6 +731,12 @@ def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimisti
     0
     """
     return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)
+
+
+def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
+    """The numbers behind a decision among J actions, by their names in an `Explanation`."""
+    seen = kernels.trace_views(trace, J)
+    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in seen._asdict().items()}
 
 
 def _names(policy: PessimisticOptimistic) -> tuple[str, ...]:
