@@ -188,7 +188,9 @@ class Problem:
         if vectors is None:
             if model.n_actions is None and d == J:
                 return []
-            return [f"it has no features for the {part} model {model!r}; arms alone need Ridge({J}) or ArmMeans({J})"]
+            return [
+                f"it has no features for the {part} model {model!r}; arms alone need Ridge({J}) or ArmMeans({J})"
+            ]
         p = vectors.length
         if model.n_actions is not None:
             fits, wanted = d == p, f"DisjointRidge({J}, {p})"
@@ -242,7 +244,11 @@ class Problem:
             yield from self.model_misfits("cost", setting.cost)
         if not setting.takes_features and self.features is not None:
             yield "it has features, which the policy does not take"
-        if not setting.takes_sleep and self.truth is not None and not self.truth.available[self.truth.met].all():
+        if (
+            not setting.takes_sleep
+            and self.truth is not None
+            and not self.truth.available[self.truth.met].all()
+        ):
             yield "some actions are not always on offer"
 
     def _assumptions(self, setting: Setting) -> Iterator[str]:

@@ -47,7 +47,9 @@ class Registry(dict[str, Any]):
         def add(made: _Made) -> _Made:
             if name in self:
                 article = "an" if self.what[0] in "aeiou" else "a"
-                raise InvalidInput(f"{article} {self.what} named {name!r} is registered already: {self[name]!r}.")
+                raise InvalidInput(
+                    f"{article} {self.what} named {name!r} is registered already: {self[name]!r}."
+                )
             self[name] = made
             made.kind = name  # type: ignore[attr-defined]
             return made
@@ -65,7 +67,9 @@ class Registry(dict[str, Any]):
                 f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
                 f"but got {name!r}."
             )
-        module = self._module_of_file(name, folder / place) if place.endswith(".py") else self._module(name, place)
+        module = (
+            self._module_of_file(name, folder / place) if place.endswith(".py") else self._module(name, place)
+        )
         found = getattr(module, attribute, None)
         if not callable(found):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")

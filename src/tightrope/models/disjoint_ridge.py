@@ -83,7 +83,9 @@ class DisjointRidge(Linear):
         ids, rows = self._rows(features, actions)
         return self._widths(rows, ids)
 
-    def sampled(self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]) -> Array:
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
         """⟨θ̃_j, x⟩ for θ̃_j ~ N(θ̂_j, scale² Σ_j⁻¹)."""
         ids, rows = self._rows(features, actions)
         return np.array([row @ self._sampled_theta(g, scale, normals) for g, row in zip(ids.tolist(), rows)])

@@ -65,7 +65,9 @@ class Linear(Model):
         T = finite_number("horizon", horizon, low=1.0)
         return float(
             self.bonus
-            * kernels.confidence_radius(self.stat[kernels.LEARNT], float(self.dimension), T, self.m, self.ridge)
+            * kernels.confidence_radius(
+                self.stat[kernels.LEARNT], float(self.dimension), T, self.m, self.ridge
+            )
         )
 
     def _learn(self, block: int, features: Any, outcome: Any) -> None:

@@ -77,7 +77,9 @@ class Model(ABC):
         """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
         return math.sqrt(2.0 * math.log(max(1.0, horizon)))
 
-    def sampled(self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]) -> Array:
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
         """A draw for each row (n,), `scale` widths wide; `normals(n, slot)` gives n standard normals of the policy's own stream."""
         means = np.asarray(self.means(features, actions))
         ids = np.arange(len(means)) if actions is None else np.asarray(actions)
@@ -107,7 +109,10 @@ class Model(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""
-        return {"model": self.kind, **{name: getattr(self, name) for name in inspect.signature(type(self)).parameters}}
+        return {
+            "model": self.kind,
+            **{name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
+        }
 
     def with_outputs(self, n: int) -> Self:
         """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
@@ -115,7 +120,9 @@ class Model(ABC):
         if "n_outputs" in settings:
             settings["n_outputs"] = n
         elif n != self.n_outputs:
-            raise InvalidInput(f"{self!r} learns {self.n_outputs} quantities, but {n} are needed: it takes no n_outputs.")
+            raise InvalidInput(
+                f"{self!r} learns {self.n_outputs} quantities, but {n} are needed: it takes no n_outputs."
+            )
         fresh = type(self)(**settings)
         if n == self.n_outputs:
             mine = self.arrays()
@@ -132,7 +139,11 @@ class Model(ABC):
         return self.with_outputs(self.n_outputs)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self.settings().items() if name not in ("model", "n_outputs"))
+        shown = (
+            f"{name}={value!r}"
+            for name, value in self.settings().items()
+            if name not in ("model", "n_outputs")
+        )
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

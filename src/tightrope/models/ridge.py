@@ -81,7 +81,9 @@ class Ridge(Linear):
         rows = self._rows(features)
         return self._widths(rows, np.zeros(len(rows), dtype=np.int64))
 
-    def sampled(self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]) -> Array:
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
         """⟨θ̃, φ⟩ for one θ̃ ~ N(θ̂, scale² Σ⁻¹)."""
         values: Array = self._rows(features) @ self._sampled_theta(0, scale, normals)
         return values

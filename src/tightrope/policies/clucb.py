@@ -159,4 +159,3 @@ class CLUCB(Policy):
         if context is None or whole_number("context", context) >= C:
             raise InvalidInput(f"context must be a whole number below {C}, but got {context!r}.")
         return float(self.baseline_reward[context])
-

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tightrope.validation import Array
 
-
 NOBODY: Final = -1  # owner of what was only proposed
 
 

@@ -104,7 +104,10 @@ class LFG(Policy):
 
     def arrays(self) -> Arrays:
         """What each arm is behind its share, and what was seen of it."""
-        return {"queue": self._queue, **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()}}
+        return {
+            "queue": self._queue,
+            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
+        }
 
     @property
     def setting(self) -> Setting:

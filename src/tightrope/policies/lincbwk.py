@@ -11,7 +11,15 @@ from tightrope.models import Model
 from tightrope.policies.budget import Account
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability, one_hot
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
+    estimates,
+    failure_probability,
+    one_hot,
+)
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within

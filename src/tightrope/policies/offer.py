@@ -54,14 +54,18 @@ def action_ids(actions: Any, n_actions: int | None, names: tuple[str, ...] | Non
     for i, action in enumerate(actions):
         if isinstance(action, str):
             if names is None or action not in names:
-                known = "no rules name actions here" if names is None else f"known: {', '.join(map(str, names))}"
+                known = (
+                    "no rules name actions here" if names is None else f"known: {', '.join(map(str, names))}"
+                )
                 raise InvalidInput(f"actions[{i}] is the unknown name {action!r}; {known}.")
             ids[i] = names.index(action)
         else:
             ids[i] = whole_number(f"actions[{i}]", action, high=2**63 - 1)
     if n_actions is not None and len(ids) and ids.max() >= n_actions:
         i = int(np.argmax(ids >= n_actions))
-        raise InvalidInput(f"actions[{i}] must be below {n_actions}, the number of actions, but got {ids[i]}.")
+        raise InvalidInput(
+            f"actions[{i}] must be below {n_actions}, the number of actions, but got {ids[i]}."
+        )
     return ids
 
 
@@ -110,7 +114,9 @@ def logged_rows(name: str, value: Any, model: Model, n: int) -> Array | None:
             raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
         return None
     if value is None:
-        raise InvalidInput(f"{name} are needed by {type(model).__name__}: {model.n_features} numbers a decision.")
+        raise InvalidInput(
+            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers a decision."
+        )
     return real_array(name, value, (n, model.n_features))
 
 

@@ -114,7 +114,9 @@ class OPB(Policy):
         """Reward and cost."""
         return 2, 0
 
-    def learn_outcome(self, pending: Pending, reward: float | None, costs: Array | None, complete: bool) -> None:
+    def learn_outcome(
+        self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
+    ) -> None:
         """Keep the part of an outcome that comes first, and count both."""
         _, arm, outcome, *_ = pending
         assert outcome is not None

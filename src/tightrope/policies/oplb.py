@@ -11,7 +11,15 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability, one_hot
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
+    estimates,
+    failure_probability,
+    one_hot,
+)
 from tightrope.policies.registry import register
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import Array, finite_number, whole_number

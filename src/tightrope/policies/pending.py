@@ -55,7 +55,9 @@ class PendingDecisions(dict[int, Pending]):
         """The number of a decision that still awaits a part of its outcome."""
         if isinstance(decision, Decision):
             if decision.owner == NOBODY:
-                raise InvalidInput("decision was proposed, not made: only what `decide` returns has an outcome.")
+                raise InvalidInput(
+                    "decision was proposed, not made: only what `decide` returns has an outcome."
+                )
             if decision.owner != self.owner:
                 raise InvalidInput(f"decision {decision.number} was made by another policy.")
             number = decision.number
@@ -76,7 +78,9 @@ class PendingDecisions(dict[int, Pending]):
     def require(self, number: int, part: int) -> None:
         """Refuse a part of an outcome that came before."""
         if not self[number][0] & part:
-            raise InvalidInput(f"decision {number} has its {'reward' if part == AWAITS_REWARD else 'costs'} already.")
+            raise InvalidInput(
+                f"decision {number} has its {'reward' if part == AWAITS_REWARD else 'costs'} already."
+            )
 
     def learnt(self, number: int, parts: int) -> None:
         """Parts of an outcome have come; with the last of them the decision is no longer pending."""

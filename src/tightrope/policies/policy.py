@@ -91,7 +91,9 @@ class Policy(ABC):
         if self._cost is not None:
             self._cost.learn(pending[3], costs, pending[1])
 
-    def learn_outcome(self, pending: Pending, reward: float | None, costs: Array | None, complete: bool) -> None:
+    def learn_outcome(
+        self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
+    ) -> None:
         """Take in the parts of an outcome that have come; `complete` where none is left to come."""
         if reward is not None:
             self.learn_reward(pending, reward)
@@ -273,7 +275,9 @@ class Policy(ABC):
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
         """The policy that gave `settings` and `state`."""
-        parameters = {name: value for name, value in settings.items() if name not in ("owner", "pending_groups")}
+        parameters = {
+            name: value for name, value in settings.items() if name not in ("owner", "pending_groups")
+        }
         for part in ("reward", "cost"):
             if isinstance(parameters.get(part), dict):
                 parameters[part] = model_from_settings(parameters[part])
@@ -358,7 +362,9 @@ _GIVEN = ("features", "costs", "cost_features", "actions", "group", "context")
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
     """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
     if not isinstance(model, Model):
-        raise InvalidInput(f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}.")
+        raise InvalidInput(
+            f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
+        )
     return model.with_outputs(n_outputs)
 
 

@@ -10,7 +10,15 @@ from tightrope.models import Model
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.offer import Offer
 from tightrope.policies.oplb import REWARD_BOUND, safe_margin
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability, one_hot
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
+    estimates,
+    failure_probability,
+    one_hot,
+)
 from tightrope.policies.registry import register
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number

@@ -131,7 +131,10 @@ class UCBALP(Policy):
 
     def arrays(self) -> Arrays:
         """What is left of the budget, and what was seen of each action in each context."""
-        return {"left": self._left, **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()}}
+        return {
+            "left": self._left,
+            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
+        }
 
     @property
     def setting(self) -> Setting:

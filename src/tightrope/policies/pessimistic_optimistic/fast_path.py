@@ -89,9 +89,7 @@ def decide_many(policy: Any, features: Array, costs: Array) -> list[Decision] | 
         return None
     pending, labels = policy.decisions, policy.labels
     chosen = rows.tolist()
-    numbers = [
-        pending.add(AWAITS_REWARD, row, x) for row, x in zip(chosen, features[np.arange(n), rows])
-    ]
+    numbers = [pending.add(AWAITS_REWARD, row, x) for row, x in zip(chosen, features[np.arange(n), rows])]
     open_learning(policy)
     return [
         Decision(row, row, number, pending.owner, ids, trace, labels)
@@ -111,9 +109,7 @@ def decide_after(policy: Any, fast: FastPath, phi: Any, psi: Any) -> Decision | 
     ids, size = offer
     trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(cost.n_features)
     columns = policy._input.columns
-    row = decide(
-        phi, psi, ids, policy._flat, cost.flat, policy._ranges, columns, policy._core, trace, x, z
-    )
+    row = decide(phi, psi, ids, policy._flat, cost.flat, policy._ranges, columns, policy._core, trace, x, z)
     if row < 0:
         return None
     number = policy._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)

@@ -28,7 +28,9 @@ from tightrope.validation import (
 class Input:
     """The models, rules and costs of one policy, and what of a round's input fits them."""
 
-    def __init__(self, reward: Model, cost: Model | None, rules: Rules | None, K: int, known: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, reward: Model, cost: Model | None, rules: Rules | None, K: int, known: NDArray[np.bool_]
+    ) -> None:
         self.reward, self.cost, self.rules, self.K = reward, cost, rules, K
         self.known_columns = np.flatnonzero(known)
         self.columns = np.flatnonzero(~known).astype(np.int64)
@@ -37,11 +39,15 @@ class Input:
             sizes["rules"] = len(rules.actions)
         said = {name: n for name, n in sizes.items() if n is not None}
         if len(set(said.values())) > 1:
-            raise InvalidInput(f"reward, cost and rules must know the same number of actions, but got {said}.")
+            raise InvalidInput(
+                f"reward, cost and rules must know the same number of actions, but got {said}."
+            )
         self.n_actions = next(iter(said.values()), None)
         self.names = None if rules is None else tuple(map(str, rules.actions))
 
-    def offer(self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any) -> Offer:
+    def offer(
+        self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
+    ) -> Offer:
         """One round's input in the kernels' form."""
         group = plain_group(group)
         if self.cost is not None and costs is not None and len(self.columns) == self.K:
@@ -115,7 +121,10 @@ class Input:
 
     def require_valid(self, offer: Offer) -> None:
         """Name the entry that is wrong."""
-        for name, rows, model in (("features", offer.phi, self.reward), ("cost_features", offer.psi, self.cost)):
+        for name, rows, model in (
+            ("features", offer.phi, self.reward),
+            ("cost_features", offer.psi, self.cost),
+        ):
             if rows is not None and model is not None:
                 require_readable(name, rows, model)
         known = self.known_columns

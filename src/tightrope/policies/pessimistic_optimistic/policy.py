@@ -146,11 +146,17 @@ class PessimisticOptimistic(Policy):
         elif len(after):
             raise InvalidInput(
                 "slater=None measures Slater's constant from costs that are seen before acting, but "
-                + ("every constraint here is" if len(after) == K else f"{len(after)} of {K} constraints here are")
+                + (
+                    "every constraint here is"
+                    if len(after) == K
+                    else f"{len(after)} of {K} constraints here are"
+                )
                 + " seen only after. Give slater=, or V= (V_t is all that needs it)."
             )
         else:
-            from tightrope.policies.pessimistic_optimistic.slater import SlaterMeter  # the LP solver takes long to import
+            from tightrope.policies.pessimistic_optimistic.slater import (
+                SlaterMeter,  # the LP solver takes long to import
+            )
 
             self._meter = SlaterMeter(K, self._settings["seed"])
             V_t = unit_V.times(self._meter.value)
@@ -170,7 +176,11 @@ class PessimisticOptimistic(Policy):
         ridge = self._reward.compiled == "ridge" and self._meter is None
         self._plain_before = ridge and self._cost is None
         self._plain_after = (
-            ridge and self._cost is not None and self._cost.compiled == "ridge" and len(after) == K and self.rules is None
+            ridge
+            and self._cost is not None
+            and self._cost.compiled == "ridge"
+            and len(after) == K
+            and self.rules is None
         )
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
@@ -565,7 +575,10 @@ class PessimisticOptimistic(Policy):
 
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        state: Arrays = {"core": kernels.core_views(self._core).saved.copy(), **self._pending.arrays(*self.kept_lengths())}
+        state: Arrays = {
+            "core": kernels.core_views(self._core).saved.copy(),
+            **self._pending.arrays(*self.kept_lengths()),
+        }
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             for name, array in model.arrays().items() if model is not None else ():
                 state[f"{part}/{name}"] = array.copy()
@@ -602,7 +615,11 @@ class PessimisticOptimistic(Policy):
             for name, array in model.arrays().items() if model is not None else ():
                 array[...] = checked(arrays, f"{part}/{name}", array.dtype, array.shape)
         if self._meter is not None:
-            parts = {name.removeprefix("slater/"): one for name, one in arrays.items() if name.startswith("slater/")}
+            parts = {
+                name.removeprefix("slater/"): one
+                for name, one in arrays.items()
+                if name.startswith("slater/")
+            }
             self._meter = type(self._meter).restore(self.n_constraints, parts)
         self._pending.restore(arrays, groups, *self.kept_lengths(), self.n_actions)
 
@@ -736,7 +753,10 @@ def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimisti
 def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
     """The numbers behind a decision among J actions, by their names in an `Explanation`."""
     seen = kernels.trace_views(trace, J)
-    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in seen._asdict().items()}
+    return {
+        name: np.copy(value) if isinstance(value, np.ndarray) else value
+        for name, value in seen._asdict().items()
+    }
 
 
 def _names(policy: PessimisticOptimistic) -> tuple[str, ...]:
