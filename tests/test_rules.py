@@ -245,7 +245,7 @@ def test_costs_seen_after():
         rules.observed({"h": 1.0, "w": 0.0}, "b")
     with pytest.raises(InvalidInput, match=r"usage\['h'\] is missing"):
         rules.observed({"w": 0.0}, "b", "A")
-    with pytest.raises(InvalidInput, match=r"actions\[0\] must be one of .* but got 'x'"):
+    with pytest.raises(InvalidInput, match=r"actions\[0\] is the unknown name 'x'; known: a, b"):
         rules.observed({"h": 1.0}, "x", ())
 
 
@@ -379,11 +379,11 @@ def test_bad_rules(make, message):
 @pytest.mark.parametrize(
     ("rules", "actions", "message"),
     [
-        ([Capacity("x", 0.5)], ABC, r"rules\[0\]: unknown action 'x'; expected one of \['a', 'b', 'c'\]"),
+        ([Capacity("x", 0.5)], ABC, r"rules\[0\]: unknown action 'x'; known: a, b, c"),
         ([Capacity("a", 0.5), Share(0, 0.5)], ABC, r"rules\[1\]: unknown action 0"),
         ([Capacity(3, 0.5)], 3, r"rules\[0\]: unknown action 3"),
         ([Capacity("a", 0.5), Capacity("a", 0.5)], ABC, r"rules\[1\] repeats rules\[0\]"),
-        (["capacity"], ABC, r"rules\[0\] must be a Capacity, Share, Budget or Mean"),
+        (["capacity"], ABC, r"rules\[0\] must be a Budget, Capacity, Mean or Share"),
         (
             [Budget("h", 0.5), Mean("h", 0.5, range=(0, 2))],
             ABC,
