@@ -20,15 +20,15 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
+from tightrope.intervals import LEVEL, NORMAL_QUANTILE, student_quantile
 from tightrope.report import NamedCurve, Panel, format_estimate, format_number, panels_figure, save_figure
 from tightrope.validation import finite_number, real_array, require_finite
 
@@ -40,7 +40,6 @@ __all__ = ["Curve", "Estimate", "LastViolated", "Result", "Summary", "write_summ
 Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str | int | float | None]
 
-LEVEL = 0.95
 ROUNDING = 1e-9  # the same as the engine's, in `_kernels`
 
 _FORMAT = "tightrope-result"
@@ -621,47 +620,6 @@ def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> No
 # -------------------------------------------------------------------------------------------------------------- intervals
 
 
-_NORMAL_QUANTILE = NormalDist().inv_cdf((1 + LEVEL) / 2)
-
-
-@cache
-def student_quantile(df: int) -> float:
-    """The quantile of Student's t that a two-sided 95 % interval needs, for whole degrees of freedom, to 1e-10.
-
-    Newton's method on the distribution function, an elementary sum for whole df (Abramowitz and Stegun 26.7.3-4), from the
-    expansion in 1/df (26.7.5), which is exact enough by itself when df is large.
-
-    >>> [round(student_quantile(df), 4) for df in (1, 2, 9, 10_000)]
-    [12.7062, 4.3027, 2.2622, 1.9602]
-    """
-    z = _NORMAL_QUANTILE
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    t = z + math.fsum(term / df ** (i + 1) for i, term in enumerate(terms))
-    if df > 500:
-        return t
-    log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-    for _ in range(50):
-        angle = math.atan2(t, math.sqrt(df))
-        cosine = math.cos(angle) ** 2
-        term, total = (math.cos(angle), 0.0) if df % 2 else (1.0, 0.0)
-        for i in range(1 if df % 2 else 0, df - 1, 2):
-            total += term
-            term *= cosine * (i + 1) / (i + 2)
-        inside = total * math.sin(angle)
-        if df % 2:
-            inside = 2 / math.pi * (angle + inside)
-        step = (inside - LEVEL) / 2 / math.exp(log_scale - (df + 1) / 2 * math.log1p(t * t / df))
-        t = max(t - step, t / 2)
-        if abs(step) <= 1e-13 * t:
-            break
-    return t
-
-
 def _t_interval(paths: Array) -> tuple[Array, Array, Array]:
     """Mean over the first axis and its 95 % t-interval; nan with one run."""
     R = paths.shape[0]
@@ -680,7 +638,7 @@ def _excess(cumulative: Array) -> Array:
 
 def _wilson(share: Array, n: int) -> tuple[Array, Array]:
     """Wilson's score interval of a share of n runs."""
-    z2 = _NORMAL_QUANTILE**2
+    z2 = NORMAL_QUANTILE**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     # The ends are exactly 0 and 1 where no run, or every run, is in violation; rounding must not move them.
@@ -709,7 +667,7 @@ def _violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
     error = cost.std(axis=0, ddof=1) / math.sqrt(R)
     clear = max(2.0, math.sqrt(2 * math.log(R))) * error
     positive, near = mean > clear, np.abs(mean) <= clear
-    stretch = student_quantile(R - 1) / _NORMAL_QUANTILE * math.sqrt(R / (R - 1))
+    stretch = student_quantile(R - 1) / NORMAL_QUANTILE * math.sqrt(R / (R - 1))
     if not (positive | near).any():
         return violation.copy(), violation.copy()
     weights = _resampled(R) * (stretch / R)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from tightrope.errors import TightropeError
+from tightrope.messages import fault
 
 __all__ = [
     "DecisionRequest",
@@ -233,7 +232,7 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
         _require_single_keys(body)
-        raise _invalid(_in_words(str(error), body)) from None
+        raise _invalid(_in_words(error, body, kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(error, body) from None
     _require_single_keys(body)
@@ -335,45 +334,9 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
     return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
 
 
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-}
-
-
-def _in_words(message: str, body: bytes) -> str:
-    """msgspec's message with the field first, its key named, and what came."""
-    message, _, path = message.partition(" - at `$")
-    path = path.removesuffix("`")
-    plain = _plain(body)
-    if "[...]" in path:
-        path = _with_keys(path, plain, message)
-    where = path.removeprefix(".") or "the body"
-    came = _shown(_at(plain, path))
-    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
-    if expected:
-        parts = [_WORDS.get(part, part) for part in expected[1].split(" | ") if part != "null"]
-        return f"{where} must be {' or '.join(parts)}, but got {came}"
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-    if unknown:
-        return f"{(path.removeprefix('.') + '.').lstrip('.')}{unknown[1]} is an unknown field"
-    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
-    if missing:
-        return f"{(path.removeprefix('.') + '.').lstrip('.')}{missing[1]} is missing"
-    if message == "Number out of range":
-        return f"{where} must be a finite number, but what came is too large for one"
-    if "matching regex" in message:
-        return f"{where} must hold no control characters, but got {came}"
-    length = re.fullmatch(r"Expected `str` of length (.*)", message)
-    if length:
-        return f"{where} must have a length {length[1]}, but got {came}"
-    if message.startswith("Invalid enum value"):
-        return f"{where} has a value that is not allowed: {came}"
-    return f"{where}: {message}, but got {came}"
+def _in_words(error: msgspec.ValidationError, body: bytes, kind: type[msgspec.Struct]) -> str:
+    path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
+    return f"{path.removeprefix('.') or 'the body'} {words}"
 
 
 def _plain(body: bytes) -> Any:
@@ -381,54 +344,6 @@ def _plain(body: bytes) -> Any:
         return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
     except (ValueError, RecursionError):
         return None
-
-
-def _with_keys(path: str, value: Any, message: str) -> str:
-    """`path` with each [...], which is msgspec's word for the values of an object, replaced by the key that is at fault."""
-    got = re.search(r"got `(\w+)`", message)
-    kind = got[1] if got else "number"
-    for concrete in _expanded(path, value):
-        if _KINDS[kind](_at(value, concrete)):
-            return concrete
-    return path.partition("[...]")[0]
-
-
-def _expanded(path: str, value: Any) -> Iterator[str]:
-    head, more, tail = path.partition("[...]")
-    if not more:
-        yield path
-        return
-    table = _at(value, head)
-    for key in table if isinstance(table, Mapping) else ():
-        yield from _expanded(f"{head}.{key}{tail}", value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-# What msgspec says came, and out of range: a number that is too large to be one.
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "str": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "int": _is_number,
-    "float": _is_number,
-    "number": lambda value: _is_number(value) and math.isinf(value),
-}
-
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-
-
-def _at(value: Any, path: str) -> Any:
-    for name, index in _STEP.findall(path):
-        try:
-            value = value[name] if name else value[int(index)]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
 
 
 def _shown(value: Any) -> str:

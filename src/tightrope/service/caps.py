@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Final
 
 from tightrope.errors import InvalidInput
-from tightrope.rules import Budget, Capacity, Mean, Rule
+from tightrope.rules import Rule
 from tightrope.service.bodies import Refusal
 from tightrope.spec import RuleSpec, Spec
 
@@ -45,7 +45,7 @@ class HardCap:
         rule, total = spec.rule, spec.total
         if not spec.hard or total is None:
             raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
-        if not isinstance(rule, Capacity) and getattr(rule, "at_most", None) is None:
+        if "at_most" not in dict(rule.sides):
             raise InvalidInput(
                 f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
             )
@@ -53,7 +53,7 @@ class HardCap:
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
         self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)
-        self.name = rule.name if isinstance(rule, Budget | Mean) else str(rule)
+        self.name = quantity.usage or str(rule)
         self.total = _decimal(total)
         self.used = Decimal(0)
         self.high = _decimal(quantity.range[1])

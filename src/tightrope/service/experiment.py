@@ -31,7 +31,6 @@ import tightrope
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.slater import measure
-from tightrope.rules import Budget, Mean
 from tightrope.service import views
 from tightrope.service.bodies import (
     LIMITS,
@@ -681,9 +680,9 @@ def _example(spec: Spec) -> DecisionRequest:
         for name, field in spec.context.items()
     }
     low: dict[str, Any] = {
-        rule.name: rule.range[0]
+        usage: rule.quantity.range[0]
         for rule in spec.rules or ()
-        if isinstance(rule, Budget | Mean) and rule.seen == "before" and rule.name not in spec.usage
+        if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
     }
     grouped = any(rule.among is not None for rule in spec.rules or ())
     return DecisionRequest(

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, Ridge
-from tightrope.rules import Budget, Mean
 from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
@@ -38,36 +38,23 @@ class Reader:
         self._actions = spec.actions
         self._rules = rules
         self._features = spec.features() if spec.context else None
-        self._ids = {name: i for i, name in enumerate(spec.actions)}
+        self._names = ActionNames(spec.actions or None)
         self._capped = any(one.hard for one in spec.rule_specs)
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = rules is not None and any(rule.among is not None for rule in rules)
         self._fixed = {
-            one.rule.name: one.usage
+            one.rule.quantity.usage: one.usage
             for one in spec.rule_specs
-            if one.usage is not None and isinstance(one.rule, Budget | Mean) and one.rule.seen == "before"
+            if one.usage is not None and one.rule.seen == "before"
         }
-        self._late_usage = {
-            rule.name for rule in rules or () if isinstance(rule, Budget | Mean) and rule.seen == "after"
-        }
+        self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
         self._costs: dict[Any, Array] = {}
 
     def actions(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
         """The numbers of actions that are given by name or number."""
-        ids: list[int] = []
-        for i, action in enumerate(actions):
-            entry = what if what != "actions" else f"actions[{i}]"
-            found = self._ids.get(action) if isinstance(action, str) else action
-            if found is None or not 0 <= found < len(self._ids):
-                raise InvalidInput(
-                    f"{entry} must be one of {listed(self._actions)}, or an index, but got {action!r}."
-                )
-            ids.append(found)
-        if not ids:
-            raise InvalidInput(f"{what} must name at least one action, but it is empty.")
-        if len(set(ids)) < len(ids):
-            raise InvalidInput(f"{what} must name each action once, but got {list(actions)!r}.")
-        return ids
+        if what != "actions":
+            return [self._names.id(action, what) for action in actions]
+        return self._names.ids(actions, once=True)
 
     def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
         """x (p,), or a row for each action on offer."""
