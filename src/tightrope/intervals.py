@@ -1,4 +1,4 @@
-"""Intervals of a mean over runs, batches or rows: Student's t, at one level throughout.
+"""Intervals at one level throughout: of a mean over runs, batches or rows, by Student's t, and of a share, by Wilson's score.
 
 >>> mean_interval([1.0, 2.0, 3.0])
 (np.float64(2.0), np.float64(-0.484...), np.float64(4.484...))
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["LEVEL", "NORMAL_QUANTILE", "mean_interval", "student_quantile"]
+__all__ = ["LEVEL", "NORMAL_QUANTILE", "mean_interval", "share_interval", "student_quantile"]
 
 LEVEL: Final = 0.95
 NORMAL_QUANTILE: Final = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -72,3 +72,13 @@ def student_quantile(df: float) -> float:
         if abs(step) <= 1e-13 * t:
             break
     return t
+
+
+def share_interval(share: Any, n: int) -> tuple[Any, Any]:
+    """Wilson's score interval of a share of n runs."""
+    z2 = NORMAL_QUANTILE**2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    # The ends are exactly 0 and 1 where no run, or every run, is in violation; rounding must not move them.
+    low = np.where(share == 0.0, 0.0, np.maximum(centre - half, 0.0))
+    return low, np.where(share == 1.0, 1.0, np.minimum(centre + half, 1.0))

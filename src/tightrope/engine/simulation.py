@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, Literal, get_args
 
@@ -19,6 +17,7 @@ from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.world import Replication, replay_in_python, world_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.validation import whole_number
 
@@ -130,7 +129,7 @@ def simulate(
     stop = np.zeros(1, dtype=np.int64)
     done: dict[int, Replication] = {}
     interrupted = False
-    with _bar(name or policy_name(policy), replications, progress) as advance:
+    with progress_bar(name or policy_name(policy), replications, "runs", progress) as advance:
         finished = (
             _threads(runner, replications, workers, stop)
             if runner is not None
@@ -256,32 +255,3 @@ def _result(
         choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
         **rest,
     )
-
-
-@contextlib.contextmanager
-def _bar(label: str, total: int, progress: bool | None) -> Iterator[Any]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)

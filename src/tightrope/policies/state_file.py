@@ -7,12 +7,10 @@ It is written beside its destination and moved into place, so that a crash leave
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tightrope.errors import StateDamagedError, StateFileError, StateVersionError
+from tightrope.files import write
 
 FORMAT = "tightrope-policy"
 VERSION = 1
@@ -34,19 +33,7 @@ def write_state(path: str | os.PathLike[str], kind: str, settings: Mapping[str, 
     """Write a policy's settings (plain data) and arrays to `path`, all or nothing."""
     header = {"format": FORMAT, "version": VERSION, "kind": kind, "settings": dict(settings)}
     text = json.dumps(header, allow_nan=False, sort_keys=True).encode()
-    content = sealed({"header": np.frombuffer(text, dtype=np.uint8), **arrays})
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}.draft")
-    try:
-        with open(draft, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
+    write(path, sealed({"header": np.frombuffer(text, dtype=np.uint8), **arrays}))
 
 
 def checked(arrays: Arrays, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:

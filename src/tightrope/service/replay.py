@@ -18,7 +18,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.files import replacing
 from tightrope.service.journal import (
     Decided,
     Expired,
@@ -135,15 +135,8 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
     if target.suffix not in writers:
         raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
-    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        count = writers[target.suffix](_flat(journal), Path(draft))
-        os.replace(draft, target)
-    except BaseException:
-        os.unlink(draft)
-        raise
-    return count
+    with replacing(target, private=True) as draft:
+        return writers[target.suffix](_flat(journal), draft)
 
 
 def copy_journal(source: Journal, target: Journal) -> int:

@@ -1,162 +1,38 @@
-"""What a simulation leaves behind: curves with intervals, a table, files and figures.
-
-Three different things are called violation, and all three are reported. In round τ, with cumulative costs S_k(τ):
-
-`violation`       Σ_k (E[S_k(τ)])⁺, the paper's: the expectation over runs is inside, so a run above zero may be offset by another
-`path_violation`  Σ_k (S_k(τ))⁺ within each run, as seen by whoever lives through it
-`last_violated`   the last round in which S_k > 0, run by run
-
-A cumulative cost counts as above zero when it exceeds 1e-9: less than that is what rounding can leave of an exact 0.
-"""
+"""`Result`: the runs of one policy in one scenario, and every curve, table and figure that can be made of them."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
-from tightrope.intervals import LEVEL, NORMAL_QUANTILE, student_quantile
-from tightrope.report import NamedCurve, Panel, format_estimate, format_number, panels_figure, save_figure
-from tightrope.validation import finite_number, real_array, require_finite
+from tightrope.files import write_csv, write_json
+from tightrope.intervals import mean_interval, share_interval
+from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
+from tightrope.result.curves import UNKNOWN, Curve, LastViolated, known
+from tightrope.result.files import plain, read_archive, write_archive, write_long
+from tightrope.result.violation import positive_part, violation_interval
+from tightrope.validation import Array, finite_number, real_array, require_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "Estimate", "LastViolated", "Result", "Summary", "write_summary"]
+__all__ = ["Result", "Summary", "write_summary"]
 
-Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str | int | float | None]
 
-ROUNDING = 1e-9  # the same as the engine's, in `_kernels`
-
-_FORMAT = "tightrope-result"
-_VERSION = 1
-_RESAMPLES = 2000
-_BLOCK = 1 << 20  # entries of a bootstrap block
+_ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation", "choices"}
 _BASELINES = ("fluid", "joint", "joint-sampled", "given")
 _ACTIONS_SHOWN = 7
-
-
-class Estimate(NamedTuple):
-    """A mean with its 95 % interval; nan where one replication can't tell.
-
-    >>> print(Estimate(612.3, 598.1, 626.6))
-    612 [598, 627]
-    """
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return format_estimate(*self)
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A quantity at each recorded round: mean over runs and 95 % interval, (G,), or (G, N) for N constraints or actions.
-
-    `paths` holds the runs one by one, (R, G) or (R, G, N), where the quantity exists within a run. With one replication `low` and
-    `high` are nan: one run says nothing about the spread between runs.
-
-    >>> curve = Curve(np.array([1, 2]), np.array([0.5, 1.0]), np.array([0.4, 0.8]), np.array([0.6, 1.2]))
-    >>> curve.at(2)
-    Estimate(mean=1.0, low=0.8, high=1.2)
-    """
-
-    rounds: NDArray[np.int64]
-    mean: Array
-    low: Array
-    high: Array
-    paths: Array | None = None
-
-    def quantile(self, q: float) -> Array:
-        """The q-quantile over runs at each recorded round."""
-        if self.paths is None:
-            raise InvalidInput(
-                "this curve belongs to all runs together and has no quantiles over runs; use path_violation."
-            )
-        return np.asarray(np.quantile(self.paths, finite_number("q", q, low=0.0, high=1.0), axis=0))
-
-    def at(self, round: int | None = None, column: int | None = None) -> Estimate:
-        """The estimate at a recorded round, by default the last; `column` picks a constraint or an action."""
-        curve = self if column is None else self.column(column)
-        if curve.mean.ndim != 1:
-            raise InvalidInput(f"column must be given, from 0 to {curve.mean.shape[1] - 1}.")
-        i = len(self.rounds) - 1 if round is None else int(np.searchsorted(self.rounds, round))
-        if round is not None and (i == len(self.rounds) or self.rounds[i] != round):
-            raise InvalidInput(f"round must be one of the recorded rounds, but got {round}.")
-        return Estimate(float(curve.mean[i]), float(curve.low[i]), float(curve.high[i]))
-
-    def column(self, n: int) -> Curve:
-        """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""
-        if self.mean.ndim != 2 or not 0 <= n < self.mean.shape[1]:
-            raise InvalidInput(
-                f"column must name one of the curve's {self.mean.shape[1:]} columns, but got {n}."
-            )
-        paths = None if self.paths is None else self.paths[..., n]
-        return Curve(self.rounds, self.mean[:, n], self.low[:, n], self.high[:, n], paths)
-
-
-@dataclass(frozen=True, eq=False)
-class LastViolated:
-    """The last round in which any constraint of a group was in violation, run by run (0: never), and its mean with an interval.
-
-    >>> last = LastViolated(("icu",), np.array([3, 0, 9]))
-    >>> last.mean, last.max, last.quantile(0.5), last.never
-    (4.0, 9, 3.0, 0.3333333333333333)
-    """
-
-    constraints: tuple[str, ...]
-    values: NDArray[np.int64]
-
-    @property
-    def estimate(self) -> Estimate:
-        """Mean over runs with its 95 % t-interval, cut off at 0."""
-        mean, low, high = _t_interval(self.values.astype(float))
-        return Estimate(float(mean), max(0.0, float(low)) if math.isfinite(low) else float(low), float(high))
-
-    @property
-    def mean(self) -> float:
-        """Mean over runs."""
-        return self.estimate.mean
-
-    @property
-    def low(self) -> float:
-        """Low end of the mean's interval."""
-        return self.estimate.low
-
-    @property
-    def high(self) -> float:
-        """High end of the mean's interval."""
-        return self.estimate.high
-
-    @property
-    def max(self) -> int:
-        """The latest over all runs."""
-        return int(self.values.max())
-
-    @property
-    def never(self) -> float:
-        """Share of runs that were never in violation."""
-        return float((self.values == 0).mean())
-
-    def quantile(self, q: float) -> float:
-        """The q-quantile over runs."""
-        return float(np.quantile(self.values, finite_number("q", q, low=0.0, high=1.0)))
 
 
 class Summary(Mapping[str, Any]):
@@ -297,7 +173,7 @@ class Result:
                 raise InvalidInput(f"optimum_interval must be (low, high), but got ({low:g}, {high:g}).")
             self._set("optimum_interval", (low, high))
         self._set("seconds", finite_number("seconds", self.seconds, low=0.0))
-        self._set("settings", {str(key): _plain(value) for key, value in self.settings.items()})
+        self._set("settings", {str(key): plain(value) for key, value in self.settings.items()})
 
     @property
     def n_replications(self) -> int:
@@ -325,7 +201,7 @@ class Result:
             )
         best = self.rounds * self.optimum
         paths = best - self.reward
-        mean, low, high = _t_interval(paths)
+        mean, low, high = mean_interval(paths)
         if self.optimum_interval is not None:
             below, above = (max(0.0, d) for d in np.subtract(self.optimum_interval, self.optimum) * (-1, 1))
             low = mean - np.hypot(mean - low, self.rounds * below)
@@ -351,8 +227,8 @@ class Result:
         errors from zero: clearly positive ones with their error e, clearly negative ones not at all, and those between with
         max(e, 0) for the lower end and min(e, 0) for the upper one, the extremes that (μ + e)⁺ − μ⁺ can take.
         """
-        mean = _excess(self.mean_cost.mean(axis=0)).sum(axis=1)
-        low, high = _violation_interval(self.mean_cost, mean)
+        mean = positive_part(self.mean_cost.mean(axis=0)).sum(axis=1)
+        low, high = violation_interval(self.mean_cost, mean)
         return Curve(self.rounds, mean, low, high)
 
     @cached_property
@@ -364,22 +240,22 @@ class Result:
     def violation_by_constraint(self) -> Curve:
         """(E[S_k])⁺ by constraint, (G, K)."""
         cost = self.mean_cost_curve
-        mean, low, high = (_excess(part) for part in (cost.mean, cost.low, cost.high))
+        mean, low, high = (positive_part(part) for part in (cost.mean, cost.low, cost.high))
         return Curve(self.rounds, mean, low, high)
 
     @cached_property
     def path_violation(self) -> Curve:
         """Σ_k (S_k)⁺ within each run: its mean over runs, its quantiles, and the paths themselves."""
-        paths = _excess(self.cost).sum(axis=2)
+        paths = positive_part(self.cost).sum(axis=2)
         curve = self._over_runs(paths)
         return Curve(self.rounds, curve.mean, np.maximum(curve.low, 0.0), curve.high, paths)
 
     @cached_property
     def violated_share(self) -> Curve:
         """Share of runs with at least one constraint in violation, with Wilson's 95 % interval."""
-        paths = (_excess(self.cost) > 0).any(axis=2).astype(float)
+        paths = (positive_part(self.cost) > 0).any(axis=2).astype(float)
         mean = paths.mean(axis=0)
-        low, high = _wilson(mean, self.n_replications)
+        low, high = share_interval(mean, self.n_replications)
         return Curve(self.rounds, mean, low, high, paths)
 
     @cached_property
@@ -435,9 +311,7 @@ class Result:
         for g, at in enumerate(self.rounds.tolist()):
             row: Row = {"policy": self.policy, "scenario": self.scenario, "round": at}
             for name, curve in curves.items():
-                row[name] = _known(curve.mean[g]) if curve else None
-                row[f"{name}_low"] = _known(curve.low[g]) if curve else None
-                row[f"{name}_high"] = _known(curve.high[g]) if curve else None
+                row |= (curve.estimate(g) if curve else UNKNOWN).columns(name)
             row["observed_reward"] = float(observed[g])
             row["path_violation_median"] = float(median[g])
             row["path_violation_q95"] = float(tail[g])
@@ -450,7 +324,7 @@ class Result:
 
     def summary(self) -> Summary:
         """The final round: print it, or read it as a mapping."""
-        values = {**self.rows()[-1], **_described(self)}
+        values = {**self.rows()[-1], **self._described()}
         last = self.last_violated()
         interrupted = ", interrupted" if self.interrupted else ""
         title = (
@@ -501,43 +375,28 @@ class Result:
         """
         folder = Path(directory)
         write_summary([self], folder / "summary.json")
-        rows, last = self.rows(), self._last_violation_rows()
-        _write_csv(folder / "curves.csv", list(rows[0]), rows)
-        _write_csv(folder / "last_violation.csv", list(last[0]), last)
+        write_csv(folder / "curves.csv", self.rows())
+        write_csv(folder / "last_violation.csv", self._last_violation_rows())
         costs = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
-        _write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
-        _write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
+        write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
+        write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _ARRAYS}
         if self.choices is None:
             del arrays["choices"]
-        header = {"format": _FORMAT, "version": _VERSION, **_described(self)}
-        buffer = io.BytesIO()
-        text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), dtype=np.uint8)
-        np.savez_compressed(buffer, allow_pickle=False, header=text, **arrays)
-        _replace(folder / "result.npz", buffer.getvalue())
+        write_archive(folder / "result.npz", self._described(), arrays)
         return folder
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Result:
         """The result that `save` wrote into `directory`."""
         path = Path(directory) / "result.npz"
-        content = io.BytesIO(path.read_bytes())
         try:
-            with np.load(content, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            header = json.loads(arrays.pop("header").tobytes())
-            if header.pop("format") != _FORMAT:
-                raise StateDamagedError(f"{path} is not a saved result.")
-            version = header.pop("version")
-            if version != _VERSION:
-                raise StateVersionError(
-                    f"{path} was saved in version {version!r} of the format; this release reads version {_VERSION}."
-                )
+            header, arrays = read_archive(path)
             interval = header.pop("optimum_interval")
             return cls(**arrays, **header, optimum_interval=None if interval is None else tuple(interval))
+        except (StateDamagedError, StateVersionError):
+            raise
         except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            if isinstance(error, StateDamagedError | StateVersionError):
-                raise
             raise StateDamagedError(f"{path} can't be read as a saved result: {error}") from error
 
     def __eq__(self, other: object) -> bool:
@@ -553,11 +412,15 @@ class Result:
             f"replications={self.n_replications})"
         )
 
+    def _described(self) -> dict[str, Any]:
+        """All that is not an array, as plain data."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in _ARRAYS}
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     def _over_runs(self, paths: Array) -> Curve:
-        return Curve(self.rounds, *_t_interval(paths), paths)
+        return Curve(self.rounds, *mean_interval(paths), paths)
 
     def _column(self, constraint: int | str) -> int:
         if isinstance(constraint, str):
@@ -589,9 +452,7 @@ class Result:
         return [
             {
                 "constraint": name,
-                "mean": last.mean,
-                "low": _known(last.low),
-                "high": _known(last.high),
+                **dict(zip(("mean", "low", "high"), map(known, last.estimate))),
                 "median": last.quantile(0.5),
                 "q95": last.quantile(0.95),
                 "max": last.max,
@@ -611,140 +472,10 @@ def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> No
     """
     if not results:
         raise InvalidInput("results must not be empty.")
-    runs = [{**_described(result), "replications": result.n_replications} for result in results]
+    runs = [{**result._described(), "replications": result.n_replications} for result in results]
     body = {"rows": [row for result in results for row in result.rows()], "runs": runs}
-    text = json.dumps(body, allow_nan=False, indent=1, ensure_ascii=False)
-    _replace(Path(path), f"{text}\n".encode())
-
-
-# -------------------------------------------------------------------------------------------------------------- intervals
-
-
-def _t_interval(paths: Array) -> tuple[Array, Array, Array]:
-    """Mean over the first axis and its 95 % t-interval; nan with one run."""
-    R = paths.shape[0]
-    mean = paths.mean(axis=0)
-    if R == 1:
-        unknown = np.full_like(mean, np.nan)
-        return mean, unknown, unknown.copy()
-    half = student_quantile(R - 1) * paths.std(axis=0, ddof=1) / math.sqrt(R)
-    return mean, mean - half, mean + half
-
-
-def _excess(cumulative: Array) -> Array:
-    """(·)⁺ of cumulative costs, rounding errors taken for 0; nan stays."""
-    return np.where(cumulative <= ROUNDING, 0.0, cumulative)
-
-
-def _wilson(share: Array, n: int) -> tuple[Array, Array]:
-    """Wilson's score interval of a share of n runs."""
-    z2 = NORMAL_QUANTILE**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    # The ends are exactly 0 and 1 where no run, or every run, is in violation; rounding must not move them.
-    low = np.where(share == 0.0, 0.0, np.maximum(centre - half, 0.0))
-    return low, np.where(share == 1.0, 1.0, np.minimum(centre + half, 1.0))
-
-
-@lru_cache(maxsize=2)
-def _resampled(R: int) -> Array:
-    """How often each of R runs is drawn in each resample, less one: the same for every result with so many runs."""
-    draws = np.random.default_rng(0).multinomial(R, np.full(R, 1 / R), size=_RESAMPLES)
-    return draws.astype(np.float64) - 1.0
-
-
-def _violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
-    """95 % interval of Σ_k (E[S_k])⁺ from runs (R, G, K): see `Result.violation`.
-
-    Inference for directionally differentiable functions (Fang and Santos 2019), made valid on both sides of the kink. Errors are
-    stretched from the bootstrap's normal to Student's t, so that a single, clearly positive constraint gets its t-interval.
-    """
-    R, G, K = cost.shape
-    if R == 1:
-        return np.full(G, np.nan), np.full(G, np.nan)
-    tail = (1 - LEVEL) / 2
-    mean = cost.mean(axis=0)
-    error = cost.std(axis=0, ddof=1) / math.sqrt(R)
-    clear = max(2.0, math.sqrt(2 * math.log(R))) * error
-    positive, near = mean > clear, np.abs(mean) <= clear
-    stretch = student_quantile(R - 1) / NORMAL_QUANTILE * math.sqrt(R / (R - 1))
-    if not (positive | near).any():
-        return violation.copy(), violation.copy()
-    weights = _resampled(R) * (stretch / R)
-    low, high = violation.copy(), violation.copy()
-    step = max(1, _BLOCK // (_RESAMPLES * max(1, K)))
-    for start in range(0, G, step):
-        block = slice(start, start + step)
-        if not (positive[block] | near[block]).any():
-            continue
-        # Centred, so that a cost that is the same in all runs has errors of exactly 0.
-        centred = (cost[:, block] - mean[block]).reshape(R, -1)
-        errors = (weights @ centred).reshape(_RESAMPLES, -1, K)
-        fixed = np.where(positive[block], errors, 0.0).sum(axis=2)
-        loose = np.where(near[block], errors, 0.0)
-        low[block] -= np.quantile(fixed + np.maximum(loose, 0.0).sum(axis=2), 1 - tail, axis=0)
-        high[block] -= np.quantile(fixed + np.minimum(loose, 0.0).sum(axis=2), tail, axis=0)
-    return np.clip(low, 0.0, violation), np.maximum(high, violation)
-
-
-# ------------------------------------------------------------------------------------------------------------------ files
-
-_ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation", "choices"}
-
-
-def _described(result: Result) -> dict[str, Any]:
-    """All that is not an array, as plain data."""
-    return {f.name: _plain(getattr(result, f.name)) for f in fields(result) if f.name not in _ARRAYS}
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: an object of unknown make by the name of its class, a number that is not finite as text."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [
-            _plain(item) for item in (sorted(value, key=str) if isinstance(value, set | frozenset) else value)
-        ]
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _write_long(path: Path, kind: str, names: Sequence[str], **curves: Curve) -> None:
-    """Curves (G, N) as one line for each round and name."""
-    columns = ["round", kind, *(f"{label}{end}" for label in curves for end in ("", "_low", "_high"))]
-    rows: list[Row] = []
-    for g, at in enumerate(next(iter(curves.values())).rounds.tolist()):
-        for n, name in enumerate(names):
-            parts = (part for curve in curves.values() for part in (curve.mean, curve.low, curve.high))
-            rows.append(dict(zip(columns, [at, name, *(_known(part[g, n]) for part in parts)])))
-    _write_csv(path, columns, rows)
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    _replace(path, buffer.getvalue().encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside the destination, then move into place: a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(content)
-    os.replace(draft, path)
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, body)
 
 
 def _whole(

@@ -24,8 +24,8 @@ from tightrope.report import (
 )
 from tightrope.result import Result
 from tightrope.schedules import Power
-from tightrope.studies.study import Runs, last
-from tightrope.validation import Array
+from tightrope.studies.runs import Runs
+from tightrope.validation import VIOLATION, Array
 
 HORIZONS = (2_500, 10_000, 22_500, 40_000, 62_500)
 TRAJECTORY = 10_000
@@ -54,12 +54,7 @@ def run(runs: Runs) -> None:
                 policy = RoundRobin(env.n_actions, shares=shares)
             else:
                 policy = PessimisticOptimistic(
-                    reward=DisjointRidge(
-                        env.n_actions,
-                        env.n_features,
-                        bonus=float(name.split()[1]),
-                        m=m,
-                    ),
+                    reward=DisjointRidge(env.n_actions, env.n_features, bonus=float(name.split()[1]), m=m),
                     constraints=env.n_constraints,
                     V=Power(4.0, 0.5),
                     epsilon=Power(1.0, -0.5),
@@ -121,9 +116,9 @@ def tell(runs: Runs, report: Report) -> None:
         [
             [
                 f"{T:,}, {name}",
-                last(results[_label(T, name)].regret),
-                last(results[_label(T, name)].violation),
-                float((results[_label(T, name)].cost[:, -1] > 1e-9).any(axis=1).mean()),
+                results[_label(T, name)].regret.at(),
+                results[_label(T, name)].violation.at(),
+                float((results[_label(T, name)].cost[:, -1] > VIOLATION).any(axis=1).mean()),
                 float(results[_label(T, name)].reward[:, -1].mean() / T),
             ]
             for T in Ts
@@ -137,7 +132,7 @@ def tell(runs: Runs, report: Report) -> None:
         paper="Low regret and zero violation at the end of every horizon.",
         measured=("Zero" if zero else "Not zero")
         + " expected violation at the end of every horizon with the paper's settings; regret "
-        + ", ".join(f"{last(results[_label(T, 'bonus 1')].regret)[0]:.0f} at T = {T:,}" for T in Ts)
+        + ", ".join(f"{results[_label(T, 'bonus 1')].regret.at().mean:.0f} at T = {T:,}" for T in Ts)
         + ".",
         why="With the full radius every r̂ sits at its clip of 1 for the whole run, so the choice is driven by the queues alone: it "
         "balances the shares as a round-robin does, and its regret grows in proportion to T. With a tenth of the radius it "
@@ -213,7 +208,7 @@ def tell(runs: Runs, report: Report) -> None:
 
 
 def _over_horizons(results: dict[str, Result], Ts: list[int], name: str, what: str) -> NamedCurve:
-    ends = np.array([last(getattr(results[_label(T, name)], what)) for T in Ts])
+    ends = np.array([getattr(results[_label(T, name)], what).at() for T in Ts])
     return NamedCurve(NAMES[name], Ts, ends[:, 0], ends[:, 1], ends[:, 2])
 
 

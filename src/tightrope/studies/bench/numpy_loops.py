@@ -1,9 +1,12 @@
 """The algorithm in plain NumPy: what the benchmarks measure against.
 
-The same mathematics as `tightrope.PessimisticOptimistic` (V_t = v·√t, ε_t = e/√t; costs seen before acting, but for `after`), as one would write it
-for a single run: arrays and vector operations, rank-one updates, products used twice where they can be, and nothing else. No
-input is checked, no decision is recorded, outcomes can't come late, and Σ⁻¹ is never refreshed: all of that is time that these
-loops do not spend. Each returns its choices, Q and θ̂.
+The same mathematics as `tightrope.PessimisticOptimistic` (V_t = v·√t, ε_t = e/√t; costs seen before acting, but for `after`), as one
+would write it for a single run: arrays and vector operations, rank-one updates, products used twice where they can be, and nothing
+else. No input is checked, no decision is recorded, outcomes can't come late, and Σ⁻¹ is never refreshed: all of that is time that
+these loops do not spend. Each returns its choices, Q and θ̂.
+
+They are part of the package, and not of `benchmarks/`, because `tightrope bench` measures ratios where it is installed: a ratio needs
+both programs on one machine, and the loops also check what it times, choice by choice.
 """
 
 from __future__ import annotations
@@ -14,10 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.validation import Array
+from tightrope.validation import VIOLATION, Array
 
 TIE = 1e-12
-VIOLATION = 1e-9
 
 
 class Settings(NamedTuple):

@@ -8,7 +8,6 @@ one triangle of each symmetric matrix, each number once. Drawing random numbers,
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -199,8 +198,3 @@ def _fastest(work: Callable[[], Any]) -> float:
             work()
         best = min(best, (time.process_time() - started) / times)
     return best
-
-
-if __name__ == "__main__":
-    pin()
-    print(json.dumps(scaling(), allow_nan=False))

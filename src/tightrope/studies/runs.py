@@ -1,4 +1,4 @@
-"""What a study is: runs that are made once, and a section of the report that tells of them."""
+"""The runs of a study: made once by its `run`, and told of in a section of the report by its `tell`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from tightrope.engine import simulate
 from tightrope.environments.tabular import Tabular
 from tightrope.result import Result
-
-Interval = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,3 @@ class Runs:
             for label, result in self.results.items()
             for row in result.rows()
         ]
-
-
-def last(curve: Any) -> Interval:
-    """The final value of a curve with its interval."""
-    return float(curve.mean[-1]), float(curve.low[-1]), float(curve.high[-1])
