@@ -1,9 +1,9 @@
-"""What a caller may send, and how it is refused: JSON read strictly, with the field or the byte named.
+"""What a caller may send, and what is sent back: JSON read strictly, refused with the field or the byte named.
 
->>> request = read_decision(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}')
+>>> request = read_body(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
 >>> request.context
 {'age': 71.0, 'sex': 'f'}
->>> read_decision(b'{"context": {"age": true}}')
+>>> read_body(b'{"context": {"age": true}}', DecisionRequest)
 Traceback (most recent call last):
 ...
 tightrope.service.bodies.Refusal: context.age must be a number or a text, but got true
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,27 +22,42 @@ from tightrope.errors import TightropeError
 from tightrope.messages import fault
 
 __all__ = [
+    "Answer",
     "DecisionRequest",
+    "EventQuery",
     "Limits",
     "ModeRequest",
+    "OutcomeQuery",
     "OutcomeRequest",
+    "PageQuery",
     "Refusal",
     "RollbackRequest",
     "SnapshotRequest",
     "fingerprint",
     "read_body",
-    "read_decision",
-    "read_outcome",
 ]
 
 # PostgreSQL's text can't hold U+0000, and no one should have to print the others.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
+class Answer(NamedTuple):
+    """What is sent back: HTTP status, JSON, and after how many seconds to try again."""
+
+    status: int
+    body: bytes
+    retry_after: int | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Answer:
+        """200, with a value in JSON."""
+        return cls(200, _encoder.encode(value))
+
+
 class Refusal(TightropeError):
     """A request that is answered with an error: its HTTP status, a code for programs and words for people.
 
-    >>> Refusal(404, "unknown", "no such event").body()
+    >>> Refusal(404, "unknown", "no such event").answer().body
     b'{"error":{"code":"unknown","message":"no such event"}}'
     """
 
@@ -53,9 +68,13 @@ class Refusal(TightropeError):
         self.message = message
         self.retry_after = retry_after
 
-    def body(self) -> bytes:
-        """The answer's JSON."""
-        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
+    def answer(self) -> Answer:
+        """What is sent back."""
+        error = {"error": {"code": self.code, "message": self.message}}
+        return Answer(self.status, _encoder.encode(error), self.retry_after)
+
+
+_encoder: Final = msgspec.json.Encoder()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +108,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 LIMITS: Final = Limits()
 
 
-class DecisionRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class _Request(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    def require_within(self, limits: Limits) -> None:
+        """Refuse what is too much. What the fields mean is for the experiment to judge."""
+
+
+class DecisionRequest(_Request):
     """The body of `POST /v1/decisions`.
 
     Attributes
@@ -118,8 +142,21 @@ class DecisionRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     default: int | str | None = None
     explain: bool = False
 
+    def require_within(self, limits: Limits) -> None:
+        """At most so many numbers and actions."""
+        if self.features is not None:
+            _require_count("features", self.features, limits.numbers)
+        if self.costs is not None:
+            _require_count("costs", self.costs, limits.numbers)
+        if self.usage is not None:
+            _require_count("usage", list(self.usage.values()), limits.numbers)
+        for name in ("actions", "group"):
+            entries = getattr(self, name)
+            if isinstance(entries, list) and len(entries) > limits.actions:
+                raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
 
-class OutcomeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+
+class OutcomeRequest(_Request):
     """The body of `POST /v1/outcomes`: the reward, the costs that are seen after acting, or both; each once.
 
     Attributes
@@ -134,8 +171,19 @@ class OutcomeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     reward: float | None = None
     costs: list[float] | dict[str, float] | None = None
 
+    def require_within(self, limits: Limits) -> None:
+        """Something, at most so many numbers, and a reward that sums bear."""
+        if self.costs is not None:
+            _require_count("costs", list(self.costs), limits.numbers)
+        if self.reward is None and self.costs is None:
+            raise _invalid("reward or costs must be given, but got neither")
+        if self.reward is not None and not abs(self.reward) <= limits.reward:
+            raise _invalid(
+                f"reward must lie in [-{limits.reward:g}, {limits.reward:g}], but got {self.reward:g}"
+            )
 
-class ModeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+
+class ModeRequest(_Request):
     """The body of `POST /v1/mode`.
 
     Attributes
@@ -149,7 +197,7 @@ class ModeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     default: int | str | None = None
 
 
-class SnapshotRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class SnapshotRequest(_Request):
     """The body of `POST /v1/snapshots`.
 
     Attributes
@@ -161,7 +209,7 @@ class SnapshotRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     label: Name
 
 
-class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class RollbackRequest(_Request):
     """The body of `POST /v1/rollback`.
 
     Attributes
@@ -176,39 +224,26 @@ class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     restore: Literal["learnt", "all"]
 
 
-Body = TypeVar("Body", bound=msgspec.Struct)
+class EventQuery(msgspec.Struct, frozen=True):
+    """Which event: the end of `GET /v1/decisions/…`."""
+
+    event_id: str
 
 
-def read_decision(body: bytes, limits: Limits = LIMITS) -> DecisionRequest:
-    """A decision's request, checked for form and size; what the fields mean is for the experiment to judge."""
-    request = read_body(body, DecisionRequest, limits)
-    if request.features is not None:
-        _require_count("features", request.features, limits.numbers)
-    if request.costs is not None:
-        _require_count("costs", request.costs, limits.numbers)
-    if request.usage is not None:
-        _require_count("usage", list(request.usage.values()), limits.numbers)
-    for name in ("actions", "group"):
-        entries = getattr(request, name)
-        if isinstance(entries, list) and len(entries) > limits.actions:
-            raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
-    return request
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which rows of a list, newest first: so many at most, before a position."""
+
+    limit: int = 20
+    before: int | None = None
 
 
-def read_outcome(body: bytes, limits: Limits = LIMITS) -> OutcomeRequest:
-    """An outcome's request, checked for form and size.
+class OutcomeQuery(PageQuery, frozen=True, kw_only=True):
+    """Which outcomes of `GET /v1/outcomes`."""
 
-    >>> read_outcome(b'{"event_id": "visit-1", "reward": "NaN"}')
-    Traceback (most recent call last):
-    ...
-    tightrope.service.bodies.Refusal: reward must be a number, but got "NaN"
-    """
-    request = read_body(body, OutcomeRequest, limits)
-    if request.costs is not None:
-        _require_count("costs", list(request.costs), limits.numbers)
-    if request.reward is None and request.costs is None:
-        raise _invalid("reward or costs must be given, but got neither")
-    return request
+    status: Literal["late", "rejected", "missing", "pending"]
+
+
+Body = TypeVar("Body", bound=_Request)
 
 
 def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
@@ -236,14 +271,15 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(error, body) from None
     _require_single_keys(body)
+    request.require_within(limits)
     return request
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces.
 
-    >>> a = read_decision(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}')
-    >>> b = read_decision(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}')
+    >>> a = read_body(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
+    >>> b = read_body(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}', DecisionRequest)
     >>> fingerprint(a) == fingerprint(b)
     True
     """
@@ -252,7 +288,7 @@ def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
 
 
-_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+_DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 
 

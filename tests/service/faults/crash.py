@@ -8,10 +8,10 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tightrope.service import app, experiment, writer
+from tightrope.service import app, experiment
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import Row, Snapshot
-from tightrope.service.machine import Machine
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 
 
 def die() -> None:
@@ -85,29 +85,29 @@ def _after_snapshot(passed: Callable[[], bool]) -> None:
 
 
 def _state_changed(passed: Callable[[], bool]) -> None:
-    decide = Machine.decide
+    decide = ExperimentState.decide
 
-    def patched(self: Machine, *args: Any, **kwargs: Any) -> Any:
+    def patched(self: ExperimentState, *args: Any, **kwargs: Any) -> Any:
         entry = decide(self, *args, **kwargs)
         if passed():
             die()
         return entry
 
-    Machine.decide = patched  # type: ignore[method-assign]
+    ExperimentState.decide = patched  # type: ignore[method-assign]
 
 
 def _half_answered(passed: Callable[[], bool]) -> None:
-    deliver = writer._deliver
+    deliver = experiment._deliver
 
-    def patched(batch: list[Any], answers: list[Any]) -> None:
-        if len(batch) > 1 and passed():
-            half = len(batch) // 2
-            deliver(batch[:half], answers[:half])
+    def patched(futures: list[Any], answers: list[Any]) -> None:
+        if len(futures) > 1 and passed():
+            half = len(futures) // 2
+            deliver(futures[:half], answers[:half])
             asyncio.get_running_loop().call_later(0.05, die)
         else:
-            deliver(batch, answers)
+            deliver(futures, answers)
 
-    writer._deliver = patched
+    experiment._deliver = patched
 
 
 def _half_an_answer(passed: Callable[[], bool]) -> None:
@@ -127,26 +127,26 @@ def _half_an_answer(passed: Callable[[], bool]) -> None:
 
 
 def _replaying(passed: Callable[[], bool]) -> None:
-    replay = Machine.replay
+    replay = ExperimentState.replay
 
-    def patched(self: Machine, row: Row) -> Any:
+    def patched(self: ExperimentState, row: Row) -> Any:
         if passed():
             die()
         return replay(self, row)
 
-    Machine.replay = patched  # type: ignore[method-assign]
+    ExperimentState.replay = patched  # type: ignore[method-assign]
 
 
 def _measured(passed: Callable[[], bool]) -> None:
-    take = Machine.take_slater
+    take = ExperimentState.take_slater
 
-    def patched(self: Machine, slater: float, rounds: int) -> Any:
+    def patched(self: ExperimentState, slater: float, rounds: int) -> Any:
         entry = take(self, slater, rounds)
         if passed():
             die()
         return entry
 
-    Machine.take_slater = patched  # type: ignore[method-assign]
+    ExperimentState.take_slater = patched  # type: ignore[method-assign]
 
 
 def _stopping(passed: Callable[[], bool]) -> None:

@@ -1,4 +1,6 @@
-"""The long version of the fault tests: `make torture`, or `python tests/torture.py [--scale 1.0] [--only PART] [--out FILE]`.
+"""The long version of the fault tests: `make torture`.
+
+Or `python tests/service/torture.py [--scale 1.0] [--only PART] [--out FILE]`.
 
 Every part has a control, a service that breaks the promise; a part fails if something was lost, or if its control lost nothing.
 """
@@ -20,13 +22,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from faults.kill import Account, Load, kill_cycles, missing
-from faults.machine import ServiceMachine
 from faults.outage import Careless, losses, survives_error, told_on, verdict, walk
 from faults.power import Disk, journal_on
 from faults.process import Served, free_port
 from faults.replica import Replica
+from faults.state_machine import ServiceMachine
 from faults.story import bench_on
-from service_tools import write_spec
+from workbench import write_spec
 
 Found = dict[str, Any]
 
@@ -137,8 +139,8 @@ def points(folder: Path, scale: float) -> Found:
 
 def postgres(folder: Path, scale: float) -> Found:
     """Two processes on a database; either process, or the database, dies again and again."""
-    from test_service_postgres import Server
-    from tightrope.service.postgres import PostgresJournal
+    from faults.database import Server
+    from tightrope.service.storage.postgresql import PostgresJournal
 
     server = Server()
     try:
@@ -189,7 +191,7 @@ def postgres(folder: Path, scale: float) -> Found:
 def _lazy(server: Any, folder: Path) -> int:
     import psycopg
 
-    from tightrope.service.postgres import PostgresJournal
+    from tightrope.service.storage.postgresql import PostgresJournal
 
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")

@@ -5,18 +5,15 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 
 >>> from tightrope.spec import make_spec
 >>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
->>> machine = Machine(spec)
->>> entry = machine.decide("visit-1", DecisionRequest(), time=0)
->>> spec.actions[entry.action], machine.queue.tolist()
+>>> state = ExperimentState(spec)
+>>> entry = state.decide("visit-1", DecisionRequest(), time=0)
+>>> spec.actions[entry.action], state.queue.tolist()
 ('a', [2.949489742783178])
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections import OrderedDict
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -26,10 +23,15 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, PessimisticOptimistic
-from tightrope.policies.build import build_policy
-from tightrope.policies.pessimistic_optimistic import carry_state
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
-from tightrope.service.caps import exhausted, hard_caps
+from tightrope.service.configuration import (
+    constraint_names,
+    known_before,
+    require_fit,
+    served_part,
+    served_policy,
+)
+from tightrope.service.hard_caps import affordable, exhausted, hard_caps
 from tightrope.service.journal import (
     Decided,
     Entry,
@@ -44,11 +46,18 @@ from tightrope.service.journal import (
     Started,
     entry_of,
 )
-from tightrope.service.reading import Reader
+from tightrope.service.policy_input import PolicyInput
+from tightrope.service.snapshots import (
+    digest_of,
+    packed_arrays,
+    packed_state,
+    unpacked_arrays,
+    unpacked_state,
+)
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
 
-__all__ = ["Machine", "served_part"]
+__all__ = ["ExperimentState", "Tally", "Waiting"]
 
 Mode = Literal["live", "shadow", "paused"]
 
@@ -87,7 +96,7 @@ class Tally(msgspec.Struct, kw_only=True):
     differs: int = 0
 
 
-class Machine:
+class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on.
 
     Parameters
@@ -112,16 +121,16 @@ class Machine:
         self.default: int | None = None
         self.measured = 0
         self.waiting: OrderedDict[int, Waiting] = OrderedDict()
-        self.policy = _build(spec)
+        self.policy = served_policy(spec)
         self.measures = self.policy.defer_slater()
         self.caps = hard_caps(spec)
         self.tally = Tally(actions=[0] * len(spec.actions))
         self.trail: list[list[float]] = []
         self.stride = 1
         # Which constraints the decisions from a number on were judged by, and since which entry.
-        self.labels: list[tuple[int, tuple[str, ...]]] = [(0, _names(spec))]
+        self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
         self.configured = 1
-        self._reader = Reader(spec)
+        self._input = PolicyInput(spec)
         self._kinds = (type(self.policy.reward_model), type(self.policy.cost_model))
 
     # What it knows
@@ -130,6 +139,25 @@ class Machine:
     def queue(self) -> Array:
         """The dual variables Q, (K,)."""
         return self.policy.queue
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs (K,)."""
+        return self.policy.totals
+
+    @property
+    def rounds(self) -> int:
+        """Decisions that the policy has counted."""
+        return self.policy.rounds
+
+    @property
+    def slater(self) -> float | None:
+        """Slater's constant, as given or as measured last."""
+        return self.policy.slater
+
+    def slater_sample(self) -> Any:
+        """What Slater's constant is measured on."""
+        return self.policy.slater_sample()
 
     @property
     def slater_due(self) -> bool:
@@ -167,20 +195,20 @@ class Machine:
             raise Refusal(
                 503, "paused", "the experiment is paused: no decisions until it is live", retry_after=5
             )
-        reader = self._reader
-        ids = None if request.actions is None else reader.actions(request.actions)
-        x = reader.vector(request, ids)
-        usage = reader.usage(request)
-        W = reader.costs(request, usage, ids)
+        read = self._input
+        ids = None if request.actions is None else read.actions(request.actions)
+        x = read.vector(request, ids)
+        usage = read.usage(request)
+        W = read.costs(request, usage, ids)
         needs: list[list[Decimal]] | None = None
         if self.caps:
-            needs, keep = self._allowed(request, usage, ids)
+            needs, keep = affordable(self.caps, self.spec.actions, ids, usage, request.group)
             if len(keep) < len(needs):
                 ids = keep if ids is None else [ids[row] for row in keep]
                 needs = [needs[row] for row in keep]
                 W = None if W is None else np.ascontiguousarray(W[keep])
                 x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
-        phi, psi = (reader.rows(kind, x, ids) for kind in self._kinds)
+        phi, psi = (read.rows(kind, x, ids) for kind in self._kinds)
         proposed: int | None = None
         if self.mode == "shadow":
             served = self._default(request, ids)
@@ -198,7 +226,7 @@ class Machine:
             holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
         self.tally.actions[decision.action] += 1
         self.tally.shadow += proposed is not None
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if reader.awaits_costs else 0)
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_costs else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting[decision.number] = Waiting(event_id, time, decision.action, awaits, group, holds)
         self._mark(time)
@@ -231,7 +259,7 @@ class Machine:
         entry = self.waiting[number]
         observed: Any = costs
         if isinstance(costs, dict):
-            if self.spec.rules is None or not self._reader.awaits_costs:
+            if self.spec.rules is None or not self._input.awaits_costs:
                 raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
             observed = self.spec.rules.observed(costs, action=entry.action, group=entry.group)
         elif costs is not None and entry.holds:
@@ -292,7 +320,7 @@ class Machine:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
             raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
-        self.default = None if default is None else self._reader.actions([default], "default")[0]
+        self.default = None if default is None else self._input.actions([default], "default")[0]
         self.mode = mode
         return ModeChanged(mode=mode, default=self.default)
 
@@ -329,7 +357,7 @@ class Machine:
         Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
         still pending now stay pending; with "all", younger ones are dropped.
         """
-        then = _read_arrays(_unpacked(state)["policy"])
+        then = unpacked_arrays(unpacked_state(state)["policy"])
         now = self.policy.state()
         if restore == "learnt":
             arrays = {
@@ -356,20 +384,20 @@ class Machine:
     # Replay, snapshots
 
     @classmethod
-    def begin(cls, row: Row, source: str = "journal") -> Machine:
-        """The machine at the first row of a journal."""
+    def begin(cls, row: Row, source: str = "journal") -> ExperimentState:
+        """The state at the first row of a journal."""
         entry = entry_of(row)
         if not isinstance(entry, Started) or row.position != 1:
             raise JournalDamaged(
                 f"row {row.position}: a journal begins with the experiment's configuration at row 1."
             )
-        machine = cls.of(entry, source)
-        machine.advance(row)
-        return machine
+        state = cls.of(entry, source)
+        state.advance(row)
+        return state
 
     @classmethod
-    def of(cls, entry: Started, source: str = "journal") -> Machine:
-        """A machine at rest, in a journaled configuration."""
+    def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
+        """The state before any decision, in a journaled configuration."""
         return cls(
             make_spec(entry.spec, source=source),
             expire_after=entry.expire_after,
@@ -395,7 +423,7 @@ class Machine:
 
     def snapshot(self) -> tuple[bytes, str]:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
-        state = _pack(
+        packed = packed_state(
             {
                 "position": self.position,
                 "time": self.time,
@@ -412,14 +440,14 @@ class Machine:
                 "configured": self.configured,
                 "trail": self.trail,
                 "stride": self.stride,
-                "policy": _plain_arrays(self.policy.state()),
+                "policy": packed_arrays(self.policy.state()),
             }
         )
-        return state, digest_of(state)
+        return packed, digest_of(packed)
 
     def restore(self, state: bytes) -> None:
         """Become what `snapshot` saw."""
-        saved = _unpacked(state)
+        saved = unpacked_state(state)
         self.position, self.time = saved["position"], saved["time"]
         self.mode, self.default = saved["mode"], saved["default"]
         self.measured = saved["measured"]
@@ -436,7 +464,7 @@ class Machine:
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self.configured = saved["configured"]
         self.trail, self.stride = saved["trail"], saved["stride"]
-        self._restore_policy(_read_arrays(saved["policy"]))
+        self._restore_policy(unpacked_arrays(saved["policy"]))
 
     # Helpers
 
@@ -460,17 +488,17 @@ class Machine:
                 return self.reconfigure(entry)
 
     def _adopt(self, spec: Spec) -> None:
-        old, new = self.policy, _build(spec)
+        old, new = self.policy, served_policy(spec)
         caps = hard_caps(spec)
-        _require_fit(self.spec, spec, old, new)
+        require_fit(self.spec, spec, old, new)
         now, fresh = old.state(), new.state()
         kept = ("reward/", "cost/", "pending/", "made")
-        same = _before(self.spec) == _before(spec) and old.defer_slater() and new.defer_slater()
+        same = known_before(self.spec) == known_before(spec) and old.defer_slater() and new.defer_slater()
         arrays = {
             name: now[name] if name.startswith(kept) or (same and name.startswith("slater/")) else array
             for name, array in fresh.items()
         }
-        arrays["core"] = carry_state(now["core"], self.labels[-1][1], fresh["core"], _names(spec))
+        arrays["core"] = _carried(now["core"], self.labels[-1][1], fresh["core"], constraint_names(spec))
         settings = {**new.settings(), "pending_groups": None}
         self.policy = PessimisticOptimistic.restore(settings, arrays)
         self.measures = self.policy.defer_slater()
@@ -486,11 +514,11 @@ class Machine:
             if entry.holds:
                 holds = tuple(moved[k] for k in entry.holds if k in moved)
                 self.waiting[number] = msgspec.structs.replace(entry, holds=holds)
-        if self.labels[-1][1] != _names(spec):
-            self.labels.append((old.rounds, _names(spec)))
+        if self.labels[-1][1] != constraint_names(spec):
+            self.labels.append((old.rounds, constraint_names(spec)))
             self.trail = []
         self.spec, self.caps, self.configured = spec, caps, self.position + 1
-        self._reader = Reader(spec)
+        self._input = PolicyInput(spec)
 
     def _drop(self, numbers: list[int]) -> Expired:
         event_ids = [self.waiting[number].event_id for number in numbers]
@@ -510,39 +538,18 @@ class Machine:
 
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
-            served = self._reader.actions([request.default], "default")[0]
+            served = self._input.actions([request.default], "default")[0]
         elif self.default is not None:
             served = self.default
         else:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
-            if self.caps and (request.actions is None or served in self._reader.actions(request.actions)):
+            if self.caps and (request.actions is None or served in self._input.actions(request.actions)):
                 raise exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )
         return served
-
-    def _allowed(
-        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
-    ) -> tuple[list[list[Decimal]], list[int]]:
-        """What each row needs of each hard cap, and the rows that leave all of them intact."""
-        offered = range(len(self.spec.actions)) if ids is None else ids
-        group = request.group
-        groups = {group} if isinstance(group, str) else set(group or ())
-        needs = [
-            [cap.need(action, self.spec.actions[action], row, usage, groups) for cap in self.caps]
-            for row, action in enumerate(offered)
-        ]
-        keep = [
-            row
-            for row, need in enumerate(needs)
-            if all(cap.fits(amount) for cap, amount in zip(self.caps, need))
-        ]
-        if not keep:
-            full = [cap for k, cap in enumerate(self.caps) if not all(cap.fits(need[k]) for need in needs)]
-            raise exhausted(full, "every action on offer")
-        return needs, keep
 
     def _mark(self, time: int) -> None:
         """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""
@@ -565,103 +572,11 @@ class Machine:
             self.stride *= 2
 
 
-def served_part(spec: Spec) -> dict[str, Any]:
-    """What of a spec the service depends on, as plain data for the journal.
-
-    >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
-    {'actions': ['a'], 'name': 'beds'}
-    """
-    apart = ("environment", "simulation", "sweep")
-    return {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
-
-
-def _build(spec: Spec) -> PessimisticOptimistic:
-    if not spec.actions:
-        raise spec.error("actions: is missing: the service must know what it may answer")
-    if len(spec.policies) != 1:
-        names = ", ".join(repr(policy.name) for policy in spec.policies)
-        raise spec.error(
-            f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
-        )
-    policy = build_policy(
-        spec.policies[0],
-        n_actions=len(spec.actions),
-        n_features=spec.features().n_features if spec.context else 0,
-        constraints=spec.rules if spec.rules is not None else 0,
-    )
-    if type(policy) is not PessimisticOptimistic:
-        raise spec.error(
-            f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'
-        )
-    return policy
-
-
-def _names(spec: Spec) -> tuple[str, ...]:
-    return () if spec.rules is None else spec.rules.names
-
-
-def _before(spec: Spec) -> list[Any]:
-    """All that costs seen before acting depend on."""
-    return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
-
-
-def _require_fit(old: Spec, new: Spec, was: PessimisticOptimistic, now: PessimisticOptimistic) -> None:
-    """Refuse a spec under which what was learnt would mean something else."""
-    late = [[one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)]
-    for what, before, after in (
-        ("name", old.name, new.name),
-        ("actions", old.actions, new.actions),
-        ("context", old.context, new.context),
-        ("policy.reward", was.settings()["reward"], now.settings()["reward"]),
-        ("policy.cost", was.settings()["cost"], now.settings()["cost"]),
-        ("rules seen after acting", *late),
-    ):
-        if before != after:
-            raise new.error(
-                f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
-                f"but now is {after!r}"
-            )
 
 
 def _one(rows: Array | None, row: int) -> Array | None:
     """The row alone; a vector for all actions stays one."""
     return rows if rows is None or rows.ndim == 1 else np.ascontiguousarray(rows[row : row + 1])
-
-
-# --- states as bytes ---
-
-
-def digest_of(state: bytes) -> str:
-    """The SHA-256 of a state, in hexadecimal."""
-    return hashlib.sha256(state).hexdigest()
-
-
-_packer = msgspec.msgpack.Encoder(order="deterministic")
-
-
-def _pack(state: dict[str, Any]) -> bytes:
-    return _packer.encode(state)
-
-
-def _unpacked(state: bytes) -> dict[str, Any]:
-    try:
-        saved: dict[str, Any] = msgspec.msgpack.decode(state, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise JournalDamaged(f"a snapshot can't be read: {error}") from error
-    return saved
-
-
-def _plain_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    return {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
-
-
-def _read_arrays(plain: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    arrays = {}
-    for name, (dtype, shape, data) in plain.items():
-        if len(data) != np.dtype(dtype).itemsize * math.prod(shape):
-            raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
-        arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
-    return arrays
 
 
 def _difference(recorded: Entry, again: Entry | None) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import logging
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,36 +23,27 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from faults.crash import POINTS
 from faults.kill import Account, Load, body_of, kill_cycles, missing
-from faults.machine import ServiceMachine
 from faults.outage import Careless, losses, survives_error, told_on, walk
 from faults.power import Disk
 from faults.process import Served, free_port
 from faults.replica import Replica
-from service_tools import Bench, running, visit, ward, write_spec
-from tightrope.service.bodies import Refusal, read_decision, read_outcome
+from faults.state_machine import ServiceMachine
+from tightrope.service import operations
+from tightrope.service.bodies import DecisionRequest, OutcomeRequest, Refusal, read_body
+from tightrope.service.experiment import Op
 from tightrope.service.journal import JournalDamaged
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.server import make_service
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
+from workbench import Bench, running, visit, ward, write_spec
 
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
-
-
-@pytest.fixture
-def _quiet() -> Iterator[None]:
-    """Errors of the disk are logged; hundreds are caused here."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 # --- power ---
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_power_cuts_at_every_write_and_sync_lose_nothing(tmp_path: Path) -> None:
     disk = Disk()
     told = told_on(disk, tmp_path, length=16)
@@ -63,7 +52,7 @@ def test_power_cuts_at_every_write_and_sync_lose_nothing(tmp_path: Path) -> None
     assert losses(disk, told, tmp_path, loss=[0.5], step=3) == []
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_the_control_without_a_sync_for_each_batch_loses_acknowledged_events(tmp_path: Path) -> None:
     disk = Disk()
     told = told_on(disk, tmp_path, length=16, synchronous="NORMAL")
@@ -72,13 +61,13 @@ def test_the_control_without_a_sync_for_each_batch_loses_acknowledged_events(tmp
     assert any(walk(tmp_path, lives=8, seed=seed, synchronous="NORMAL") for seed in range(6))
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_cuts_upon_cuts_also_while_recovering_lose_nothing(tmp_path: Path, seed: int) -> None:
     assert walk(tmp_path, lives=8, seed=seed) == []
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("kind", "step"), [("write", 17), ("sync", 5)])
 def test_a_disk_that_refuses_for_a_while_loses_nothing(tmp_path: Path, kind: str, step: int) -> None:
     """A full disk, and an fsync that failed and took its pages with it; the service goes on by itself."""
@@ -92,7 +81,7 @@ def test_a_disk_that_refuses_for_a_while_loses_nothing(tmp_path: Path, kind: str
     assert count > 3
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_the_control_that_takes_a_failed_commit_for_a_good_one_is_noticed(tmp_path: Path) -> None:
     wrong = [
         survives_error(tmp_path, length=10, kind="sync", at=at, times=2, made=Careless)[1] for at in (12, 17)
@@ -112,7 +101,7 @@ SEARCH = settings(
 )
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_the_service_agrees_with_the_model_through_retries_repeats_and_crashes() -> None:
     run_state_machine_as_test(ServiceMachine, settings=SEARCH)
 
@@ -121,7 +110,7 @@ class _Unsynced(ServiceMachine):
     synchronous = "NORMAL"
 
 
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_the_control_disagrees_with_the_model() -> None:
     with pytest.raises(AssertionError):
         run_state_machine_as_test(
@@ -358,9 +347,9 @@ def test_a_refused_request_reaches_nothing(bench: Bench, request_: tuple[str, by
     experiment = bench.experiment
     try:
         op = (
-            experiment.decide(read_decision(body))
+            Op(operations.decide, read_body(body, DecisionRequest))
             if kind == "decisions"
-            else experiment.learn(read_outcome(body))
+            else Op(operations.learn, read_body(body, OutcomeRequest))
         )
         status = experiment.process([op])[0].status
     except Refusal as refusal:
@@ -462,19 +451,8 @@ def test_a_journal_that_could_not_be_opened_is_not_left_locked(tmp_path: Path) -
 # --- PostgreSQL ---
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Any]:
-    """A server of our own, see test_service_postgres."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
-    from test_service_postgres import Server
-
-    server = Server()
-    yield server
-    server.remove()
-
-
 def follower(url: str, name: str = "ward") -> Replica:
-    from tightrope.service.postgres import PostgresJournal
+    from tightrope.service.storage.postgresql import PostgresJournal
 
     return Replica(lambda: PostgresJournal(url, name, read_only=True))
 

@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from faults.model import EXPIRE, MAX_PENDING, Model, model_spec, shown
 from faults.power import Change, Disk, PowerLost, journal_on
-from service_tools import Bench
-from tightrope.service.bodies import ModeRequest, SnapshotRequest
-from tightrope.service.experiment import Answer
+from tightrope.service import operations
+from tightrope.service.bodies import Answer, ModeRequest, SnapshotRequest
 from tightrope.service.replay import verify
+from workbench import Bench
 
 EVENTS = st.integers(0, 24).map(lambda i: f"event-{i}")
 DECIDE = st.tuples(st.just("decide"), EVENTS, st.sampled_from([20.0, 20.0, 20.0, 70.0]), st.none())
@@ -96,7 +96,7 @@ class ServiceMachine(RuleBasedStateMachine):
         request = ModeRequest(mode=mode, default="other" if mode == "shadow" else None)
         self.model.begin(self.now)
         self.model.mode = mode
-        assert self.bench.experiment.process([self.bench.experiment.change_mode(request)])[0].status == 200
+        assert self.bench.ask(operations.change_mode, request).status == 200
 
     @precondition(lambda self: self.labels < 5)
     @rule()
@@ -104,7 +104,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.labels += 1
         self.model.begin(self.now)
         request = SnapshotRequest(label=f"label {self.labels}")
-        assert self.bench.experiment.process([self.bench.experiment.take_snapshot(request)])[0].status == 200
+        assert self.bench.ask(operations.take_snapshot, request).status == 200
 
     # What goes wrong
 

@@ -1,130 +1,36 @@
-"""The journal in PostgreSQL: the same promises, one active process for each experiment, and a standby that takes over.
-
-The server is started by the tests, as another user where they run as root, which PostgreSQL refuses.
-"""
+"""The journal in PostgreSQL: the same promises, one active process for each experiment, and a standby that takes over."""
 
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
-import pwd
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from service_tools import Bench, arms, code, read, running, visit, ward
 from tightrope.service.app import Service
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalError, MemoryJournal, Refused, row_of
+from tightrope.service.journal import JournalError, Refused, row_of
 from tightrope.service.replay import copy_journal, open_journal, verify
+from tightrope.service.storage.memory import MemoryJournal
+from workbench import Bench, arms, code, read, running, visit, ward
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
 
-from tightrope.service.postgres import PostgresJournal  # noqa: E402
+from faults.database import Server  # noqa: E402
+from tightrope.service.storage.postgresql import PostgresJournal  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
-def _program(name: str) -> str | None:
-    for folder in sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True):
-        if os.path.exists(f"{folder}/{name}"):
-            return f"{folder}/{name}"
-    return shutil.which(name)
+def bench_on(database: Server, name: str, **options: Any) -> Bench:
+    return Bench(ward(name), PostgresJournal(database.url, name), **options)
 
 
-class Server:
-    """A PostgreSQL server of our own."""
-
-    def __init__(self) -> None:
-        for program in ("initdb", "postgres"):
-            if _program(program) is None:
-                pytest.skip(f"PostgreSQL's {program} is missing: apt-get install postgresql")
-        self._user: str | None = None
-        if os.geteuid() == 0:
-            users = [entry.pw_name for entry in pwd.getpwall()]
-            self._user = next((name for name in ("postgres", "nobody") if name in users), None)
-            if self._user is None:
-                pytest.skip("PostgreSQL does not run as root, and there is no other user to start it as")
-        self.folder = Path(tempfile.mkdtemp(prefix="tightrope-pg-"))
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            self.port = one.getsockname()[1]
-        if self._user is not None:
-            shutil.chown(self.folder, self._user)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8")
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"postgresql://tightrope@127.0.0.1:{self.port}/postgres"
-
-    def start(self) -> None:
-        program = _program("postgres")
-        assert program is not None
-        options = [
-            "-D",
-            str(self.folder / "data"),
-            "-p",
-            str(self.port),
-            "-k",
-            str(self.folder),
-            "-h",
-            "127.0.0.1",
-        ]
-        self._process = subprocess.Popen(
-            [program, *options], user=self._user, cwd="/", stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 30
-        while True:
-            with contextlib.suppress(psycopg.Error):
-                psycopg.connect(self.url).close()
-                return
-            assert time.monotonic() < deadline, "PostgreSQL did not start"
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """At once, as a crash would."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(timeout=30)
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder)
-
-    def _run(self, name: str, *arguments: str) -> None:
-        program = _program(name)
-        assert program is not None
-        subprocess.run([program, *arguments], user=self._user, cwd="/", check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    one = Server()
-    yield one
-    one.remove()
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
-
-
-def bench_on(server: Server, name: str, **options: Any) -> Bench:
-    return Bench(ward(name), PostgresJournal(server.url, name), **options)
-
-
-def test_the_same_events_give_the_same_journal_as_in_memory(server: Server) -> None:
-    one, other = bench_on(server, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
+def test_the_same_events_give_the_same_journal_as_in_memory(database: Server) -> None:
+    one, other = bench_on(database, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
     for bench in (one, other):
         for i in range(60):
             bench.decide(visit(i))
@@ -142,15 +48,15 @@ def test_the_same_events_give_the_same_journal_as_in_memory(server: Server) -> N
                 kinds, before=before, limit=7
             )
     assert one.journal.find(["visit-3", "visit-9", "?"]) == other.journal.find(["visit-3", "visit-9", "?"])
-    with contextlib.closing(open_journal(server.url, "same")) as journal:
+    with contextlib.closing(open_journal(database.url, "same")) as journal:
         assert verify(journal).digest == one.digest()
     one.reopened()
     assert one.digest() == other.digest()
     one.experiment.close()
 
 
-def test_rows_are_kept_all_or_nothing(server: Server) -> None:
-    journal = PostgresJournal(server.url, "atomic")
+def test_rows_are_kept_all_or_nothing(database: Server) -> None:
+    journal = PostgresJournal(database.url, "atomic")
     assert journal.open()
     rows = [row_of(i, 0, Refused(event_id="e", reason="unknown")) for i in (1, 2, 3)]
     journal.append(rows)
@@ -165,19 +71,19 @@ def test_rows_are_kept_all_or_nothing(server: Server) -> None:
     journal.close()
 
 
-def test_one_process_is_active_and_the_other_takes_over(server: Server) -> None:
-    active = bench_on(server, "pair")
+def test_one_process_is_active_and_the_other_takes_over(database: Server) -> None:
+    active = bench_on(database, "pair")
     for i in range(20):
         active.decide(visit(i))
-    standby = Bench(ward("pair"), PostgresJournal(server.url, "pair"))
+    standby = Bench(ward("pair"), PostgresJournal(database.url, "pair"))
     assert standby.experiment.status == "standby"
     assert code(standby.decide(visit(20))) == (503, "standby")
-    other = bench_on(server, "unrelated")
+    other = bench_on(database, "unrelated")
     assert other.experiment.status == "ready", "each experiment has a lock of its own"
     other.experiment.close()
     answers = [active.decide(visit(i)) for i in range(20)]
     # The active process dies: its connection is cut, without a word to it.
-    with psycopg.connect(server.url, autocommit=True) as admin:
+    with psycopg.connect(database.url, autocommit=True) as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
         )
@@ -203,11 +109,11 @@ def test_one_process_is_active_and_the_other_takes_over(server: Server) -> None:
     active.experiment.close()
 
 
-def test_a_writer_without_the_lock_can_not_write_over_another(server: Server) -> None:
+def test_a_writer_without_the_lock_can_not_write_over_another(database: Server) -> None:
     """The key of the table holds even if a lock were lost."""
-    first = bench_on(server, "fenced")
+    first = bench_on(database, "fenced")
     first.decide(visit(1))
-    intruder = PostgresJournal(server.url, "fenced", read_only=True)
+    intruder = PostgresJournal(database.url, "fenced", read_only=True)
     assert intruder.open()
     with pytest.raises(JournalError, match="duplicate key"):
         intruder.append([row_of(2, 0, Refused(event_id="e", reason="unknown"))])
@@ -215,8 +121,8 @@ def test_a_writer_without_the_lock_can_not_write_over_another(server: Server) ->
     first.experiment.close()
 
 
-def test_a_restarted_server_loses_nothing_under_load(server: Server) -> None:
-    experiment = Experiment(ward("restarted"), PostgresJournal(server.url, "restarted"))
+def test_a_restarted_server_loses_nothing_under_load(database: Server) -> None:
+    experiment = Experiment(ward("restarted"), PostgresJournal(database.url, "restarted"))
     experiment.open()
     acknowledged: dict[int, bytes] = {}
     refused = 0
@@ -241,9 +147,9 @@ def test_a_restarted_server_loses_nothing_under_load(server: Server) -> None:
         for worker in workers:
             worker.start()
         time.sleep(0.5)
-        server.stop()
+        database.stop()
         time.sleep(0.3)
-        server.start()
+        database.start()
         back = len(acknowledged)
         deadline = time.monotonic() + 20
         while len(acknowledged) < back + 20:
@@ -255,21 +161,21 @@ def test_a_restarted_server_loses_nothing_under_load(server: Server) -> None:
         for i, content in acknowledged.items():
             assert web.post("/v1/decisions", content=visit(i)).content == content
     assert refused
-    with contextlib.closing(open_journal(server.url, "restarted")) as journal:
+    with contextlib.closing(open_journal(database.url, "restarted")) as journal:
         assert verify(journal).decisions >= len(acknowledged)
 
 
-def test_from_sqlite_or_memory_to_postgres(server: Server) -> None:
+def test_from_sqlite_or_memory_to_postgres(database: Server) -> None:
     """The way that the documentation gives: rows and snapshots as they are."""
     bench = Bench(arms("moved"), MemoryJournal(), snapshot_every=10)
     for i in range(40):
         bench.decide({"event_id": str(i)})
-    target = PostgresJournal(server.url, "moved")
+    target = PostgresJournal(database.url, "moved")
     assert target.open()
     copy_journal(bench.journal, target)
     with pytest.raises(JournalError, match="is not empty"):
         copy_journal(bench.journal, target)
     target.close()
-    moved = Bench(arms("moved"), PostgresJournal(server.url, "moved"))
+    moved = Bench(arms("moved"), PostgresJournal(database.url, "moved"))
     assert moved.digest() == bench.digest()
     moved.experiment.close()

@@ -19,7 +19,7 @@ from tightrope.rules import Rule
 from tightrope.service.bodies import Refusal
 from tightrope.spec import RuleSpec, Spec
 
-__all__ = ["HardCap", "exhausted", "hard_caps"]
+__all__ = ["HardCap", "affordable", "exhausted", "hard_caps"]
 
 
 def hard_caps(spec: Spec) -> list[HardCap]:
@@ -94,8 +94,30 @@ class HardCap:
         self.used = _EXACT.add(_EXACT.subtract(self.used, self.high), min(_decimal(actual), self.high))
 
 
-def _decimal(value: float) -> Decimal:
-    return Decimal(repr(float(value)))
+def affordable(
+    caps: Sequence[HardCap],
+    names: Sequence[str],
+    ids: list[int] | None,
+    usage: Mapping[str, Any],
+    group: str | list[str] | None,
+) -> tuple[list[list[Decimal]], list[int]]:
+    """What each row on offer (`ids`, all by default) needs of each cap, and the rows that no cap forbids.
+
+    Raises
+    ------
+    Refusal
+        No row is left.
+    """
+    groups = {group} if isinstance(group, str) else set(group or ())
+    needs = [
+        [cap.need(action, names[action], row, usage, groups) for cap in caps]
+        for row, action in enumerate(range(len(names)) if ids is None else ids)
+    ]
+    keep = [row for row, need in enumerate(needs) if all(cap.fits(amount) for cap, amount in zip(caps, need))]
+    if not keep:
+        full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]
+        raise exhausted(full, "every action on offer")
+    return needs, keep
 
 
 def exhausted(caps: Sequence[HardCap], what: str) -> Refusal:
@@ -104,6 +126,10 @@ def exhausted(caps: Sequence[HardCap], what: str) -> Refusal:
         f"{cap.name} ({cap.used.normalize():f} of {cap.total.normalize():f} used or reserved)" for cap in caps
     )
     return Refusal(409, "exhausted", f"{what} would exceed a hard cap: {spent}")
+
+
+def _decimal(value: float) -> Decimal:
+    return Decimal(repr(float(value)))
 
 
 _EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)

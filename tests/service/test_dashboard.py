@@ -21,13 +21,14 @@ from typing import Any
 import httpx
 import pytest
 
-from service_tools import arms, running, visit, ward
 from tightrope.service import create_key, dashboard
 from tightrope.service.app import Service
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalError, MemoryJournal
+from tightrope.service.journal import JournalError
 from tightrope.service.keys import Keys
+from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec
+from workbench import arms, running, visit, ward
 
 # --- what is served ---
 

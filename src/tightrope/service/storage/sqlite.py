@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import apsw
 
+from tightrope.errors import InvalidInput
 from tightrope.service.journal import (
     FORMAT,
     LAST_BY_EVENT,
@@ -42,6 +43,18 @@ INSERT INTO probe VALUES (1, 0);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
 """
+
+
+def journal(address: str, experiment: str, *, read_only: bool = False) -> SqliteJournal:
+    """The journal of an experiment in the folder at `address`: its name, written so that different names give different files.
+
+    >>> journal("sqlite:data", "icu/night").path.name
+    'icu%2f.night.sqlite'
+    """
+    if not experiment:
+        raise InvalidInput("name must not be empty: journals are found by it.")
+    name = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in experiment)
+    return SqliteJournal(Path(address.partition(":")[2], f"{name}.sqlite"), read_only=read_only)
 
 
 class SqliteJournal:

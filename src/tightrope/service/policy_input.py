@@ -1,4 +1,4 @@
-"""A request in the terms of the policy: numbers of actions, features, usage, costs; or an error that names the field."""
+"""A request as the policy takes it: numbers of actions, features, usage, costs; or an error that names the field."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
 
-__all__ = ["Reader"]
+__all__ = ["PolicyInput"]
 
 Kind: TypeAlias = type[Any]
 
 _KEPT_COSTS = 256
 
 
-class Reader:
+class PolicyInput:
     """Reads requests for one spec. It has no state that matters: equal requests are read equally at any time.
 
     Examples
     --------
     >>> from tightrope.spec import make_spec
-    >>> reader = Reader(make_spec({"actions": ["a", "b"]}))
-    >>> reader.actions(["b", 0])
+    >>> read = PolicyInput(make_spec({"actions": ["a", "b"]}))
+    >>> read.actions(["b", 0])
     [1, 0]
     """
 

@@ -20,18 +20,19 @@ from typing import Any
 import httpx
 import pytest
 
-from service_tools import arms, measured, running, visit, ward, write_spec
 from tightrope.errors import InvalidInput
 from tightrope.service import Client, create_key, revoke_key, serve
 from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
 from tightrope.service.client import ServiceError
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalLocked, MemoryJournal, Row, Snapshot
+from tightrope.service.journal import JournalLocked, Row, Snapshot
 from tightrope.service.keys import Keys
 from tightrope.service.replay import verify
 from tightrope.service.server import make_service
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.service.storage.sqlite import SqliteJournal
+from workbench import arms, measured, running, visit, ward, write_spec
 
 
 @pytest.fixture(scope="module")
@@ -493,7 +494,7 @@ def test_names_of_experiments_become_different_files(tmp_path: Path) -> None:
 
 def test_the_service_does_not_load_the_engine() -> None:
     code = (
-        "import sys; import tightrope.service.server, tightrope.service.sqlite, tightrope.service.replay; "
+        "import sys; import tightrope.service.server, tightrope.service.storage.sqlite, tightrope.service.replay; "
         "heavy = {'matplotlib', 'tightrope.engine', 'tightrope.result', 'pyarrow', 'sklearn', 'psycopg'} & set(sys.modules); "
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
@@ -502,7 +503,7 @@ def test_the_service_does_not_load_the_engine() -> None:
 
 
 def test_limits_reach_the_experiment() -> None:
-    experiment = Experiment(ward(), MemoryJournal(), limits=Limits(reward=2.0))
+    experiment = Experiment(ward(), MemoryJournal())
     experiment.open()
     with running(Service([experiment], limits=Limits(reward=2.0, actions=1))) as web:
         web.post("/v1/decisions", content=visit(1))

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 
 SECTOR = 512
 

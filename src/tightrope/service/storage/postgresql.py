@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import psycopg
 
+from tightrope.errors import InvalidInput
 from tightrope.service.journal import (
     FORMAT,
     LAST_BY_EVENT,
@@ -39,6 +40,13 @@ _SCHEMA: Final = (
 _COLUMNS: Final = "position, time, kind, event_id, data"
 # A server that is gone without a word is noticed after about this many seconds.
 _PATIENCE: Final = 5
+
+
+def journal(address: str, experiment: str, *, read_only: bool = False) -> PostgresJournal:
+    """The journal of an experiment in the database at `address`."""
+    if "://" not in address:
+        raise InvalidInput(f"database must be postgresql://…, but got {address!r}.")
+    return PostgresJournal(address, experiment, read_only=read_only)
 
 
 class PostgresJournal:

@@ -14,11 +14,13 @@ from typing import Any
 import httpx
 import uvicorn
 
+from tightrope.service import operations
 from tightrope.service.app import Service
-from tightrope.service.bodies import read_decision, read_outcome
-from tightrope.service.experiment import Answer, Experiment
-from tightrope.service.journal import Journal, MemoryJournal
+from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, read_body
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.journal import Journal
 from tightrope.service.server import UVICORN
+from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
 
 CONTEXT = {"age": {"type": "number", "min": 0, "max": 100}, "sex": {"type": "category", "values": ["f", "m"]}}
@@ -83,17 +85,21 @@ class Bench:
         self.experiment = experiment
         return experiment
 
+    def ask(self, operation: Any, request: Any = None) -> Answer:
+        """A batch of one."""
+        return self.experiment.process([Op(operation, request)])[0]
+
     def decide(self, body: bytes | dict[str, Any]) -> Answer:
         return self.experiment.process([self.deciding(body)])[0]
 
-    def deciding(self, body: bytes | dict[str, Any]) -> Any:
-        return self.experiment.decide(read_decision(_raw(body)))
+    def deciding(self, body: bytes | dict[str, Any]) -> Op:
+        return Op(operations.decide, read_body(_raw(body), DecisionRequest))
 
     def learn(self, event_id: str, **outcome: Any) -> Answer:
         return self.experiment.process([self.learning(event_id, **outcome)])[0]
 
-    def learning(self, event_id: str, **outcome: Any) -> Any:
-        return self.experiment.learn(read_outcome(_raw({"event_id": event_id, **outcome})))
+    def learning(self, event_id: str, **outcome: Any) -> Op:
+        return Op(operations.learn, read_body(_raw({"event_id": event_id, **outcome}), OutcomeRequest))
 
     def measure(self) -> None:
         """What a thread in the background does."""
@@ -102,13 +108,13 @@ class Bench:
             self.experiment.process([job()])
 
     def state(self) -> dict[str, Any]:
-        return read(self.experiment.process([self.experiment.state()])[0])
+        return read(self.ask(operations.show_state))
 
     def digest(self) -> str:
         """Of the whole state, bit for bit."""
-        machine = self.experiment._machine
-        assert machine is not None, self.experiment.trouble
-        return machine.snapshot()[1]
+        state = self.experiment._state
+        assert state is not None, self.experiment.trouble
+        return state.snapshot()[1]
 
 
 def _raw(body: bytes | dict[str, Any]) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import Decided, Journal, Learnt
-from tightrope.service.machine import Machine
 
 
 class Replica:
@@ -20,13 +20,13 @@ class Replica:
 
     def __init__(self, journal: Callable[[], Journal]) -> None:
         self._journal = journal
-        self.machine: Machine | None = None
+        self.state: ExperimentState | None = None
         self.decided: dict[str, tuple[int, int]] = {}
         self.learnt: dict[tuple[str, str], object] = {}
 
     @property
     def position(self) -> int:
-        return 0 if self.machine is None else self.machine.position
+        return 0 if self.state is None else self.state.position
 
     def follow(self, until: int | None = None) -> None:
         """Read on, to a position or to the end.
@@ -41,10 +41,10 @@ class Replica:
             for row in journal.rows(after=self.position):
                 if until is not None and row.position > until:
                     break
-                if self.machine is None:
-                    self.machine = Machine.begin(row)
+                if self.state is None:
+                    self.state = ExperimentState.begin(row)
                     continue
-                entry = self.machine.replay(row)
+                entry = self.state.replay(row)
                 if isinstance(entry, Decided):
                     assert entry.event_id not in self.decided, f"{entry.event_id} was decided twice"
                     self.decided[entry.event_id] = (entry.action, entry.number)
@@ -58,5 +58,5 @@ class Replica:
 
     def digest(self) -> str:
         """Of the whole state."""
-        assert self.machine is not None
-        return self.machine.snapshot()[1]
+        assert self.state is not None
+        return self.state.snapshot()[1]

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 import tightrope as tr
-from service_tools import ward
 from tightrope.spec import Spec
+from workbench import ward
 
 NAMES = ("icu", "surgery", "other")
 CAP_ICU, CAP_HOURS = 6, Decimal("9.5")

@@ -12,9 +12,9 @@ import apsw
 
 from faults.power import Change, Disk, PoweredJournal, PowerLost, journal_on
 from faults.story import Told, batches, bench_on, tell
-from service_tools import visit
 from tightrope.service.journal import Decided, JournalError, Learnt, Row, Snapshot, entry_of
 from tightrope.service.replay import verify
+from workbench import visit
 
 
 def told_on(disk: Disk, folder: Path, *, length: int, synchronous: str = "FULL", seed: int = 0) -> Told:

@@ -19,7 +19,7 @@ from typing import Any
 from faults.crash import arm
 from tightrope.service import server
 from tightrope.service.journal import Row, Snapshot
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -151,14 +151,14 @@ class _Behind(SqliteJournal):
 
 
 def _behind() -> None:
-    import tightrope.service.sqlite
+    import tightrope.service.storage.sqlite
 
-    tightrope.service.sqlite.SqliteJournal = _Behind  # type: ignore[misc]
+    tightrope.service.storage.sqlite.SqliteJournal = _Behind  # type: ignore[misc]
 
 
 def _lazy_database() -> None:
     """PostgreSQL answers before its log is on disk."""
-    from tightrope.service.postgres import PostgresJournal
+    from tightrope.service.storage.postgresql import PostgresJournal
 
     take = PostgresJournal._take
 

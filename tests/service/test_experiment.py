@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightrope as tr
-from service_tools import Bench, arms, code, measured, read, visit, ward
 from tightrope.errors import InvalidInput
 from tightrope.policies import slater as slater_module
-from tightrope.service.bodies import ModeRequest, RollbackRequest, SnapshotRequest
+from tightrope.service import operations
+from tightrope.service.bodies import ModeRequest, OutcomeQuery, PageQuery, RollbackRequest, SnapshotRequest
+from tightrope.service.experiment import Op, Writer
 from tightrope.service.journal import (
     Decided,
     Expired,
@@ -28,7 +29,6 @@ from tightrope.service.journal import (
     JournalLocked,
     Learnt,
     Measured,
-    MemoryJournal,
     ModeChanged,
     Row,
     Snapshot,
@@ -37,9 +37,10 @@ from tightrope.service.journal import (
 )
 from tightrope.service.metrics import Metrics
 from tightrope.service.replay import verify
-from tightrope.service.sqlite import SqliteJournal
-from tightrope.service.writer import Writer
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec
+from workbench import Bench, arms, code, measured, read, visit, ward
 
 # --- one decision for each event ---
 
@@ -108,10 +109,10 @@ def test_an_outcome_applies_exactly_once() -> None:
     state = bench.state()
     assert state["outcomes"]["rewards"] == 1
     assert state["outcomes"]["rejected"] == 3
-    machine = bench.experiment._machine
-    assert machine is not None
-    assert machine.policy.reward_model.n_learnt == 1
-    listed = read(bench.experiment.process([bench.experiment.outcomes("rejected")])[0])["outcomes"]
+    state = bench.experiment._state
+    assert state is not None
+    assert state.policy.reward_model.n_learnt == 1
+    listed = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="rejected")))["outcomes"]
     assert [(one["event_id"], one["reason"]) for one in listed] == [
         ("visit-99", "unknown"),
         ("visit-3", "differs"),
@@ -128,7 +129,7 @@ def test_the_parts_of_an_outcome_may_come_apart_and_in_any_order() -> None:
         together.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
         assert read(apart.learn(f"visit-{i}", costs={"hours": 0.25}))["awaits"] == ["reward"]
         assert read(apart.learn(f"visit-{i}", reward=0.5))["awaits"] == []
-    one, other = together.experiment._machine, apart.experiment._machine
+    one, other = together.experiment._state, apart.experiment._state
     assert one is not None
     assert other is not None
     for name, array in one.policy.state().items():
@@ -160,14 +161,14 @@ def test_pending_decisions_expire_and_are_listed() -> None:
     bench.experiment.process([])
     state = bench.state()["outcomes"]
     assert (state["missing"], state["pending"], state["complete"]) == (3, 1, 1)
-    missing = read(bench.experiment.process([bench.experiment.outcomes("missing")])[0])["outcomes"]
+    missing = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="missing")))["outcomes"]
     assert [one["event_id"] for one in missing] == ["visit-0", "visit-1", "visit-3"]
-    pending = read(bench.experiment.process([bench.experiment.outcomes("pending")])[0])["outcomes"]
+    pending = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="pending")))["outcomes"]
     assert [one["event_id"] for one in pending] == ["visit-4"]
     assert code(bench.learn("visit-0", reward=1.0)) == (410, "late")
     assert code(bench.learn("visit-1", costs={"hours": 0.5})) == (410, "late")
     assert bench.learn("visit-1", reward=1.0).status == 200, "a repeat of what was applied in time"
-    late = read(bench.experiment.process([bench.experiment.outcomes("late")])[0])["outcomes"]
+    late = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="late")))["outcomes"]
     assert [one["event_id"] for one in late] == ["visit-1", "visit-0"]
     assert bench.state()["outcomes"]["late"] == 2
     assert verify(bench.journal).digest == bench.digest()
@@ -177,12 +178,12 @@ def test_memory_stays_flat_when_outcomes_never_come() -> None:
     bench = Bench(arms(), max_pending=50)
     for i in range(400):
         bench.decide({"event_id": str(i)})
-        machine = bench.experiment._machine
-        assert machine is not None
-        assert len(machine.waiting) <= 51
-        assert len(machine.policy.pending) == len(machine.waiting)
+        state = bench.experiment._state
+        assert state is not None
+        assert len(state.waiting) <= 51
+        assert len(state.policy.pending) == len(state.waiting)
     assert bench.state()["outcomes"]["missing"] >= 349
-    assert len(machine.trail) < 240
+    assert len(state.trail) < 240
 
 
 def test_pages_of_a_list_hold_everything_once() -> None:
@@ -192,7 +193,7 @@ def test_pages_of_a_list_hold_everything_once() -> None:
     seen: list[str] = []
     before = None
     while True:
-        page = read(bench.experiment.process([bench.experiment.decisions(before, 10)])[0])
+        page = read(bench.ask(operations.list_decisions, PageQuery(10, before)))
         seen += [one["event_id"] for one in page["decisions"]]
         before = page["before"]
         if before is None:
@@ -200,7 +201,9 @@ def test_pages_of_a_list_hold_everything_once() -> None:
     assert seen == [str(i) for i in reversed(range(25))]
     seen, before = [], None
     while True:
-        page = read(bench.experiment.process([bench.experiment.outcomes("pending", before, 10)])[0])
+        page = read(
+            bench.ask(operations.list_outcomes, OutcomeQuery(limit=10, before=before, status="pending"))
+        )
         seen += [one["event_id"] for one in page["outcomes"]]
         before = page["before"]
         if before is None:
@@ -239,15 +242,15 @@ def play(bench: Bench, steps: int, seed: int = 0) -> None:
             bench.learn(one, **outcome)
         elif choice == 10:
             mode = ["live", "shadow", "paused"][int(random.integers(3))]
-            bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode=mode))])  # type: ignore[arg-type]
+            bench.ask(operations.change_mode, ModeRequest(mode=mode))  # type: ignore[arg-type]
         elif bench.journal.snapshots() and random.integers(2):
             at = bench.journal.snapshots()[-1].position
             restore = ["learnt", "all"][int(random.integers(2))]
             request = RollbackRequest(position=at, restore=restore)  # type: ignore[arg-type]
-            read(bench.experiment.process([bench.experiment.roll_back(request)])[0])
+            read(bench.ask(operations.roll_back, request))
         else:
             request = SnapshotRequest(label=f"snapshot {i}")
-            read(bench.experiment.process([bench.experiment.take_snapshot(request)])[0])
+            read(bench.ask(operations.take_snapshot, request))
     bench.measure()
 
 
@@ -337,15 +340,15 @@ def test_usage_groups_and_costs_by_the_caller() -> None:
         answer = bench.decide(body)
         assert answer.status == 422
         assert words in answer.body.decode()
-    machine = bench.experiment._machine
-    assert machine is not None
+    state = bench.experiment._state
+    assert state is not None
     by_hand = tr.Rules.from_data(
         [{key: value for key, value in rule.items() if key != "usage"} for rule in rules], ["a", "b"]
     )
     first = entry_of(list(bench.journal.rows())[1])
     assert isinstance(first, Decided)
     costs = by_hand.costs({"fuel": [0.1, 0.9], "time": [0.2, 0.4]}, group="young")
-    np.testing.assert_array_equal(machine.explain(first).costs, costs)
+    np.testing.assert_array_equal(state.explain(first).costs, costs)
     assert verify(bench.journal).digest == bench.digest()
 
 
@@ -382,7 +385,7 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
         if i % 2:
             bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
         bench.now += 1.0
-    bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="end"))])
+    bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     assert isinstance(bench.journal, MemoryJournal)
     rows = [row for row in bench.journal.rows() if isinstance(entry_of(row), kind)]
     altered = _Altered(bench.journal, rows[3].position, **change)
@@ -413,7 +416,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
         bench.decide(visit(i))
         if i % 2:
             bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
-    old, was = bench.state(), bench.experiment._machine
+    old, was = bench.state(), bench.experiment._state
     assert was is not None
     before, why = was.policy.state(), read(bench.decide(visit(7, explain=True)))
     share = {"kind": "share", "action": "other", "at_least": 0.1}
@@ -423,7 +426,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     )
     bench.options["accept_changes"] = True
     bench.reopened()
-    now = bench.experiment._machine
+    now = bench.experiment._state
     assert now is not None
     after = now.policy.state()
     for name in before:
@@ -454,7 +457,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     assert bench.state()["hard_caps"][0]["used"] <= 75
     early = [one.position for one in bench.journal.snapshots() if one.position < now.configured]
     request = RollbackRequest(position=early[0], restore="all")
-    assert code(bench.experiment.process([bench.experiment.roll_back(request)])[0]) == (409, "differs")
+    assert code(bench.ask(operations.roll_back, request)) == (409, "differs")
 
 
 @pytest.mark.parametrize(
@@ -498,11 +501,11 @@ def test_slater_is_measured_afresh_under_new_rules() -> None:
 
 def test_changes_of_configuration_are_in_the_journal() -> None:
     bench = Bench(ward(), expire_after=60.0)
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="paused"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="paused"))
     bench.options["expire_after"] = 120.0
     bench.reopened()
     bench.reopened()
-    listed = read(bench.experiment.process([bench.experiment.changes()])[0])["changes"]
+    listed = read(bench.ask(operations.list_changes, PageQuery()))["changes"]
     assert [one["kind"] for one in listed] == ["started", "mode", "started"]
     assert [listed[0]["expire_after"], listed[2]["expire_after"]] == [120.0, 60.0]
     assert verify(bench.journal).digest == bench.digest()
@@ -642,7 +645,7 @@ def test_caps_that_can_not_be_kept_are_refused(rule: dict[str, Any], words: str)
 
 def test_shadow_mode_serves_the_default_and_learns_from_it() -> None:
     bench, twin = Bench(ward()), Bench(ward())
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="shadow", default="other"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="other"))
     for i in range(30):
         answer = read(bench.decide(visit(i)))
         # The same queue and models decide without the default: what shadow mode proposes.
@@ -651,16 +654,16 @@ def test_shadow_mode_serves_the_default_and_learns_from_it() -> None:
         read(twin.decide(visit(i, actions=["other"])))
         for one in (bench, twin):
             one.learn(f"visit-{i}", reward=0.25, costs={"hours": 0.5})
-    mine, theirs = bench.experiment._machine, twin.experiment._machine
+    mine, theirs = bench.experiment._state, twin.experiment._state
     assert mine is not None
     assert theirs is not None
     for name, array in mine.policy.state().items():
         np.testing.assert_array_equal(array, theirs.policy.state()[name], err_msg=name)
     served = read(bench.decide(visit(100, default="icu")))
     assert served["name"] == "icu"
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="shadow"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="shadow"))
     assert code(bench.decide(visit(101))) == (422, "invalid")
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="live"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="live"))
     assert "proposed" not in read(bench.decide(visit(102, default="icu")))
     assert bench.state()["shadow_decisions"] == 31
     assert verify(bench.journal).digest == bench.digest()
@@ -672,14 +675,14 @@ def test_a_proposal_is_what_the_policy_then_decides() -> None:
         for one in (bench, live):
             one.decide(visit(i))
             one.learn(f"visit-{i}", reward=float(i % 2))
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="shadow", default="b"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="b"))
     assert read(bench.decide(visit(20)))["proposed"] == read(live.decide(visit(20)))["name"]
 
 
 def test_a_paused_experiment_takes_outcomes_but_no_decisions() -> None:
     bench = Bench(ward())
     bench.decide(visit(1))
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="paused"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="paused"))
     answer = bench.decide(visit(2))
     assert code(answer) == (503, "paused")
     assert answer.retry_after
@@ -687,7 +690,7 @@ def test_a_paused_experiment_takes_outcomes_but_no_decisions() -> None:
     assert bench.learn("visit-1", reward=1.0).status == 200
     bench.reopened()
     assert code(bench.decide(visit(2))) == (503, "paused")
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="live"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="live"))
     assert bench.decide(visit(2)).status == 200
 
 
@@ -696,20 +699,20 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
     for i in range(30):
         bench.decide(visit(i))
         bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
-    taken = read(bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="good"))])[0])
-    machine = bench.experiment._machine
-    assert machine is not None
-    good = machine.policy.state()
+    taken = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="good")))
+    state = bench.experiment._state
+    assert state is not None
+    good = state.policy.state()
     for i in range(30, 60):
         bench.decide(visit(i))
         bench.learn(f"visit-{i}", reward=0.0, costs={"hours": 1.0})
     bench.decide(visit(60))
-    bad = machine.policy.state()
+    bad = state.policy.state()
     position = taken["position"]
     for restore in ("learnt", "all"):
         request = RollbackRequest(position=position, restore=restore)  # type: ignore[arg-type]
-        read(bench.experiment.process([bench.experiment.roll_back(request)])[0])
-        now = machine.policy.state()
+        read(bench.ask(operations.roll_back, request))
+        now = state.policy.state()
         for name in ("reward/Theta", "cost/Theta", "reward/Sigma"):
             np.testing.assert_array_equal(now[name], good[name])
         kept = bad if restore == "learnt" else good
@@ -725,25 +728,23 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
     bench.reopened()
     assert verify(bench.journal).digest == bench.digest()
     missing = RollbackRequest(position=3, restore="all")
-    assert code(bench.experiment.process([bench.experiment.roll_back(missing)])[0]) == (404, "unknown")
+    assert code(bench.ask(operations.roll_back, missing)) == (404, "unknown")
 
 
 def test_rolling_back_does_not_refill_a_hard_cap() -> None:
     rules = [{"kind": "capacity", "action": ["a", "b"], "at_most": 1.0, "hard": True, "total": 5}]
     bench = Bench(arms(rules=rules))
-    taken = read(
-        bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="empty"))])[0]
-    )
+    taken = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="empty")))
     for i in range(5):
         bench.decide({"event_id": str(i)})
     request = RollbackRequest(position=taken["position"], restore="all")
-    read(bench.experiment.process([bench.experiment.roll_back(request)])[0])
+    read(bench.ask(operations.roll_back, request))
     assert code(bench.decide({"event_id": "6"})) == (409, "exhausted")
 
 
 def test_old_snapshots_are_dropped_but_not_named_ones() -> None:
     bench = Bench(arms(), snapshot_every=4, max_pending=1)
-    bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="mine"))])
+    bench.ask(operations.take_snapshot, SnapshotRequest(label="mine"))
     for i in range(200):
         bench.decide({"event_id": str(i)})
     kept = bench.journal.snapshots()
@@ -847,7 +848,7 @@ def test_a_defect_undoes_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.decide(visit(0))
     good = bench.digest()
     op = bench.deciding(visit(2))
-    bad = op._replace(run=lambda batch: (op.run(batch), 1 / 0)[0])
+    bad = Op(lambda batch, request: (op.operation(batch, request), 1 / 0)[0], op.request)
     answers = bench.experiment.process([bench.deciding(visit(1)), bad, bench.deciding(visit(3))])
     assert [answer.status for answer in answers] == [503, 500, 503]
     bench.experiment.process([])
@@ -926,7 +927,7 @@ def test_first_entry_is_the_configuration() -> None:
     assert isinstance(first, Started)
     again = make_spec(first.spec)
     assert again.rules == ward().rules
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="paused"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="paused"))
     assert isinstance(entry_of(list(bench.journal.rows())[1]), ModeChanged)
 
 

@@ -6,10 +6,10 @@ import uvicorn.lifespan.on
 import uvicorn.protocols.http.auto  # noqa: F401
 
 import tightrope.service.server
-import tightrope.service.sqlite  # noqa: F401
-from service_tools import measured, ward
+import tightrope.service.storage.sqlite  # noqa: F401
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import MemoryJournal
+from tightrope.service.storage.memory import MemoryJournal
+from workbench import measured, ward
 
 for _spec in (ward(), measured()):
     Experiment(_spec, MemoryJournal()).warm_up()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_tools import Bench, code, measured, ward
-from tightrope.service.bodies import Limits, Refusal, fingerprint, read_decision, read_outcome
+from tightrope.service.bodies import DecisionRequest, Limits, OutcomeRequest, Refusal, fingerprint, read_body
+from workbench import Bench, code, measured, ward
 
 HOSTILE = [
     (b"", 400, "byte 0"),
@@ -110,7 +110,7 @@ def test_hostile_decisions_are_refused_and_change_nothing(
 )
 def test_hostile_outcomes_are_refused(body: bytes, words: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        read_outcome(body)
+        read_body(body, OutcomeRequest)
     assert 400 <= refusal.value.status < 500
     assert words in refusal.value.message
 
@@ -138,7 +138,7 @@ def test_costs_are_refused_where_they_are_seen_before() -> None:
 
 def test_limits_on_bytes_numbers_and_actions() -> None:
     limits = Limits(body_bytes=200, actions=2, numbers=4)
-    read_decision(b'{"actions": [0, 1], "features": [1, 2, 3, 4]}', limits)
+    read_body(b'{"actions": [0, 1], "features": [1, 2, 3, 4]}', DecisionRequest, limits)
     for body, status, words in [
         (b'{"actions": [0, 1, 2]}', 422, "actions must have at most 2"),
         (b'{"features": [1, 2, 3, 4, 5]}', 422, "features must hold at most 4"),
@@ -149,7 +149,7 @@ def test_limits_on_bytes_numbers_and_actions() -> None:
         (b'{"event_id": "' + b"x" * 200 + b'"}', 413, "at most 200 bytes"),
     ]:
         with pytest.raises(Refusal, match=words) as refusal:
-            read_decision(body, limits)
+            read_body(body, DecisionRequest, limits)
         assert refusal.value.status == status
 
 
@@ -192,7 +192,7 @@ _FUZZED = Bench(ward("fuzzed"))
 def test_any_bytes_are_refused_with_4xx(body: bytes) -> None:
     status = 200
     try:
-        read_decision(body)
+        read_body(body, DecisionRequest)
     except Refusal as refusal:
         status = refusal.status
     assert status == 200 or 400 <= status < 500
@@ -202,7 +202,7 @@ def test_any_bytes_are_refused_with_4xx(body: bytes) -> None:
 def test_a_fingerprint_ignores_order_and_spaces_but_no_value(order: list[str], indent: int | None) -> None:
     value = {"event_id": "e", "context": {"age": 71, "sex": "f"}, "actions": ["icu"]}
     written = json.dumps({key: value[key] for key in order}, indent=indent).encode()
-    same = fingerprint(read_decision(written))
-    assert same == fingerprint(read_decision(json.dumps(value).encode()))
+    same = fingerprint(read_body(written, DecisionRequest))
+    assert same == fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))
     value["context"] = {"age": 71.5, "sex": "f"}
-    assert same != fingerprint(read_decision(json.dumps(value).encode()))
+    assert same != fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))

@@ -11,26 +11,27 @@ import pyarrow.parquet as pq
 import pytest
 
 import tightrope as tr
-from service_tools import Bench, measured, visit, ward
 from tightrope.errors import InvalidInput
 from tightrope.policies.slater import measure
+from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, SnapshotRequest
 from tightrope.service.replay import export, open_journal, verify
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
+from workbench import Bench, measured, visit, ward
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     path = tmp_path / "ward.sqlite"
     bench = Bench(ward(), SqliteJournal(path), expire_after=50.0)
-    bench.experiment.process([bench.experiment.change_mode(ModeRequest(mode="shadow", default="icu"))])
+    bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="icu"))
     for i in range(30):
         bench.now += 2.0
         bench.decide(visit(i))
         if i % 2:
             bench.learn(f"visit-{i}", reward=0.1 * i, costs={"hours": 0.5})
     bench.learn("visit-0", reward=1.0)
-    bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="end"))])
+    bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     bench.experiment.close()
     return path
 
@@ -127,7 +128,7 @@ def test_a_restored_policy_is_deferred_again() -> None:
     bench = Bench(measured())
     bench.decide(visit(1))
     bench.measure()
-    bench.experiment.process([bench.experiment.take_snapshot(SnapshotRequest(label="x"))])
+    bench.ask(operations.take_snapshot, SnapshotRequest(label="x"))
     bench.reopened()
     slater = bench.state()["slater"]
     for i in range(2, 70):

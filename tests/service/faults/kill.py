@@ -16,7 +16,7 @@ from typing import Any
 
 from faults.process import Served, free_port
 from faults.replica import Replica
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 
 
 @dataclass
