@@ -35,7 +35,7 @@ class Registry(dict[str, Any]):
     >>> pets.find("dog")
     Traceback (most recent call last):
     ...
-    tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as module:Class or path/to/file.py:Class, but got 'dog'.
+    tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as ..., but got 'dog'.
     """
 
     def __init__(self, what: str) -> None:

@@ -34,6 +34,7 @@ from tightrope.actions import ActionNames
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, FeatureMap, Field, Number
 from tightrope.messages import did_you_mean, fault, fields_at
+from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
 
 __all__ = [
@@ -50,7 +51,6 @@ __all__ = [
     "unknown_field",
 ]
 
-Seen: TypeAlias = Literal["before", "after"]
 Usage: TypeAlias = dict[str, dict[str, float]]
 
 
@@ -61,21 +61,25 @@ class SpecError(InvalidInput):
 class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy learns with: the `reward` or `cost` of a ``[policy]``. What is None is left to the model.
 
+    `model` is a registered name, or a class of your own as ``file.py:Class``; fields beyond those named here are in `own`, for
+    that class to judge.
+
     Examples
     --------
     >>> ModelSpec(model="ridge", bonus=0.1).settings()
     {'bonus': 0.1}
     """
 
-    model: Literal["ridge", "disjoint-ridge", "arm-means"] | None = None
+    model: str | None = None
     bonus: float | None = None
     m: float | None = None
     ridge: float | None = None
+    own: dict[str, Any] = {}
 
-    def settings(self) -> dict[str, float]:
+    def settings(self) -> dict[str, Any]:
         """The settings that were given, by name."""
         given = {"bonus": self.bonus, "m": self.m, "ridge": self.ridge}
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in given.items() if value is not None} | self.own
 
 
 class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +115,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: PowerSpec | None = None
     settings: dict[str, Any] = {}
     where: str = "policy"
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -220,6 +225,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         """The map from what a caller sends to x(c)."""
         return FeatureMap(self.context)
 
+    def problem(self) -> Problem:
+        """The problem that whoever serves this spec decides on."""
+        return Problem(
+            n_actions=len(self.actions),
+            features=Vectors(self.features().n_features, per_action=False) if self.context else None,
+            rules=self.rules,
+            actions=self.actions,
+        )
+
     def error(self, message: str) -> SpecError:
         """An error about this spec, naming its file."""
         return SpecError(f"{self.source}: {message}")
@@ -275,7 +289,7 @@ def make_spec(
     >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
     100
     """
-    reader = _Reader(source)
+    reader = _Reader(source, folder)
     reader.refuse_infinite(data)
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
@@ -343,16 +357,20 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> dict[str, Field]
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     several = isinstance(tables, list)
-    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where")]
+    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where", "folder")]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if several else [tables]):
         where = f"policy[{i}]" if several else "policy"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
-        typed = {key: value for key, value in table.items() if key in known}
+        typed = {
+            key: _model_table(value) if key in _MODEL_PARTS else value
+            for key, value in table.items()
+            if key in known
+        }
         rest = {key: value for key, value in table.items() if key not in known}
         policy = reader.convert(typed, PolicySpec, where)
-        policy = msgspec.structs.replace(policy, settings=rest, where=where)
+        policy = msgspec.structs.replace(policy, settings=rest, where=where, folder=reader.folder)
         if policy.name in [other.name for other in policies]:
             reader.refuse(
                 f"{where}.name", f"must differ from those of the other policies, but got {policy.name!r}"
@@ -361,6 +379,18 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     if not policies:
         reader.refuse("policy", "must hold at least one policy, but the list is empty")
     return tuple(policies)
+
+
+_MODEL_PARTS = ("reward", "cost")
+
+
+def _model_table(table: Any) -> Any:
+    """A model's table with the fields that only its own class knows in `own`."""
+    if not isinstance(table, Mapping) or "model" not in table:
+        return table
+    stated = ("model", "bonus", "m", "ridge")
+    own = {key: value for key, value in table.items() if key not in stated}
+    return {**{key: value for key, value in table.items() if key in stated}, **({"own": own} if own else {})}
 
 
 def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
@@ -472,8 +502,9 @@ def _read_environment(reader: _Reader, data: Mapping[str, Any], folder: Path) ->
 class _Reader:
     """Converts and refuses; every message starts with the file and the field."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, folder: Path) -> None:
         self.source = source
+        self.folder = folder
 
     def refuse(self, where: str, message: str) -> NoReturn:
         raise SpecError(f"{self.source}: {where}: {message}")

@@ -12,7 +12,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.errors import InvalidInput
-from tightrope.policies.slater import measure
+from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, SnapshotRequest
 from tightrope.service.replay import export, open_journal, verify

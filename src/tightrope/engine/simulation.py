@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.engine.cpu import Runner, check_fit, compiled, policy_seed
-from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
-from tightrope.engine.world import Replication, replay_in_python, world_of
+from tightrope.engine.cpu import Runner, compiled, policy_seed
+from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
+from tightrope.engine.replication import Replication, run_plainly, tabular_arrays
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.progress import progress_bar
@@ -120,11 +120,11 @@ def simulate(
     seed = whole_number("seed", seed)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
     grid = recorded_rounds(rounds, record)
-    check_fit(policy, env)
+    env.problem().require_fit(policy)
     value, interval, baseline = known_optimum(env, optimum)
 
     started = time.perf_counter()
-    world = world_of(env)
+    world = tabular_arrays(env)
     runner = compiled(policy, env, world, seed, rounds, grid, keep_choices) if compile else None
     stop = np.zeros(1, dtype=np.int64)
     done: dict[int, Replication] = {}
@@ -232,7 +232,7 @@ def _one(
     stop: NDArray[np.int64],
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(seed, replication))
-    return replication, replay_in_python(twin, env, seed, replication, rounds, grid, keep_choices, stop)
+    return replication, run_plainly(twin, env, seed, replication, rounds, grid, keep_choices, stop)
 
 
 def _result(

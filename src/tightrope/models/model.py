@@ -36,7 +36,7 @@ class Model(ABC):
     asks for them, and `n_outputs`, how many quantities it is to learn. Everything else follows: any policy that takes models
     can be simulated, compared, saved and served with it, by the plain path.
 
-    `features` are rows (n, n_features) and `actions` their action ids (n,), or None where the model does not tell actions apart; both
+    `features` are rows (n, n_features) and `actions` their action ids (n,), None where the model does not tell actions apart; they
     come checked from a policy. Answers are (n,), or (n, n_outputs) where there are several outputs.
     """
 

@@ -83,7 +83,7 @@ class CLUCB(Policy):
         self.failure = failure_probability(failure)
         self.sees_context = self.baseline_reward.ndim == 1
         self._z = np.zeros((self._reward.n_actions or 1, self._reward.n_features))
-        # Rewards of conservative rounds, of the baseline in all rounds, and lower bounds of optimistic ones where they can't be had from z.
+        # Sums of the rewards of conservative rounds, of the baseline's in all rounds, of lower bounds of optimistic ones.
         self._sums = np.zeros(3)
 
     def choose(self, offer: Offer) -> Choice:

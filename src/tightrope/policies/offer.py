@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.validation import Array, real_array, whole_number
+from tightrope.validation import Array, real_array
 
-__all__ = ["Offer", "action_ids", "feature_rows", "logged_rows", "plain_group", "rows_for_each"]
+__all__ = ["Offer", "feature_rows", "logged_rows", "offered_ids", "plain_group", "rows_for_each"]
 
 Ids = NDArray[np.int64]
 
@@ -40,45 +41,9 @@ class Offer(NamedTuple):
         return int(rows[0])
 
 
-def action_ids(actions: Any, n_actions: int | None, names: tuple[str, ...] | None = None) -> Ids:
-    """Ids of actions given by id or name, below n_actions.
-
-    >>> action_ids([2, "a"], 3, ("a", "b", "c")).tolist()
-    [2, 0]
-    """
-    if isinstance(actions, (str, bytes)) or not (
-        isinstance(actions, Sequence) or (isinstance(actions, np.ndarray) and actions.ndim == 1)
-    ):
-        raise InvalidInput(f"actions must be a sequence of action ids, but got {actions!r}.")
-    ids = np.empty(len(actions), dtype=np.int64)
-    for i, action in enumerate(actions):
-        if isinstance(action, str):
-            if names is None or action not in names:
-                known = (
-                    "no rules name actions here" if names is None else f"known: {', '.join(map(str, names))}"
-                )
-                raise InvalidInput(f"actions[{i}] is the unknown name {action!r}; {known}.")
-            ids[i] = names.index(action)
-        else:
-            ids[i] = whole_number(f"actions[{i}]", action, high=2**63 - 1)
-    if n_actions is not None and len(ids) and ids.max() >= n_actions:
-        i = int(np.argmax(ids >= n_actions))
-        raise InvalidInput(
-            f"actions[{i}] must be below {n_actions}, the number of actions, but got {ids[i]}."
-        )
-    return ids
-
-
-def offered_ids(actions: Any, n_actions: int | None, names: tuple[str, ...] | None = None) -> Ids | None:
+def offered_ids(actions: Any, names: ActionNames) -> Ids | None:
     """Ids of the actions on offer, each once and at least one; None where all are."""
-    if actions is None:
-        return None
-    ids = action_ids(actions, n_actions, names)
-    if not len(ids):
-        raise InvalidInput("actions must name at least one action, but it is empty.")
-    if len(np.unique(ids)) != len(ids):
-        raise InvalidInput(f"actions must name each action once, but got {list(actions)!r}.")
-    return ids
+    return None if actions is None else np.array(names.ids(actions, once=True), dtype=np.int64)
 
 
 def feature_rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Array | None, int | None]:

@@ -111,10 +111,14 @@ class PendingDecisions(dict[int, Pending]):
         groups = [one[4] for one in self.values()]
         return groups if any(group is not None for group in groups) else None
 
-    def restore(
-        self, arrays: Arrays, groups: list[Any] | None, n_phi: int, n_psi: int, n_actions: int | None
-    ) -> None:
-        """Become what gave `arrays` and `groups`; the owner stays."""
+    def set_groups(self, groups: list[Any] | None) -> None:
+        """Give each its group again, as `groups` told them."""
+        for number, group in zip(list(self), groups or ()):
+            entry = self[number]
+            self[number] = (*entry[:4], tuple(group) if isinstance(group, list) else group, entry[5])
+
+    def restore(self, arrays: Arrays, n_phi: int, n_psi: int, n_actions: int | None) -> None:
+        """Become what gave `arrays`; the owner stays."""
         n = len(arrays["pending/number"])
         numbers, awaits, actions = (
             checked(arrays, f"pending/{name}", np.int64, (n,)) for name in ("number", "awaits", "action")
@@ -124,10 +128,8 @@ class PendingDecisions(dict[int, Pending]):
         if n and (actions.min() < 0 or (n_actions is not None and actions.max() >= n_actions)):
             raise ValueError(f"pending/action must lie in 0..{n_actions}, but found {actions.tolist()}")
         self.made = int(checked(arrays, "made", np.int64, (1,))[0])
-        groups = [None] * n if groups is None else groups
         for i, number in enumerate(numbers.tolist()):
-            group = tuple(groups[i]) if isinstance(groups[i], list) else groups[i]
-            self[number] = (int(awaits[i]), int(actions[i]), _row(phi[i]), _row(psi[i]), group, None)
+            self[number] = (int(awaits[i]), int(actions[i]), _row(phi[i]), _row(psi[i]), None, None)
 
 
 def _stacked(rows: list[Array | None], width: int) -> Array:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tightrope import kernels
+from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import Model, model_from_settings
 from tightrope.policies.decision import NOBODY, Decision, Labels
@@ -72,6 +73,7 @@ class Policy(ABC):
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Take note that the choice is played."""
+        return
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ and ψ at which the outcome will be learnt."""
@@ -108,7 +110,7 @@ class Policy(ABC):
         )
 
     def arrays(self) -> Arrays:
-        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of the same shapes at all times."""
+        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes."""
         return {}
 
     @property
@@ -127,6 +129,10 @@ class Policy(ABC):
     def decisions(self) -> PendingDecisions:
         """The decisions whose outcome is still to come, and the number of all that were made."""
         return PendingDecisions()
+
+    @cached_property
+    def _action_names(self) -> ActionNames:
+        return ActionNames(self.n_actions)
 
     @cached_property
     def _totals(self) -> Array:
@@ -188,8 +194,8 @@ class Policy(ABC):
         ----------
         features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
         costs : (J, d_w) array
-            For a policy that learns costs from what is seen after acting: the features of the costs, `features` by default. A policy
-            without constraints does not look at costs.
+            For a policy that learns costs from what is seen after acting: the features of the costs, `features` by default.
+            A policy without constraints does not look at costs.
         cost_features : (J, d_w) array
             The same, by its own name.
         actions : sequence of ids
@@ -200,20 +206,28 @@ class Policy(ABC):
             The number of the context, for a policy that `sees_context`.
         """
         offer = self._offer(features, costs, cost_features, actions, group, context)
-        choice = self.choose(offer)
-        phi, psi = self.kept_features(offer, choice)
-        action = int(offer.ids[choice.row])
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if self.n_constraints else 0)
-        self.chosen(offer, choice)
-        number = self.decisions.add(awaits, action, phi, psi, offer.group)
-        return self._decision(offer, choice, number, self.decisions.owner)
+        return self._play(offer, self.choose(offer))
 
-    def propose(self, *args: Any, **kwargs: Any) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing can be learnt from it."""
-        given = inspect.signature(self._offer).bind_partial(*args, **kwargs).arguments
-        given.pop("usage", None)
-        offer = self._offer(**{**dict.fromkeys(_GIVEN), **given})
+    def propose(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+        context: int | None = None,
+    ) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
+        offer = self._offer(features, costs, cost_features, actions, group, context)
         return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
+
+    def follow(self, action: int, **offer: Any) -> Decision:
+        """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
+        read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
+        choice = self.choose(read)._replace(row=read.row_of("the action that was chosen", action), note=None)
+        return self._play(read, choice)
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
@@ -283,10 +297,59 @@ class Policy(ABC):
                 parameters[part] = model_from_settings(parameters[part])
         policy = cls(**parameters)
         policy.decisions.owner = int(settings["owner"])
-        for name, array in policy._all_arrays().items():
-            array[...] = checked(arrays, name, array.dtype, array.shape)
-        policy.decisions.restore(arrays, settings["pending_groups"], *policy.kept_lengths(), policy.n_actions)
+        policy.load(arrays)
+        policy.decisions.set_groups(settings["pending_groups"])
         return policy
+
+    def resume(self, old: Policy, *, same_costs: bool) -> None:
+        """Go on where `old` stands, a policy of the same kind and size under another configuration.
+
+        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
+        """
+        for name, array in old._all_arrays().items():
+            mine = self._all_arrays().get(name)
+            if mine is not None and mine.shape == array.shape:
+                mine[...] = array
+        self.decisions.made = old.decisions.made
+        self.decisions.update(old.decisions)
+
+    def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+        """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops.
+
+        Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
+        are dropped.
+        """
+        now = self.state()
+        dropped: list[int] = []
+        if learnt_only:
+            arrays = {name: then[name] if self.is_learnt(name) else array for name, array in now.items()}
+        else:
+            dropped = sorted(set(self.decisions) - set(then["pending/number"].tolist()))
+            arrays = {
+                name: now[name] if name.startswith("pending/") or name == "made" else then[name]
+                for name in now
+            }
+        kept = dict(self.decisions)
+        self.load(arrays)
+        self.decisions.update(kept)
+        for number in dropped:
+            del self.decisions[number]
+        return dropped
+
+    def is_learnt(self, name: str) -> bool:
+        """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
+        return name.startswith(("reward/", "cost/", "rewards/", "usage/")) or name in ("counts", "sums")
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+        for name, array in self._all_arrays().items():
+            array[...] = checked(arrays, name, array.dtype, array.shape)
+        self.decisions.clear()
+        self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
+
+    def defer_slater(self) -> bool:
+        """Whether the policy measures Slater's constant, and leaves the measuring to its keeper from now on: seldom so."""
+        return False
 
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -311,7 +374,7 @@ class Policy(ABC):
         for name in names:
             if given[name] is not None:
                 raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
-        ids = offered_ids(actions, self.n_actions)
+        ids = offered_ids(actions, self._action_names)
         J = self.n_actions if ids is None else len(ids)
         phi = psi = None
         if self._reward is not None:
@@ -331,6 +394,14 @@ class Policy(ABC):
         return Offer(
             ids, rows_for_each(phi, J), np.empty((J, 0)), rows_for_each(psi, J), plain_group(group), context
         )
+
+    def _play(self, offer: Offer, choice: Choice) -> Decision:
+        phi, psi = self.kept_features(offer, choice)
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if self.n_constraints else 0)
+        decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
+        self.chosen(offer, choice)
+        self.decisions.add(awaits, decision.action, phi, psi, offer.group)
+        return decision
 
     def _decision(self, offer: Offer, choice: Choice, number: int, owner: int) -> Decision:
         trace = np.concatenate([choice.rewards, choice.values, choice.probabilities])

@@ -31,12 +31,7 @@ def served_policy(spec: Spec) -> PessimisticOptimistic:
         raise spec.error(
             f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
         )
-    policy = build_policy(
-        spec.policies[0],
-        n_actions=len(spec.actions),
-        n_features=spec.features().n_features if spec.context else 0,
-        constraints=spec.rules if spec.rules is not None else 0,
-    )
+    policy = build_policy(spec.policies[0], spec.problem())
     if type(policy) is not PessimisticOptimistic:
         raise spec.error(
             f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'

@@ -31,7 +31,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import tightrope
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
-from tightrope.policies.slater import measure
+from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (

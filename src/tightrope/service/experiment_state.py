@@ -176,7 +176,7 @@ class ExperimentState:
             0,
             ids,
             np.frombuffer(entry.trace),
-            (self.spec.actions, names),
+            self.policy.labels._replace(actions=self.spec.actions, constraints=names),
         ).explain()
 
     # What changes it
@@ -491,20 +491,11 @@ class ExperimentState:
         old, new = self.policy, served_policy(spec)
         caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
-        now, fresh = old.state(), new.state()
-        kept = ("reward/", "cost/", "pending/", "made")
-        same = known_before(self.spec) == known_before(spec) and old.defer_slater() and new.defer_slater()
-        arrays = {
-            name: now[name] if name.startswith(kept) or (same and name.startswith("slater/")) else array
-            for name, array in fresh.items()
-        }
-        arrays["core"] = _carried(now["core"], self.labels[-1][1], fresh["core"], constraint_names(spec))
-        settings = {**new.settings(), "pending_groups": None}
-        self.policy = PessimisticOptimistic.restore(settings, arrays)
-        self.measures = self.policy.defer_slater()
-        if same and old.slater is not None:
-            self.policy.take_slater(old.slater)
-        else:
+        same = known_before(self.spec) == known_before(spec)
+        new.resume(old, same_costs=same)
+        self.policy = new
+        self.measures = new.defer_slater()
+        if not (same and old.slater is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0
         moved = {k: caps.index(cap) for k, was in enumerate(self.caps) for cap in caps if cap.key == was.key}
@@ -570,8 +561,6 @@ class ExperimentState:
         if len(self.trail) >= _TRAIL:
             self.trail = self.trail[1::2]
             self.stride *= 2
-
-
 
 
 def _one(rows: Array | None, row: int) -> Array | None:

@@ -17,7 +17,7 @@ Ids = NDArray[np.int64]
 
 
 def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Array | None) -> int:
-    """The row chosen by r̂ and W, the numbers behind it into trace and its φ into x; moves the queue. −1 where an input is not valid."""
+    """The row chosen by r̂ and W, the numbers behind it into trace, its φ into x; moves the queue. −1 where input is not valid."""
     ids, phi, W = offer.ids, offer.phi, offer.W
     if model.compiled == "ridge":
         return int(kernels.decide_ridge(phi, ids, W, model.flat, core, trace, x))

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import schedules
+from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
-from tightrope.policies.offer import Offer, action_ids, feature_rows, offered_ids, plain_group
+from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group
 from tightrope.rules import Rules
 from tightrope.validation import (
     COST_LIMIT,
@@ -44,6 +45,7 @@ class Input:
             )
         self.n_actions = next(iter(said.values()), None)
         self.names = None if rules is None else tuple(map(str, rules.actions))
+        self.action_names = ActionNames(self.n_actions if rules is None else rules.actions)
 
     def offer(
         self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
@@ -58,7 +60,7 @@ class Input:
             if not self.cost.takes_features:
                 raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
             costs, cost_features = None, costs
-        ids = offered_ids(actions, self.n_actions, self.names)
+        ids = offered_ids(actions, self.action_names)
         J = None if ids is None else len(ids)
         phi, J = feature_rows("features", features, self.reward, J)
         psi = None
@@ -141,7 +143,7 @@ class Input:
             if any(model is not None and model.n_actions is not None for model in (self.reward, self.cost)):
                 raise InvalidInput("actions are needed: the models tell actions apart.")
             return [0] * n
-        ids: list[int] = action_ids(actions, self.n_actions, self.names).tolist()
+        ids = self.action_names.ids(actions) if len(actions) else []
         if len(ids) != n:
             raise InvalidInput(f"actions must have one entry for each of {n} rewards, but got {len(ids)}.")
         return ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,7 @@ class PessimisticOptimistic(Policy):
     True
     """
 
+    loop: ClassVar[str | None] = "pessimistic-optimistic"
     _reward: Any
 
     def __init__(
@@ -216,7 +217,7 @@ class PessimisticOptimistic(Policy):
 
     @property
     def compiles(self) -> bool:
-        """Whether a whole run can be compiled: not where δ is measured, which needs an LP now and then, nor for a model without kernels."""
+        """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
         return self._meter is None and None not in (
             self._reward.compiled,
             "none" if self._cost is None else self._cost.compiled,
@@ -338,6 +339,17 @@ class PessimisticOptimistic(Policy):
         offer = self._input.offer(features, costs, cost_features, actions, usage, group)
         row, trace, _ = self._choose(offer, self._core.copy())
         return Decision(int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels)
+
+    def follow(self, action: int, **offer: Any) -> Decision:
+        """As `decide`, where someone else has chosen `action` among those on offer: the queue moves by its cost."""
+        ids = offer.get("actions")
+        row = action if ids is None else list(ids).index(action)
+        alone = {
+            name: value if value is None or np.ndim(value) < 2 else np.ascontiguousarray(value[row : row + 1])
+            for name, value in offer.items()
+            if name != "actions"
+        }
+        return self.decide(**alone, actions=[action])
 
     def choose(self, offer: Offer) -> Choice:
         """The row with the highest optimistic reward less penalties."""
@@ -548,7 +560,7 @@ class PessimisticOptimistic(Policy):
         return True
 
     def slater_sample(self) -> list[Array]:
-        """The cost matrices on which δ is measured, for `tightrope.policies.pessimistic_optimistic.slater.measure` on any thread."""
+        """The cost matrices on which δ is measured, for `slater.measure` on any thread."""
         return [] if self._meter is None else list(self._meter.matrices)
 
     def take_slater(self, value: float) -> None:
@@ -605,10 +617,12 @@ class PessimisticOptimistic(Policy):
             seed=settings["seed"],
         )
         policy._pending.owner = int(settings["owner"])
-        policy._load(arrays, settings["pending_groups"])
+        policy.load(arrays)
+        policy._pending.set_groups(settings["pending_groups"])
         return policy
 
-    def _load(self, arrays: Arrays, groups: list[Any] | None) -> None:
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
         core = kernels.core_views(self._core).saved
         core[:] = checked(arrays, "core", core.dtype, core.shape)
         for part, model in (("reward", self._reward), ("cost", self._cost)):
@@ -621,7 +635,8 @@ class PessimisticOptimistic(Policy):
                 if name.startswith("slater/")
             }
             self._meter = type(self._meter).restore(self.n_constraints, parts)
-        self._pending.restore(arrays, groups, *self.kept_lengths(), self.n_actions)
+        self._pending.clear()
+        self._pending.restore(arrays, *self.kept_lengths(), self.n_actions)
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -643,9 +658,8 @@ class PessimisticOptimistic(Policy):
             name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
             for name, array in arrays.items()
         }
-        self._load(arrays, old._pending.groups())
-        for number, pending in old._pending.items():
-            self._pending[number] = pending
+        self.load(arrays)
+        self._pending.update(old._pending)
         self._core[kernels.ROUNDS] = old._core[kernels.ROUNDS]
         was, now_views = kernels.core_views(old._core), kernels.core_views(self._core)
         for k, name in enumerate(_names(self)):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import inspect
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from tightrope import policies
-from tightrope.environments.build import policy_for
 from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
 from tightrope.oracle import solve
+from tightrope.policies.build import build_policy, missing_from, parameters_of
 from tightrope.schedules import Power
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
@@ -63,11 +58,11 @@ def own_entry(source: str | type, name: str | None = None) -> Entry:
     ...
     tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
     """
-    made = source if isinstance(source, type) else _loaded(source)
-    label = name or getattr(made, "kind", None) or made.__name__
-    return Entry(
-        str(label), partial(_own, source if isinstance(source, type) else _absolute(source)), own=True
-    )
+    made = source if isinstance(source, type) else policies.POLICIES.find(source)
+    registered = getattr(made, "kind", None) in policies.POLICIES
+    label = name or (made.kind if registered else made.__name__)
+    place = source if isinstance(source, type) else policies.POLICIES.absolute(source)
+    return Entry(str(label), partial(_own, place), own=True)
 
 
 def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
@@ -82,8 +77,8 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
     """
     own = ":" in spec.kind
     if own:
-        spec = msgspec.structs.replace(spec, kind=_absolute(spec.kind, folder))
-        _loaded(spec.kind)
+        spec = msgspec.structs.replace(spec, kind=policies.POLICIES.absolute(spec.kind, folder))
+        policies.POLICIES.find(spec.kind)
     return Entry(spec.name, partial(_stated, spec), own=own)
 
 
@@ -109,23 +104,17 @@ def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[
 
 
 def _own(source: str | type, scenario: Scenario, horizon: int) -> Any:
-    return _fitted(source if isinstance(source, type) else _loaded(source), scenario, horizon)
+    return _fitted(source if isinstance(source, type) else policies.POLICIES.find(source), scenario, horizon)
 
 
 def _stated(spec: PolicySpec, scenario: Scenario, horizon: int) -> Any:
-    if ":" in spec.kind and spec.kind not in policies.POLICIES:
-        policies.POLICIES[spec.kind] = _loaded(spec.kind)
-    known = scenario.known(horizon, linear=spec.kind in _LINEAR)
+    problem = scenario.problem(horizon, linear=spec.kind in _LINEAR)
     if spec.kind == "oracle":
-        known["x"] = solve(scenario.env, baseline="fluid").policy
+        problem = scenario.env.problem({"x": lambda: solve(scenario.env, baseline="fluid").policy})
     try:
-        return policy_for(spec, scenario.env, {name: partial(_same, value) for name, value in known.items()})
+        return build_policy(spec, problem)
     except SpecError as error:
         raise Unfit([str(error)], error) from error
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _fitted(
@@ -133,12 +122,8 @@ def _fitted(
 ) -> Any:
     """`make` with the settings, and of what the scenario knows all that it has a parameter for."""
     known = {**scenario.known(horizon, linear=linear), **settings}
-    parameters = {
-        name: one
-        for name, one in inspect.signature(make).parameters.items()
-        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
-    }
-    missing = [name for name, one in parameters.items() if one.default is one.empty and name not in known]
+    parameters = parameters_of(make)
+    missing = missing_from(parameters, known)
     if missing:
         raise Unfit(
             [scenario.lacks.get(name, f"it asks for {name!r}, which no scenario tells") for name in missing]
@@ -208,50 +193,3 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "oracle": _oracle,
 }
 ROSTER = {name: Entry(name, make) for name, make in _MAKERS.items()}
-
-
-def _loaded(source: str) -> type:
-    """The class that `module:Class` or `path/to/file.py:Class` names."""
-    place, _, attribute = source.rpartition(":")
-    if not place or not attribute.isidentifier():
-        raise InvalidInput(
-            f"policy {source!r}: must be 'module:Class' or 'path/to/file.py:Class', and is not in the league either."
-        )
-    module = _module_of_file(source, place) if place.endswith(".py") else _module(source, place)
-    found = getattr(module, attribute, None)
-    if not isinstance(found, type):
-        raise InvalidInput(f"policy {source!r}: {place} has no class {attribute}.")
-    return found
-
-
-def _absolute(source: str, folder: Path = Path()) -> str:
-    """The same class for a process that may run in another folder."""
-    place, _, attribute = source.rpartition(":")
-    return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else source
-
-
-def _module(source: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"policy {source!r}: {error}.") from error
-
-
-def _module_of_file(source: str, place: str) -> ModuleType:
-    path = Path(place).resolve()
-    if not path.is_file():
-        raise InvalidInput(f"policy {source!r}: there is no file {place}.")
-    name = f"_tightrope_own_{path.stem}_{abs(hash(str(path))):x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

@@ -170,8 +170,7 @@ def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | Non
 
 def _made(entry: Entry, scenario: Scenario, rounds: int) -> Any:
     policy = entry.make(scenario, rounds)
-    requires = getattr(policy, "requires", None)
-    reasons = requires(scenario.env) if callable(requires) else []
+    reasons = scenario.env.problem().outside(policy)
     if reasons:
         raise Unfit(reasons)
     return policy

@@ -1,8 +1,8 @@
-"""A tabular environment in the form of the compiled loops, and the replication that any policy object can run."""
+"""One replication: a tabular environment as the loops read it, what a run leaves, and the plain loop that any policy can run."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.problem import Part
 from tightrope.validation import Array
 
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
 
 
-def world_of(env: Tabular) -> kernels.TabularArrays:
+def tabular_arrays(env: Tabular) -> kernels.TabularArrays:
     """The arrays that the loops read."""
     cdf = np.cumsum(env.weights)
     cdf[np.flatnonzero(env.weights)[-1] :] = 1.0
@@ -37,39 +37,15 @@ def world_of(env: Tabular) -> kernels.TabularArrays:
     )
 
 
-def rows_for(
-    name: str, model: Ridge | DisjointRidge | ArmMeans | None, features: Array | None, J: int
-) -> Array:
-    """The environment's features as the rows that `model` reads, (C, J, d) or (C, 1, p) for one row that serves all actions."""
-    if model is None or isinstance(model, ArmMeans):
-        return np.zeros((1, 1, 1))
-    d = model.n_features
-    if features is None:
-        if isinstance(model, Ridge) and d == J:
-            return np.eye(J)[None]
-        raise InvalidInput(
-            f"the {name} model {model!r} needs features, but the environment has none: use ArmMeans({J})."
-        )
-    p = features.shape[-1]
-    if isinstance(model, DisjointRidge):
-        wanted = f"DisjointRidge({J}, {p})"
-        if model.n_actions == J and d == p:
-            return np.array(features[:, None, :] if features.ndim == 2 else features)
-    elif features.ndim == 3:
-        wanted = f"Ridge({p})"
-        if d == p:
-            return np.array(features)
-    else:
-        wanted = f"DisjointRidge({J}, {p}) or Ridge({J * p})"
-        if d == J * p:
-            rows = np.einsum("jk,cp->cjkp", np.eye(J), features)
-            return np.ascontiguousarray(rows.reshape(len(features), J, J * p))
-    raise InvalidInput(f"the {name} model must be {wanted} in this environment, but is {model!r}.")
-
-
-def context_index(rows: Array, n_contexts: int) -> Array:
-    """Rows that are the same in every context, repeated where there are several contexts."""
-    return rows if len(rows) == n_contexts else np.ascontiguousarray(np.repeat(rows, n_contexts, axis=0))
+def model_rows(env: Tabular, part: Part, model: Any) -> Array:
+    """The rows that a model reads in each context, (C, J, d) or (C, 1, p); of no meaning for a model that reads none."""
+    features = env.features if part == "reward" else env.cost_features
+    rows = env.problem().model_rows(part, model, features)
+    if rows is None:
+        rows = np.zeros((1, 1, 1))
+    return (
+        rows if len(rows) == env.n_contexts else np.ascontiguousarray(np.repeat(rows, env.n_contexts, axis=0))
+    )
 
 
 class Replication:
@@ -92,7 +68,7 @@ class Replication:
         self.rounds_run = 0
 
 
-def replay_in_python(
+def run_plainly(
     policy: Any,
     env: Tabular,
     seed: int,
@@ -103,8 +79,8 @@ def replay_in_python(
     stop: NDArray[np.int64],
 ) -> Replication:
     """One replication of any policy with `decide` and `learn`, by the same draws as the compiled loops."""
-    world = world_of(env)
-    J, K = world.rewards.shape[1], world.means.shape[2]
+    world = tabular_arrays(env)
+    K = world.means.shape[2]
     out = Replication(world, grid, rounds, keep_choices)
     tally, drawn = out.tally, out.drawn
     sleeping = not env.available.all()
@@ -112,8 +88,7 @@ def replay_in_python(
     constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
     sees_costs = before and constrained
     sees_context = bool(getattr(policy, "sees_context", False))
-    reward_rows, one_reward_row = _rows_of(policy, "reward", env.features, J)
-    cost_rows, one_cost_row = _rows_of(policy, "cost", env.cost_features, J)
+    reward_rows, cost_rows = (shown_rows(policy, env, part) for part in ("reward", "cost"))
     at = 0
     for t in range(1, rounds + 1):
         if stop[0]:
@@ -123,12 +98,12 @@ def replay_in_python(
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
         offer: dict[str, Any] = {}
         if reward_rows is not None:
-            offer["features"] = _offered(reward_rows, one_reward_row, c, ids)
+            offer["features"] = reward_rows.of(c, ids)
         if sees_costs:
             offer["costs"] = shown = np.empty((len(ids), K))
             kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
         elif constrained and cost_rows is not None:
-            offer["costs"] = _offered(cost_rows, one_cost_row, c, ids)
+            offer["costs"] = cost_rows.of(c, ids)
         if sleeping:
             offer["actions"] = ids.tolist()
         if sees_context:
@@ -157,20 +132,30 @@ def replay_in_python(
     return out
 
 
-def _rows_of(policy: Any, part: str, features: Array | None, J: int) -> tuple[Array | None, bool]:
-    """What a policy object is shown, in the form of its own model where it has one, and whether one row is for all actions."""
-    model = getattr(policy, f"{part}_model", None)
-    if isinstance(model, (Ridge, DisjointRidge)):
-        rows = rows_for(part, model, features, J)
-    elif isinstance(model, ArmMeans) or features is None:
-        return None, False
-    else:
+class ShownRows(NamedTuple):
+    """What a policy is shown: rows for each context, one for each action or `one_row` for all."""
+
+    rows: Array
+    one_row: bool
+
+    def of(self, c: int, ids: NDArray[np.int64]) -> Array:
+        """Those of a context, for the actions on offer."""
+        row: Array = self.rows[c if len(self.rows) > 1 else 0]
+        offered: Array = row[0].copy() if self.one_row else row[ids]
+        return offered
+
+
+def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
+    """What a policy object is shown, in the form of its own model where it has one."""
+    model, features = (
+        getattr(policy, f"{part}_model", None),
+        env.features if part == "reward" else env.cost_features,
+    )
+    if model is None or not hasattr(model, "takes_features"):
+        if features is None:
+            return None
         rows = features if features.ndim == 3 else features[:, None, :]
+        return ShownRows(rows, rows.shape[1] == 1)
+    found = env.problem().model_rows(part, model, features)
     # A model that all actions share takes a row for each, even where there is but one.
-    return rows, rows.shape[1] == 1 and not isinstance(model, Ridge)
-
-
-def _offered(rows: Array, one_row: bool, c: int, ids: NDArray[np.int64]) -> Array:
-    row: Array = rows[c if len(rows) > 1 else 0]
-    offered: Array = row[0].copy() if one_row else row[ids]
-    return offered
+    return None if found is None else ShownRows(found, found.shape[1] == 1 and model.n_actions is not None)
