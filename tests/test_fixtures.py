@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tightrope as tr
-from service_tools import Bench, read
+from workbench import Bench, read
 from tightrope.service.replay import open_journal, verify
-from tightrope.service.sqlite import SqliteJournal
+from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -322,12 +322,12 @@ def test_pickled_objects_are_refused(saved, tmp_path):
 def test_no_pickle_in_the_module():
     imported = {
         name.name
-        for node in ast.walk(ast.parse(inspect.getsource(store)))
+        for node in ast.walk(ast.parse(inspect.getsource(state_file)))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in node.names
     }
     assert not imported & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
-    assert "allow_pickle=True" not in inspect.getsource(store)
+    assert "allow_pickle=True" not in inspect.getsource(state_file)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
