@@ -428,7 +428,7 @@ def test_the_bandit_knows_its_optimum(threshold: float, costs_seen: Any) -> None
 def test_student_s_quantile() -> None:
     from scipy.special import stdtrit
 
-    from tightrope.result import student_quantile
+    from tightrope.intervals import student_quantile
 
     for df in (1, 2, 3, 4, 10, 99, 100, 499, 500, 501, 5_000, 10**6):
         assert math.isclose(student_quantile(df), stdtrit(df, 0.975), rel_tol=1e-10), df
