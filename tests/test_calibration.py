@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hospital_page import PAGE, assert_shown, hospital_page
 from tightrope.environments import calibration as cal
 from tightrope.errors import InvalidInput
 
@@ -311,25 +312,31 @@ def test_shipped_arrays_are_read_only() -> None:
 # --- the real table
 
 
-def test_shipped_numbers_are_the_published_ones() -> None:
+def test_the_page_tells_the_shipped_numbers() -> None:
+    """Every entry of docs/hospital.md that comes of the calibration alone, to the digits that it shows."""
     numbers = cal.shipped()
-    assert (numbers.kept, numbers.counts.sum(), numbers.patients) == (99_340, 50_726, 37_934)
-    assert (cal.shipped("first").counts.sum(), cal.shipped("first").patients) == (36_333, 36_333)
+    page = hospital_page()
+    text, first = PAGE.read_text(encoding="utf-8"), cal.shipped("first")
+    assert f"{numbers.kept:,} of" in " ".join(text.split())
+    assert f"{numbers.counts.sum():,} encounters of {numbers.patients:,} patients" in " ".join(text.split())
+    assert f"the same exclusions: {first.patients:,}" in " ".join(text.split())
+    assert first.counts.sum() == first.patients
     assert (numbers.counts > 0).all()
-    assert numbers.shares.round(3).tolist() == [0.286, 0.185, 0.143, 0.146, 0.104, 0.136]
-    month, never = numbers.outcomes["30-day"], numbers.outcomes["any"]
-    assert month.by_ward.round(3).tolist() == [0.885, 0.906, 0.879, 0.886, 0.920, 0.874]
-    assert round(never.mean, 3) == 0.549
-    table = numbers.table("30-day")
-    assert 0.70 < table.min() < 0.72
-    assert 0.97 < table.max() < 0.98
-    assert np.linalg.norm(month.coefficients) * np.sqrt(6) == pytest.approx(5.7, abs=0.05)
-    assert month.linear_quality.auc == pytest.approx(0.639, abs=0.002)
-    assert month.boosted_quality.auc == pytest.approx(0.641, abs=0.002)
-    assert month.linear_quality.slope == pytest.approx(0.98, abs=0.01)
-    stay = numbers.stay_table()
-    assert (round(stay.min(), 1), round(stay.max(), 1)) == (2.1, 7.4)
-    assert numbers.stay.r2 == pytest.approx(0.06, abs=0.005)
+    two = [numbers.outcomes[name] for name in ("30-day", "any")]
+    for column, (name, outcome) in enumerate(zip(("30-day", "any"), two)):
+        surface = numbers.table(name)
+        for row, values in {
+            "success, logged": [outcome.mean],
+            "success by context and ward, linear": [surface.min(), surface.max()],
+            "‖θ‖": [np.linalg.norm(outcome.coefficients) * np.sqrt(6)],
+            "AUC out of fold, linear / boosted": [outcome.linear_quality.auc, outcome.boosted_quality.auc],
+            "log-loss": [outcome.linear_quality.log_loss, outcome.boosted_quality.log_loss],
+            "calibration slope": [outcome.linear_quality.slope, outcome.boosted_quality.slope],
+        }.items():
+            assert_shown(page[row][column], values)
+    for j, ward in enumerate(cal.WARDS):
+        for shown, value in zip(page[ward], (numbers.shares[j], *(outcome.by_ward[j] for outcome in two))):
+            assert_shown(shown, [value])
 
 
 @needs_raw

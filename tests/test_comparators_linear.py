@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import tightrope as tr
+from strategies import unit_rows
 from tightrope import kernels
 from tightrope.policies.greedy import Greedy
 from tightrope.policies.linear import Offer
@@ -143,17 +144,12 @@ class Literal:
         return 1 + math.sqrt(2 * math.log(1 / p) + self.d * math.log((self.d + self.n) / self.d))
 
 
-def rows(rng, J, d):
-    x = rng.normal(size=(J, d))
-    return x / np.linalg.norm(x, axis=1, keepdims=True) * rng.uniform(0.3, 1, size=(J, 1))
-
-
 def stream(seed, K, T=60, J=5, d=3, d_w=2):
     """Rounds of features of rewards and costs, and noisy outcomes by action. Action 0 costs −0.9 and has its own direction."""
     rng = np.random.default_rng(seed)
     theta, mu = rng.normal(size=d) / 2, rng.normal(size=(K, d_w)) / 2
     for _ in range(T):
-        phi, psi = rows(rng, J, d), rows(rng, J, d_w)
+        phi, psi = unit_rows(rng, J, d), unit_rows(rng, J, d_w)
         costs = np.clip(psi @ mu.T + rng.normal(scale=0.1, size=(J, K)), -1, 1)
         psi[0], costs[0] = [1.0, 0.0], -0.9
         yield phi, psi, np.clip(phi @ theta + rng.normal(scale=0.1, size=J), -1, 1), costs
@@ -261,10 +257,10 @@ def test_greedy_plays_the_best_estimate():
 def test_lints_samples_from_the_stated_law():
     rng = np.random.default_rng(2)
     literal, model = Literal(3), tr.Ridge(3)
-    for x in rows(rng, 40, 3):
+    for x in unit_rows(rng, 40, 3):
         literal.learn(x, 0.3)
         model.learn(x, 0.3)
-    phi = rows(rng, 4, 3)
+    phi = unit_rows(rng, 4, 3)
     n, v = 6000, 1.7
     drawn = np.array([sampled_values(model, Offer(np.arange(4), phi), v, 9, i) for i in range(n)])
     covariance = v**2 * phi @ np.linalg.inv(literal.A) @ phi.T
@@ -275,7 +271,7 @@ def test_lints_samples_from_the_stated_law():
     assert np.all(errors < 5.5 * np.sqrt((covariance**2 + np.outer(spread, spread) ** 2) / n))
 
     taught = tr.Ridge(3, bonus=0.05)
-    for x in rows(rng, 40, 3):
+    for x in unit_rows(rng, 40, 3):
         taught.learn(x, x @ [0.5, -0.5, 0.3])
     policy = LinTS(taught, failure=0.2, seed=9)
     for t in range(200):
@@ -295,7 +291,7 @@ def test_disjoint_models_are_the_shared_model_on_blocks():
     ):
         split, whole = make(tr.DisjointRidge(J, p)), make(tr.Ridge(J * p))
         for _ in range(60):
-            x = rows(rng, 1, p)[0]
+            x = unit_rows(rng, 1, p)[0]
             ids = np.sort(rng.choice([1, 2], size=1)).tolist()
             ids = [0, *ids]
             blocks = np.kron(np.eye(J), x)[ids]

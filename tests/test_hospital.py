@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import tightrope as tr
+from hospital_page import assert_shown, hospital_page
 from tightrope.environments import calibration as cal
 from tightrope.environments.hospital import CAPACITY, FAIRNESS, hospital, hospital_rules, report
 from tightrope.environments.tabular import Tabular
@@ -92,27 +93,31 @@ def test_names() -> None:
         assert name.endswith(cal.WARDS[k % 6])
 
 
-def test_optima_of_the_thirty_day_reward() -> None:
-    env = default()
-    free, shares = optimum(env, rules=False)
-    assert free == pytest.approx(0.912, abs=0.001)
-    assert shares[4] == pytest.approx(0.95, abs=0.01)
-    value, shares = optimum(env)
-    assert value == pytest.approx(0.899, abs=0.001)
-    assert shares == pytest.approx([0.1875, 0.1875, 0.15, 0.175, 0.175, 0.125], abs=0.001)
-    assert fixed_shares(env) == pytest.approx(0.892, abs=0.001)
-    assert (env.weights @ env.rewards).mean() == pytest.approx(0.891, abs=0.001)
-    assert slater(env) == pytest.approx(0.00625, abs=1e-9)
+def test_the_page_tells_the_optima_that_scipy_finds() -> None:
+    page = hospital_page()
+    for column, reward in enumerate(("30-day", "any")):
+        env = hospital(reward)  # type: ignore[arg-type]
+        free, shares = optimum(env, rules=False)
+        to_cardiology = [100 * shares[4]] if reward == "30-day" else []
+        assert_shown(page["optimum without rules"][column], [free, *to_cardiology])
+        assert_shown(page["optimum under the rules"][column], [optimum(env)[0]])
+        assert_shown(page["best feasible fixed shares"][column], [fixed_shares(env)])
+        assert_shown(page["equal shares"][column], [(env.weights @ env.rewards).mean()])
 
 
-def test_optima_of_the_second_reward() -> None:
-    env = hospital("any")
-    assert optimum(env, rules=False)[0] == pytest.approx(0.601, abs=0.001)
-    assert optimum(env)[0] == pytest.approx(0.570, abs=0.001)
-    assert fixed_shares(env) == pytest.approx(0.543, abs=0.001)
-    month = default()
-    ratio = (optimum(env)[0] - fixed_shares(env)) / (optimum(month)[0] - fixed_shares(month))
-    assert ratio == pytest.approx(3.6, abs=0.05)
+def test_shares_at_the_optimum_meet_the_rules_and_use_up_the_best_ward() -> None:
+    value, shares = optimum(default())
+    assert (shares <= np.minimum(CAPACITY, 0.1875) + 1e-9).all()
+    assert (shares >= np.array(FAIRNESS) - 1e-9).all()
+    assert shares[4] == pytest.approx(CAPACITY[4], abs=1e-9), "cardiology, where most would go without rules"
+    assert fixed_shares(default()) < value < optimum(default(), rules=False)[0]
+
+
+def test_slaters_constant_is_half_the_way_from_fairness_to_the_nursing_limit() -> None:
+    """0.00625, as the notes on the paper derive it: the first two wards have the narrowest way between their limits."""
+    narrowest = min(min(cap, 0.1875) - fair for cap, fair in zip(CAPACITY, FAIRNESS))
+    assert slater(default()) == pytest.approx(narrowest / 2, abs=1e-9)
+    assert narrowest / 2 == pytest.approx(0.00625)
 
 
 def test_our_oracle_agrees_with_scipy() -> None:

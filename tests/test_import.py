@@ -12,28 +12,21 @@ import pytest
 
 import tightrope as tr
 
-HEAVY = ["numba", "highspy", "matplotlib", "scipy", "pyarrow", "sklearn"]
+HEAVY = ["numpy", "numba", "highspy", "matplotlib", "scipy", "pyarrow", "sklearn"]
 
 PROBE = """
-import json, sys, time
-start = time.process_time()
+import json, sys
 import tightrope
-spent = time.process_time() - start
-print(json.dumps({"spent": spent, "modules": sorted(sys.modules)}))
+print(json.dumps(sorted(sys.modules)))
 """
 
 
-def probe():
-    found = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
-    return json.loads(found.stdout)
-
-
 def test_import_is_light():
-    found = [probe() for _ in range(3)]
-    loaded = set(found[0]["modules"])
-    assert "tightrope" in loaded
+    """Nothing that takes long to import is loaded; how long that takes is measured by `tightrope bench start`."""
+    found = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(found.stdout))
+    assert {name for name in loaded if name.startswith("tightrope")} == {"tightrope", "tightrope.errors"}
     assert not [name for name in HEAVY if name in loaded]
-    assert min(one["spent"] for one in found) < 0.3
 
 
 @pytest.mark.parametrize("name", tr.__all__)

@@ -5,35 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tightrope as tr
+from strategies import numbers, rows, unit_rows, wholes
 from tightrope import kernels
 
-many = settings(max_examples=25, deadline=None)
 
-
-def unit_rows(rng, J, d):
-    rows = rng.normal(size=(J, d))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, size=(J, 1))
-
-
-@many
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    J=st.integers(1, 60),
-    d=st.integers(1, 12),
-    K=st.integers(0, 4),
-    bonus=st.sampled_from([0.0, 0.02, 0.3, 1.0]),
-    ridge=st.sampled_from([0.2, 1.0]),
-    tied=st.booleans(),
-)
-def test_a_catalogue_gives_the_choices_of_the_full_sweep(seed, J, d, K, bonus, ridge, tied):
-    rng = np.random.default_rng(seed)
-    phi = unit_rows(rng, J, d)
-    if tied:
-        phi[rng.integers(0, J, J // 2)] = phi[0]
+def lazily_as_fully(phi, matrices, noise, *, bonus, ridge):
+    """A catalogue against the full sweep, round by round; which actions were chosen."""
+    d, K = phi.shape[1], matrices.shape[2]
     catalogue = tr.Catalogue(phi)
     full, lazy = (
         tr.PessimisticOptimistic(
@@ -41,21 +23,49 @@ def test_a_catalogue_gives_the_choices_of_the_full_sweep(seed, J, d, K, bonus, r
         )
         for _ in range(2)
     )
-    theta = rng.normal(size=d) / np.sqrt(d)
-    fixed = rng.uniform(-1, 1, size=(J, K))
-    if tied:
-        # Equal, but for what counts as nothing: the lowest of equals must win.
-        fixed = np.round(fixed[0] * 0.9, 1) + rng.uniform(-1e-14, 1e-14, size=(J, K))
-    for t in range(80):
-        W = fixed if tied or t % 2 else rng.uniform(-1, 1, size=(J, K))
+    chosen = []
+    for t, error in enumerate(noise):
+        W = matrices[t % len(matrices)]
         a, b = full.decide(phi, W), lazy.decide(catalogue, W)
         assert a.action == b.action
         np.testing.assert_array_equal(full.queue, lazy.queue)
         np.testing.assert_array_equal(full.totals, lazy.totals)
         assert b.explain().values[0] == a.explain().values[a.row]
-        reward = float(theta @ phi[a.action] + 0.1 * rng.normal())
+        reward = float(phi[a.action].sum() / np.sqrt(d) + 0.1 * error)
         full.learn(a, reward)
         lazy.learn(b, reward)
+        chosen.append(a.action)
+    return chosen
+
+
+@given(
+    data=st.data(),
+    n=st.integers(1, 40),
+    J=st.integers(1, 20),
+    d=st.integers(1, 8),
+    K=st.integers(0, 3),
+    period=st.integers(1, 4),
+    bonus=st.sampled_from([1.0, 0.0, 0.02, 0.3]),
+    ridge=st.sampled_from([1.0, 0.2]),
+)
+def test_a_catalogue_gives_the_choices_of_the_full_sweep(data, n, J, d, K, period, bonus, ridge):
+    # Some actions may be copies of others.
+    phi = data.draw(rows(J, d))[data.draw(wholes(J, below=J))]
+    lazily_as_fully(phi, data.draw(numbers(period, J, K)), data.draw(numbers(n)), bonus=bonus, ridge=ridge)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("J", "d", "K", "bonus"), [(60, 12, 4, 0.02), (60, 5, 0, 0.3), (33, 3, 2, 1.0)])
+def test_so_it_does_at_size_and_where_values_tie_but_for_rounding(J, d, K, bonus, tied):
+    rng = np.random.default_rng(J + d)
+    phi = unit_rows(rng, J, d)
+    matrices = rng.uniform(-1, 1, size=(2, J, K))
+    if tied:
+        # Equal, but for what counts as nothing: the lowest of equals must win.
+        phi[rng.integers(0, J, J // 2)] = phi[0]
+        matrices = np.round(matrices[:1, :1] * 0.9, 1) + rng.uniform(-1e-14, 1e-14, size=(1, J, K))
+    chosen = lazily_as_fully(phi, matrices, rng.normal(size=200), bonus=bonus, ridge=1.0)
+    assert tied or len(set(chosen)) > 1
 
 
 def test_most_widths_are_skipped_and_bounds_stay_bounds():
@@ -87,23 +97,28 @@ def test_a_memory_mapped_catalogue(tmp_path):
         two.learn(b, 0.5)
 
 
-@many
-@given(seed=st.integers(0, 2**32 - 1), J=st.integers(1, 20), K=st.integers(1, 40), as_catalogue=st.booleans())
-def test_sparse_costs_give_the_choices_of_the_dense_matrix(seed, J, K, as_catalogue):
-    rng = np.random.default_rng(seed)
-    phi = unit_rows(rng, J, 5)
+@given(
+    data=st.data(),
+    n=st.integers(1, 15),
+    J=st.integers(1, 8),
+    K=st.integers(1, 9),
+    as_catalogue=st.booleans(),
+)
+def test_sparse_costs_give_the_choices_of_the_dense_matrix(data, n, J, K, as_catalogue):
+    phi = data.draw(rows(J, 5))
     dense, sparse = (
         tr.PessimisticOptimistic(reward=tr.Ridge(5, bonus=0.2), constraints=K, slater=0.2, horizon=100)
         for _ in range(2)
     )
-    rows = tr.Catalogue(phi) if as_catalogue else phi
-    for _ in range(40):
-        usage = scipy.sparse.random_array((J, K), density=0.1, rng=rng, format="csr")
-        limits = rng.uniform(0, 0.4, size=K)
-        costs = tr.SparseCosts(usage, limits)
-        W = usage.toarray() - limits
+    features = tr.Catalogue(phi) if as_catalogue else phi
+    drawn, limits = np.abs(data.draw(numbers(n, J, K))), 0.4 * np.abs(data.draw(numbers(n, K)))
+    for t in range(n):
+        # About a sixth of the entries are used at all.
+        usage = np.where(drawn[t] > 5 / 6, drawn[t], 0.0)
+        costs = tr.SparseCosts(scipy.sparse.csr_array(usage), limits[t])
+        W = usage - limits[t]
         np.testing.assert_allclose([costs.row(j) for j in range(J)], W, atol=1e-15)
-        a, b = dense.decide(phi, W), sparse.decide(rows, costs)
+        a, b = dense.decide(phi, W), sparse.decide(features, costs)
         gaps = np.sort(a.explain().values.max() - a.explain().values)
         assert a.action == b.action or (gaps[1:] < 1e-9).any()
         if a.action != b.action:

@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse import eye_array, kron, vstack
 
 import tightrope as tr
+from strategies import unit_rows
 from tightrope.environments import Tabular
 from tightrope.offpolicy import evaluate
 
@@ -209,11 +210,6 @@ def test_environments_export_what_real_data_need() -> None:
 
 
 # --- warm start
-
-
-def unit_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    rows = rng.normal(size=(n, d))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def models(kind: str) -> tuple[Any, Any]:

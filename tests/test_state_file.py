@@ -15,12 +15,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from strategies import unit_rows
 from tightrope.policies import state_file
-
-
-def unit_rows(rng, J, d):
-    rows = rng.normal(size=(J, d))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, size=(J, 1))
 
 
 def rules(seen="before"):
