@@ -14,13 +14,13 @@ from tightrope.kernels.layout import (
     CONTEXT_SLOT,
     FEATURES,
     FIXED,
-    MEAN_REWARD,
     OPB,
     QUEUE,
-    REWARD,
     RIDGE_MODEL,
     ROUND_ROBIN,
     STATIC,
+    TALLY_MEAN_REWARD,
+    TALLY_REWARD,
     UNIFORM,
     scratch_at,
     tally_parts,
@@ -243,8 +243,8 @@ def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m,
     """Add one round to the tally, and note for each constraint the last round whose cumulated cost is above 0."""
     K = last_violation.shape[0]
     drawn, means, counts = tally_parts(K)
-    tally[MEAN_REWARD] += mean_reward
-    tally[REWARD] += reward
+    tally[TALLY_MEAN_REWARD] += mean_reward
+    tally[TALLY_REWARD] += reward
     add_scaled(tally, drawn, 1.0, costs, c, K)
     add_scaled(tally, means, 1.0, mean_costs, m, K)
     for k in range(K):
