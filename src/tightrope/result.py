@@ -41,7 +41,7 @@ Array: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, str | int | float | None]
 
 LEVEL = 0.95
-ROUNDING = 1e-9  # the same as the engine's, in `_kernels`
+ROUNDING = 1e-9  # the same as the engine's, `validation.VIOLATION`
 
 _FORMAT = "tightrope-result"
 _VERSION = 1

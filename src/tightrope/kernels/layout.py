@@ -15,7 +15,7 @@ tally    of a simulation: mean reward, drawn reward, drawn costs (K,), costs wit
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -107,19 +107,11 @@ def new_core(K, p, horizon, V, epsilon, known):
     return core
 
 
-class CoreViews(NamedTuple):
-    """Parts of `core`. saved is all that outlasts a round, and has the other parts in it."""
-
-    V: Any
-    epsilon: Any
-    queue: Any
-    totals: Any
-    known: Any
-    saved: Any
+CoreViews = namedtuple("CoreViews", "V epsilon queue totals known saved")
 
 
 def core_views(core):
-    """Views on `core`, which may also be the saved part alone."""
+    """Views on `core`, which may also be the saved part alone: all that outlasts a round."""
     K = int(core[CONSTRAINTS])
     totals, known, end = QUEUE + K, QUEUE + 2 * K, QUEUE + 3 * K
     return CoreViews(
@@ -136,6 +128,13 @@ def core_views(core):
 
 
 @inlined
+def ridge_stat(flat):
+    """Outcomes learnt, bonus, m, λ, and the dimension in √β."""
+    s = STAT
+    return flat[s + LEARNT], flat[s + BONUS], flat[s + NORM], flat[s + RIDGE], flat[s + DIMENSION]
+
+
+@inlined
 def ridge_parts(flat):
     """G, p, M, and the addresses in flat of Θ, Σ⁻¹, Σ, b and wear; stat is at STAT."""
     G = int(flat[BLOCKS])
@@ -148,15 +147,7 @@ def ridge_parts(flat):
     return G, p, M, theta, inverse, sigma, b, b + G * M * p
 
 
-class RidgeViews(NamedTuple):
-    """Parts of `flat`."""
-
-    stat: Any
-    Theta: Any
-    Sigma_inv: Any
-    Sigma: Any
-    B: Any
-    wear: Any
+RidgeViews = namedtuple("RidgeViews", "stat Theta Sigma_inv Sigma B wear")
 
 
 def new_ridge(G, p, M):
@@ -194,15 +185,7 @@ def trace_size(J, K):
     return trace_parts(J, K)[-1] + 1
 
 
-class TraceViews(NamedTuple):
-    """Parts of `trace`."""
-
-    rewards: Any
-    values: Any
-    costs: Any
-    queue: Any
-    V: Any
-    epsilon: Any
+TraceViews = namedtuple("TraceViews", "rewards values costs queue V epsilon")
 
 
 def trace_views(trace, J):
@@ -233,14 +216,7 @@ def tally_size(J, K, separate=True):
     return tally_parts(K)[2 if separate else 1] + J
 
 
-class TallyViews(NamedTuple):
-    """Parts of `tally`."""
-
-    mean_reward: Any
-    reward: Any
-    costs: Any
-    mean_costs: Any
-    counts: Any
+TallyViews = namedtuple("TallyViews", "mean_reward reward costs mean_costs counts")
 
 
 def tally_views(tallies, J, K):

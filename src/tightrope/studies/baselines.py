@@ -4,6 +4,8 @@ The same mathematics as `tightrope.PessimisticOptimistic` (V_t = v·√t, ε_t =
 for a single run: arrays and vector operations, rank-one updates, products used twice where they can be, and nothing else. No
 input is checked, no decision is recorded, outcomes can't come late, and Σ⁻¹ is never refreshed: all of that is time that these
 loops do not spend. Each returns its choices, Q and θ̂.
+
+The formulas are written out once more on purpose: a baseline that called `schedules` or the kernels could not tell that they are wrong.
 """
 
 from __future__ import annotations
