@@ -288,15 +288,15 @@ def test_bad_rounds_are_refused():
 
 def test_environments_of_another_setting_are_told_apart():
     half = tr.environments.bandit(threshold=0.5)
-    told = " ".join(PrimalDualBwK(4, limits=0.1, horizon=9, noop=1).requires(half))
+    told = " ".join(half.problem().outside(PrimalDualBwK(4, limits=0.1, horizon=9, noop=1)))
     assert "costs of constraint 0 lie in [-0.5, 0.5]" in told
-    told = " ".join(PrimalDualBwK(4, limits=0.1, horizon=9, noop=1).requires(ARMS))
+    told = " ".join(ARMS.problem().outside(PrimalDualBwK(4, limits=0.1, horizon=9, noop=1)))
     assert "the no-op (action 1) uses 0.4" in told
-    told = " ".join(PrimalDualBwK(4, limits=LIMIT, horizon=9).requires(KNAPSACK))
+    told = " ".join(KNAPSACK.problem().outside(PrimalDualBwK(4, limits=LIMIT, horizon=9)))
     assert "5 contexts" in told
-    told = " ".join(UCBALP(4, weights=[1.0], limit=0.1, horizon=9).requires(ARMS))
+    told = " ".join(ARMS.problem().outside(UCBALP(4, weights=[1.0], limit=0.1, horizon=9)))
     assert "earns something" in told
     assert "unit usage" in told
     assert "probabilities" in " ".join(
-        UCBALP(3, weights=[0.2, 0.4, 0.4], limit=0.45, horizon=9).requires(CONTEXTS)
+        CONTEXTS.problem().outside(UCBALP(3, weights=[0.2, 0.4, 0.4], limit=0.45, horizon=9))
     )

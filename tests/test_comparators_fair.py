@@ -234,13 +234,13 @@ def test_bad_rounds_are_refused():
 
 
 def test_environments_of_another_setting_are_told_apart():
-    assert LFG(3, shares=SHARES, eta=1.0).requires(SLEEPY) == []
-    other = LFG(3, shares=[0.1, 0.2, 0.25], eta=1.0).requires(SLEEPY)
+    assert SLEEPY.problem().outside(LFG(3, shares=SHARES, eta=1.0)) == []
+    other = SLEEPY.problem().outside(LFG(3, shares=[0.1, 0.2, 0.25], eta=1.0))
     assert other == ["constraint 2 is not one of the minimum shares that the policy was given"]
     moody = tr.environments.Tabular([0.5, 0.5], None, [[0.1, 0.2], [0.1, 0.3]])
-    assert LFG(2, shares=[0.1, 0.1], eta=1.0).requires(moody) == [
+    assert moody.problem().outside(LFG(2, shares=[0.1, 0.1], eta=1.0)) == [
         "the mean reward of action 1 depends on the context"
     ]
-    assert "it has 2 actions" in LFG(3, shares=SHARES, eta=1.0).requires(moody)[0]
-    assert "mean reward is 0.6" in " ".join(clucb(baseline_reward=0.5).requires(LINE))
-    assert "1 contexts" in " ".join(clucb(baseline_reward=[0.6, 0.6]).requires(LINE))
+    assert "it has 2 actions" in moody.problem().outside(LFG(3, shares=SHARES, eta=1.0))[0]
+    assert "mean reward is 0.6" in " ".join(LINE.problem().outside(clucb(baseline_reward=0.5)))
+    assert "1 contexts" in " ".join(LINE.problem().outside(clucb(baseline_reward=[0.6, 0.6])))
