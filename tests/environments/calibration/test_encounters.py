@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tightrope.environments import calibration as cal
+from tightrope.environments.calibration.calibration import DIAGNOSES, WARDS
 from tightrope.environments.calibration.encounters import Rows, diagnosis_of, read_columns, select, ward_of
 from tightrope.errors import InvalidInput
 
@@ -82,7 +83,7 @@ def selected(path: Path, *, first_encounter: bool = False) -> Rows:
     ],
 )
 def test_diagnoses_fall_into_the_published_groups(icd9: str, group: str) -> None:
-    assert cal.DIAGNOSES[diagnosis_of(icd9)] == group
+    assert DIAGNOSES[diagnosis_of(icd9)] == group
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_diagnoses_fall_into_the_published_groups(icd9: str, group: str) -> None
     ],
 )
 def test_specialties_belong_to_wards(specialty: str, ward: str) -> None:
-    assert cal.WARDS[ward_of(specialty)] == ward
+    assert WARDS[ward_of(specialty)] == ward
 
 
 def test_a_row_is_coded_as_written_by_hand(tmp_path: Path) -> None:

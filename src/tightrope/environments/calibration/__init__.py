@@ -9,44 +9,7 @@ a surface fitted to real outcomes, from which outcomes are drawn. It supports no
 (np.int64(50726), (360, 10), (360, 6))
 """
 
-from tightrope.environments.calibration.calibration import (
-    CREDIT,
-    DIAGNOSES,
-    FEATURES,
-    LICENCE,
-    LONGEST_STAY,
-    WARDS,
-    Calibration,
-    Outcome,
-    Quality,
-    Reward,
-    Sample,
-    Stay,
-    Truth,
-    contexts,
-    read,
-    shipped,
-    write,
-)
+from tightrope.environments.calibration.calibration import Calibration, contexts, read, shipped, write
 from tightrope.environments.calibration.fits import calibrate_hospital
 
-__all__ = [
-    "CREDIT",
-    "DIAGNOSES",
-    "FEATURES",
-    "LICENCE",
-    "LONGEST_STAY",
-    "WARDS",
-    "Calibration",
-    "Outcome",
-    "Quality",
-    "Reward",
-    "Sample",
-    "Stay",
-    "Truth",
-    "calibrate_hospital",
-    "contexts",
-    "read",
-    "shipped",
-    "write",
-]
+__all__ = ["Calibration", "calibrate_hospital", "contexts", "read", "shipped", "write"]
