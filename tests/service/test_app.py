@@ -227,11 +227,12 @@ def test_the_way_of_one_decision_is_the_one_that_is_documented(tmp_path: Path) -
         with running(service) as web:
             called.clear()
             assert web.post("/v1/decisions", content=visit(1)).status_code == 200
-            seen = list(dict.fromkeys(one for one in called if one in WALK))
+            seen = iter([*called])
     finally:
         threading.setprofile(None)
-    # The writer's thread waits in its loop, which it entered before.
-    assert seen == [one for one in WALK if one != "experiment.Writer._run"]
+    # The writer's thread waits in its loop, which it entered before, and looks for what has expired now and then.
+    missing = [one for one in WALK if one != "experiment.Writer._run" and one not in seen]
+    assert not missing, "these come in this order, with others between them"
     assert len(WALK) <= 12
     assert len({one.partition(".")[0] for one in WALK}) <= 6
 
