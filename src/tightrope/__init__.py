@@ -22,6 +22,7 @@ from tightrope.errors import (
     StateVersionError,
     TightropeError,
 )
+from tightrope.version import __version__
 
 if TYPE_CHECKING:
     from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from tightrope.result import Result
     from tightrope.rules import Budget, Capacity, Mean, Rules, Share
     from tightrope.schedules import Power
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "tightrope.engine": ("simulate",),
@@ -125,6 +124,7 @@ __all__ = [
     "StateVersionError",
     "TightropeError",
     "Uniform",
+    "__version__",
     "check",
     "engine",
     "environments",

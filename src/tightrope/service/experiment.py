@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-import tightrope
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
@@ -51,6 +50,7 @@ from tightrope.service.journal import (
 from tightrope.service.metrics import Metrics
 from tightrope.service.snapshots import digest_of
 from tightrope.spec import Spec
+from tightrope.version import __version__
 
 __all__ = ["Batch", "Experiment", "Op", "Writer"]
 
@@ -162,7 +162,7 @@ class Experiment:
         self.status: Status = "closed"
         self.trouble = "not open yet"
         self._config = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending).started(
-            tightrope.__version__
+            __version__
         )
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
@@ -357,7 +357,7 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
-        wanted, present = self._config, state.started(tightrope.__version__)
+        wanted, present = self._config, state.started(__version__)
         if wanted == present:
             return
         changed = [

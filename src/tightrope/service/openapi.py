@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-import tightrope
 from tightrope.service.routes import PARAMETERS, SCHEMAS, Route, ref
+from tightrope.version import __version__
 
 __all__ = ["document", "page"]
 
@@ -50,7 +50,7 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Tightrope",
-            "version": tightrope.__version__,
+            "version": __version__,
             "description": "Decisions under rules that hold at all times. A 200 means that what it says is on disk.",
         },
         "paths": paths,
