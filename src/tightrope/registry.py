@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any, TypeVar
 
 from tightrope.errors import InvalidInput
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "found_by"]
 
 _Made = TypeVar("_Made")
+_OWN = "_tightrope_own_"
 
 
 class Registry(dict[str, Any]):
@@ -24,6 +26,8 @@ class Registry(dict[str, Any]):
     ----------
     what : str
         What is registered, for error messages: "policy".
+    package : str, optional
+        Where files are looked into for names that are not registered yet: a new file there is found by itself.
 
     Examples
     --------
@@ -38,8 +42,8 @@ class Registry(dict[str, Any]):
     tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as ..., but got 'dog'.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, package: str | None = None) -> None:
+        self.what, self.package = what, package
 
     def register(self, name: str) -> Callable[[_Made], _Made]:
         """Decorator: make a class or function known under `name`, which becomes its `kind`."""
@@ -58,9 +62,11 @@ class Registry(dict[str, Any]):
 
     def find(self, name: str, folder: Path = Path()) -> Any:
         """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`."""
+        place, _, attribute = name.rpartition(":")
+        if name not in self and not place:
+            self.discover()
         if name in self:
             return self[name]
-        place, _, attribute = name.rpartition(":")
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
             raise InvalidInput(
@@ -78,6 +84,12 @@ class Registry(dict[str, Any]):
             found.kind = self.absolute(name, folder)
         return found
 
+    def discover(self) -> None:
+        """Import every file of the package, so that all that is registered there is known."""
+        if self.package is not None:
+            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+
     @staticmethod
     def absolute(name: str, folder: Path = Path()) -> str:
         """The same name for a process that runs in another folder."""
@@ -94,7 +106,7 @@ class Registry(dict[str, Any]):
         path = place.resolve()
         if not path.is_file():
             raise InvalidInput(f"{self.what} {name!r}: there is no file {place}.")
-        label = f"_tightrope_own_{path.stem}_{abs(hash(str(path))):x}"
+        label = f"{_OWN}{path.stem}_{abs(hash(str(path))):x}"
         if label in sys.modules:
             return sys.modules[label]
         spec = importlib.util.spec_from_file_location(label, path)
@@ -108,3 +120,11 @@ class Registry(dict[str, Any]):
             del sys.modules[label]
             raise
         return module
+
+
+def found_by(made: type) -> str:
+    """What a class that is not registered is found by: module:Class, or file.py:Class where no other process could import it."""
+    module, file = made.__module__, getattr(sys.modules.get(made.__module__), "__file__", None)
+    if file is not None and (module == "__main__" or module.startswith(_OWN)):
+        module = str(Path(file).resolve())
+    return f"{module}:{made.__qualname__}"

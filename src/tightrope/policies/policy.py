@@ -15,12 +15,13 @@ import numpy as np
 from tightrope import kernels
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
-from tightrope.models import Model, model_from_settings
+from tightrope.models import MODELS, Model, model_from_settings
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group, rows_for_each
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.problem import Setting
+from tightrope.registry import found_by
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
@@ -67,6 +68,9 @@ class Policy(ABC):
     _reward: Model | None = None
     _cost: Model | None = None
 
+    def __init_subclass__(cls) -> None:
+        cls.kind = found_by(cls)
+
     # What a policy defines
 
     @abstractmethod
@@ -74,7 +78,7 @@ class Policy(ABC):
         """The row to play. Changes nothing."""
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
-        """Take note that the choice is played."""
+        """Take note that the choice is played, or another row in its place, which someone else has chosen (`follow`)."""
         return
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
@@ -228,8 +232,9 @@ class Policy(ABC):
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
         read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
-        choice = self.choose(read)._replace(row=read.row_of("the action that was chosen", action), note=None)
-        return self._play(read, choice)
+        return self._play(
+            read, self.choose(read)._replace(row=read.row_of("the action that was chosen", action))
+        )
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
@@ -345,7 +350,7 @@ class Policy(ABC):
 
     def is_learnt(self, name: str) -> bool:
         """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
-        return name.startswith(("reward/", "cost/", "rewards/", "usage/")) or name in ("counts", "sums")
+        return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
@@ -368,8 +373,9 @@ class Policy(ABC):
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For worker processes: what is saved is all there is."""
-        return type(self).restore, (self.settings(), self.state())
+        """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
+        models = [type(model) for model in (self._reward, self._cost) if model is not None]
+        return _restored, (type(self), models, self.settings(), self.state())
 
     # Helpers
 
@@ -470,6 +476,14 @@ def one_hot(row: int, J: int) -> Array:
 def best_row(values: Array) -> int:
     """The lowest row whose value is at most 1e-12 below the highest."""
     return int(kernels.first_of_the_best(values))
+
+
+def _restored(
+    made: type[Policy], models: list[type[Model]], settings: dict[str, Any], state: Arrays
+) -> Policy:
+    for model in models:
+        MODELS.setdefault(model.kind, model)
+    return made.restore(settings, state)
 
 
 def _plain(value: Any) -> Any:
