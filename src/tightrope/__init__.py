@@ -25,7 +25,18 @@ from tightrope.errors import (
 from tightrope.version import __version__
 
 if TYPE_CHECKING:
-    from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
+    from tightrope import (
+        engine,
+        environments,
+        errors,
+        lp,
+        models,
+        offpolicy,
+        policies,
+        rules,
+        schedules,
+        theory,
+    )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
     from tightrope.models import ArmMeans, DisjointRidge, Ridge
@@ -84,7 +95,6 @@ _HOMES = {
     "tightrope.schedules": ("Power",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("engine", "environments", "errors", "lp", "offpolicy", "policies", "rules", "schedules", "theory")
 
 __all__ = [
     "CLUCB",
@@ -131,6 +141,7 @@ __all__ = [
     "errors",
     "load",
     "lp",
+    "models",
     "offpolicy",
     "policies",
     "rules",
@@ -139,6 +150,7 @@ __all__ = [
     "solve",
     "theory",
 ]
+_MODULES = {name for name in __all__ if name.islower()} - {"__version__", *_HOME_OF}
 
 
 def __getattr__(name: str) -> Any:

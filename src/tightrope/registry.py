@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tightrope.errors import InvalidInput
 
-__all__ = ["Registry", "found_by"]
+__all__ = ["Registry", "found_by", "reference"]
 
 _Made = TypeVar("_Made")
 _OWN = "_tightrope_own_"
@@ -49,7 +49,7 @@ class Registry(dict[str, Any]):
         """Decorator: make a class or function known under `name`, which becomes its `kind`."""
 
         def add(made: _Made) -> _Made:
-            if name in self:
+            if name in self and not _read_again(self[name], made):
                 article = "an" if self.what[0] in "aeiou" else "a"
                 raise InvalidInput(
                     f"{article} {self.what} named {name!r} is registered already: {self[name]!r}."
@@ -82,6 +82,7 @@ class Registry(dict[str, Any]):
         if not isinstance(vars(found).get("kind"), str):
             # What it is saved under: a file by its whole path, so that another process finds it too.
             found.kind = self.absolute(name, folder)
+        self.setdefault(found.kind, found)
         return found
 
     def discover(self) -> None:
@@ -95,6 +96,13 @@ class Registry(dict[str, Any]):
         """The same name for a process that runs in another folder."""
         place, _, attribute = name.rpartition(":")
         return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name
+
+    def referred(self, made: type | str) -> Any:
+        """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
+        found = self.find(made) if isinstance(made, str) else made
+        if ":" not in found.kind or found.kind.startswith("__main__:"):
+            self.setdefault(found.kind, found)
+        return found
 
     def _module(self, name: str, module: str) -> ModuleType:
         try:
@@ -122,9 +130,20 @@ class Registry(dict[str, Any]):
         return module
 
 
+def _read_again(known: Any, made: Any) -> bool:
+    """Whether it is the same class from a script that was read twice, as the program itself and as a file of classes."""
+    own = any(one.__module__.startswith(("__main__", _OWN)) for one in (known, made))
+    return own and bool(known.__qualname__ == made.__qualname__)
+
+
 def found_by(made: type) -> str:
     """What a class that is not registered is found by: module:Class, or file.py:Class where no other process could import it."""
     module, file = made.__module__, getattr(sys.modules.get(made.__module__), "__file__", None)
     if file is not None and (module == "__main__" or module.startswith(_OWN)):
         module = str(Path(file).resolve())
     return f"{module}:{made.__qualname__}"
+
+
+def reference(made: type) -> type | str:
+    """A class for another process: itself, or what it is found by where it comes from a file that none could import."""
+    return found_by(made) if made.__module__.startswith(_OWN) else made

@@ -25,6 +25,7 @@ CATEGORIES = {
     "ward": {"type": "category", "values": ["a", "b", "c"]},
 }
 LATE = {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"}
+WAIT = {"kind": "mean", "name": "wait", "at_most": 0.7, "seen": "after"}
 KNOWN = {"kind": "capacity", "action": "high", "at_most": 0.5}
 MINIMUM = {"kind": "share", "action": "low", "at_least": 0.2}
 SAFE = {"safe_action": 0, "safe_cost": -0.6}
@@ -39,6 +40,12 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
     "lfg": ({"shares": [0.0, 0.2, 0.1], "eta": 0.5}, [MINIMUM], {}, {"eta": 2.0}),
     "opb": ({"safe_cost": -0.6, "horizon": 400, "cost_range": [-0.6, 0.4]}, [LATE], {}, {"safe_cost": -0.5}),
     "oplb": (SAFE, [LATE], CONTEXT, {"failure": 0.3}),
+    "oplb, two costs": (
+        SAFE | {"reward": {"bonus": 0.02}, "cost": {"bonus": 0.02}},
+        [LATE, WAIT],
+        CONTEXT,
+        {},
+    ),
     "safe-lucb": ({"safe_actions": [0, 1], "exploration": 9}, [LATE], CONTEXT, {"exploration": 30}),
     "safe-lts": ({**SAFE, "reward": {"bonus": 0.01}}, [LATE], CONTEXT, {"safe_cost": -0.3}),
     "lincbwk": ({"limits": 0.6, "horizon": 300}, [LATE], CONTEXT, {"horizon": 500}),
@@ -62,7 +69,7 @@ def spec_of(name: str, rules: list[dict[str, Any]] | None = None, **changes: Any
             "actions": ACTIONS,
             "context": context,
             "rule": own_rules if rules is None else rules,
-            "policy": {"kind": name, **policy, **changes},
+            "policy": {"kind": name.split(",")[0], **policy, **changes},
         }
     )
 
@@ -85,11 +92,8 @@ def request(name: str, random: np.random.Generator) -> dict[str, Any]:
 
 def outcome(name: str, random: np.random.Generator) -> dict[str, Any]:
     """A whole outcome, in the form that the rules ask for."""
-    late = LATE in CASES[name][1]
-    return {
-        "reward": float(random.uniform()),
-        **({"costs": {"hours": float(random.uniform())}} if late else {}),
-    }
+    costs = {rule["name"]: float(random.uniform()) for rule in CASES[name][1] if rule in (LATE, WAIT)}
+    return {"reward": float(random.uniform()), **({"costs": costs} if costs else {})}
 
 
 def play(bench: Bench, name: str, steps: int, seed: int) -> None:
@@ -137,7 +141,7 @@ def play(bench: Bench, name: str, steps: int, seed: int) -> None:
 
 def test_every_registered_policy_is_among_the_cases() -> None:
     own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope.")}
-    assert own - {"oracle"} == set(CASES)
+    assert own - {"oracle"} == {name.split(",")[0] for name in CASES}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -177,8 +181,9 @@ def test_it_decides_as_the_library_does(name: str) -> None:
         assert read(bench.decide(body))["action"] == decision.action
         whole = outcome(name, random)
         read(bench.learn(str(i), **whole))
-        costs = whole.get("costs")
-        seen = None if costs is None else [costs["hours"] - LATE["at_most"]]
+        seen = [
+            whole["costs"][rule["name"]] - rule["at_most"] for rule in CASES[name][1] if rule in (LATE, WAIT)
+        ]
         policy.learn(decision, whole["reward"], seen if policy.n_constraints else None)
     served = bench.experiment._state
     assert served is not None

@@ -11,15 +11,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -103,9 +95,7 @@ class CLUCB(Policy):
             least = self._sums[2] + lower[row]
         optimistic = least + conservative >= (1.0 - self.alpha) * owed
         row = row if optimistic else fallback
-        return Choice(
-            row, means[:, 0], values, one_hot(row, len(values)), (row if optimistic else None, lower)
-        )
+        return Choice(row, means[:, 0], values, note=(row if optimistic else None, lower))
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Add the choice to what the guarantee counts."""

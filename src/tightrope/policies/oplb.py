@@ -11,16 +11,9 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -99,6 +92,7 @@ class OPLB(Policy):
         self._reward = copy_of_model("reward", reward)
         self._cost = copy_of_model("cost", cost, self.n_constraints)
         self._program: MixtureProgram | None = None
+        self._basis = np.empty(0, dtype=np.int8)
 
     def choose(self, offer: Offer) -> Choice:
         """Draw an action from the mixture."""
@@ -116,11 +110,28 @@ class OPLB(Policy):
                 from tightrope.lp import MixtureProgram  # the LP solver takes long to import
 
                 self._program = MixtureProgram()
+            if self._program is not None:
+                self._program.basis = self._basis
             pi = best_mixture(optimistic, w + C_w * cost_widths, self._program)
         if pi is None:
-            pi = one_hot(safe, J)
+            pi = np.eye(J)[safe]
         row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
-        return Choice(row, r[:, 0], optimistic, pi)
+        return Choice(
+            row, r[:, 0], optimistic, pi, self._basis if self._program is None else self._program.basis
+        )
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """The next program starts where this one ended."""
+        self._basis = choice.note
+
+    def state(self) -> Arrays:
+        """With the basis from which the next program starts: the last bits of its solution depend on it."""
+        return {**Policy.state(self), "basis": self._basis}
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`."""
+        self._basis = np.array(arrays["basis"], dtype=np.int8)
+        Policy.load(self, arrays)
 
     @property
     def setting(self) -> Setting:

@@ -21,34 +21,33 @@ from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_gro
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.problem import Setting
-from tightrope.registry import found_by
+from tightrope.registry import found_by, reference
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
 
 
 class Choice(NamedTuple):
-    """A row, and by row: expected rewards, the values compared, the probabilities; `note` is for `chosen`."""
+    """A row, and by row: expected rewards, the values compared, the probabilities where it was drawn; `note` is for `chosen`.
+
+    Probabilities are NaN where they have no closed form.
+    """
 
     row: int
     rewards: Array
     values: Array
-    probabilities: Array
+    probabilities: Array | None = None
     note: Any = None
-
-    @property
-    def probability(self) -> float:
-        """That of the row which was chosen; NaN where it has no closed form."""
-        return float(self.probabilities[self.row])
 
 
 class Policy(ABC):
     """A policy keeps its constructor's parameters under their names, its state in arrays, and its pending decisions in one place.
 
     One of your own defines `choose`, and as far as it needs them `chosen`, `learn_reward`, `learn_costs`, `arrays` and `setting`;
-    it can then be simulated, compared, saved, loaded and served. Models are parameters called `reward` and `cost`, kept as
-    `_reward` and `_cost` (`copy_of_model`). Randomness comes from `uniform`, which depends on the seed and the decision's number
-    alone, so that `choose` can be asked again. `examples/own_policy.py` is one.
+    it can then be simulated, compared, saved, loaded and served. It says with `n_constraints` and `sees_costs` which costs it looks
+    at. Models are parameters called `reward` and `cost`, kept as `_reward` and `_cost` (`copy_of_model`). Randomness comes from
+    `uniform`, which depends on the seed and the decision's number alone, so that `choose` can be asked again.
+    `examples/own_policy.py` is one.
     """
 
     kind: ClassVar[str]
@@ -56,6 +55,8 @@ class Policy(ABC):
     n_constraints: int = 0
     # The compiled loop of the simulator that can take the policy's place.
     loop: ClassVar[str | None] = None
+    # Whether `decide` is shown the costs of the actions on offer; those of a policy with constraints are else seen after acting.
+    sees_costs: ClassVar[bool] = False
     # Whether `decide` is told the number of the context, which no learner is.
     sees_context: bool = False
     # Whether its choices are drawn from a `mixture` that has a closed form.
@@ -122,7 +123,14 @@ class Policy(ABC):
     @property
     def setting(self) -> Setting:
         """What the policy asks of its problem."""
-        return Setting(n_actions=self.n_actions, reward=self._reward)
+        K = self.n_constraints
+        return Setting(
+            n_actions=self.n_actions,
+            n_constraints=K or None,
+            seen_before=np.full(K, self.sees_costs),
+            reward=self._reward,
+            cost=self._cost,
+        )
 
     @property
     def cost_bounds(self) -> Array:
@@ -199,9 +207,9 @@ class Policy(ABC):
         Parameters
         ----------
         features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
-        costs : (J, d_w) array
-            For a policy that learns costs from what is seen after acting: the features of the costs, `features` by default.
-            A policy without constraints does not look at costs.
+        costs : (J, K) or (J, d_w) array
+            W of each action, for a policy that `sees_costs`. For one that learns costs from what is seen after acting: the
+            features of the costs, `features` by default. A policy without constraints does not look at costs.
         cost_features : (J, d_w) array
             The same, by its own name.
         actions : sequence of ids
@@ -211,27 +219,17 @@ class Policy(ABC):
         context : int
             The number of the context, for a policy that `sees_context`.
         """
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(features, costs, cost_features, actions, usage, group, context)
         return self._play(offer, self.choose(offer))
 
-    def propose(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-        context: int | None = None,
-    ) -> Decision:
+    def propose(self, features: Any = None, costs: Any = None, **rest: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(features, costs, **rest)
         return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
+        read = self._offer(**offer)
         return self._play(
             read, self.choose(read)._replace(row=read.row_of("the action that was chosen", action))
         )
@@ -267,6 +265,8 @@ class Policy(ABC):
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
         if costs is not None and self.n_constraints:
+            if self.sees_costs:
+                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self.decisions.require(number, AWAITS_COSTS)
             w = self._observed(costs)
         if costs is not None:
@@ -318,6 +318,8 @@ class Policy(ABC):
 
         `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
         """
+        if self.sees_costs and not same_costs:
+            raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
         for name, array in old._all_arrays().items():
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
@@ -374,13 +376,20 @@ class Policy(ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
-        models = [type(model) for model in (self._reward, self._cost) if model is not None]
-        return _restored, (type(self), models, self.settings(), self.state())
+        models = [reference(type(model)) for model in (self._reward, self._cost) if model is not None]
+        return _restored, (reference(type(self)), models, self.settings(), self.state())
 
     # Helpers
 
     def _offer(
-        self, features: Any, costs: Any, cost_features: Any, actions: Any, group: Any, context: Any
+        self,
+        features: Any = None,
+        costs: Any = None,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        context: Any = None,
     ) -> Offer:
         given = {"features": features, "costs": costs, "actions": actions}
         names, why = self.refuses
@@ -401,25 +410,37 @@ class Policy(ABC):
                     f"features and cost features must have a row for each action, but got {J} and {n} rows."
                 )
             J = n
+        W = np.empty((J or 0, 0))
+        if self.sees_costs:
+            if costs is None:
+                raise InvalidInput(f"costs are needed, {self.n_constraints} for each action on offer.")
+            W = real_array("costs", costs, (J, self.n_constraints))
+            require_range("costs", W, -COST_LIMIT, COST_LIMIT)
+            J = len(W)
         if J is None:
             raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
         ids = np.arange(J) if ids is None else ids
-        return Offer(
-            ids, rows_for_each(phi, J), np.empty((J, 0)), rows_for_each(psi, J), plain_group(group), context
-        )
+        return Offer(ids, rows_for_each(phi, J), W, rows_for_each(psi, J), plain_group(group), context)
 
     def _play(self, offer: Offer, choice: Choice) -> Decision:
         phi, psi = self.kept_features(offer, choice)
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if self.n_constraints else 0)
+        awaits = AWAITS_REWARD
+        if self.sees_costs:
+            self._totals[...] += offer.W[choice.row]
+        elif self.n_constraints:
+            awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
         self.chosen(offer, choice)
         self.decisions.add(awaits, decision.action, phi, psi, offer.group)
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, number: int, owner: int) -> Decision:
-        trace = np.concatenate([choice.rewards, choice.values, choice.probabilities])
-        action = int(offer.ids[choice.row])
-        return Decision(action, choice.row, number, owner, offer.ids, trace, self.labels, choice.probability)
+        row, J, pi = choice.row, len(offer.ids), choice.probabilities
+        pi = one_hot(row, J) if pi is None else pi
+        trace = np.concatenate([choice.rewards, choice.values, pi])
+        return Decision(
+            int(offer.ids[row]), row, number, owner, offer.ids, trace, self.labels, float(pi[row])
+        )
 
     def _observed(self, costs: Any) -> Array:
         K = self.n_constraints
@@ -438,9 +459,6 @@ class Policy(ABC):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-_GIVEN = ("features", "costs", "cost_features", "actions", "group", "context")
 
 
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
@@ -478,18 +496,17 @@ def best_row(values: Array) -> int:
     return int(kernels.first_of_the_best(values))
 
 
-def _restored(
-    made: type[Policy], models: list[type[Model]], settings: dict[str, Any], state: Arrays
-) -> Policy:
+def _restored(made: Any, models: list[Any], settings: dict[str, Any], state: Arrays) -> Policy:
     for model in models:
-        MODELS.setdefault(model.kind, model)
-    return made.restore(settings, state)
+        MODELS.referred(model)
+    policy: Policy = (MODELS.find(made) if isinstance(made, str) else made).restore(settings, state)
+    return policy
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Model):
         return value.settings()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
 

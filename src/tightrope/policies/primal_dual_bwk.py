@@ -12,7 +12,7 @@ from tightrope.models import ArmMeans
 from tightrope.policies.budget import Account
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, one_hot
+from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -116,7 +116,7 @@ class PrimalDualBwK(Policy):
             row = number
         else:
             row, moves = best_row(values), usage
-        return Choice(row, rewards, values, one_hot(row, self.n_arms), moves)
+        return Choice(row, rewards, values, note=moves)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Move the weights of the resources, and reserve what it may use."""

@@ -10,15 +10,7 @@ from tightrope.models import Model
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.offer import Offer
 from tightrope.policies.oplb import REWARD_BOUND, safe_margin
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
@@ -96,7 +88,7 @@ class SafeLTS(Policy):
         )
         row = best_row(values)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
-        alone = one_hot(row, len(values)) if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
+        alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
         return Choice(row, means, values, alone)
 
     @property

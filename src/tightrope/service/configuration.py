@@ -22,9 +22,8 @@ def served_part(spec: Spec) -> dict[str, Any]:
     """
     apart = ("environment", "simulation", "sweep")
     part = {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
-    if "policy" in part:
-        part["policy"] = _absolute(part["policy"], spec.policies[0].folder)
-    return part
+    folder = spec.policies[0].folder
+    return part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
 
 
 def served_policy(spec: Spec) -> Policy:
@@ -78,7 +77,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
 
 
 def _absolute(stated: Any, folder: Path) -> Any:
-    """What a spec says of its policy, with whole paths of classes of your own: a journal is replayed in any folder."""
+    """What a spec says of policy or rules, with whole paths of classes of your own: a journal is replayed in any folder."""
     if isinstance(stated, list):
         return [_absolute(one, folder) for one in stated]
     if not isinstance(stated, dict):

@@ -29,7 +29,7 @@ from tightrope.policies.pessimistic_optimistic.input import (
     rounds_given,
     seen_before,
 )
-from tightrope.policies.policy import Choice, Policy, copy_of_model, one_hot
+from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.problem import Setting
@@ -355,7 +355,7 @@ class PessimisticOptimistic(Policy):
         """The row with the highest optimistic reward less penalties."""
         row, trace, _ = self._choose(offer, self._core.copy())
         numbers = unpack_trace(trace, len(offer.ids))
-        return Choice(row, numbers["rewards"], numbers["values"], one_hot(row, len(offer.ids)))
+        return Choice(row, numbers["rewards"], numbers["values"])
 
     def decide_many(
         self,
