@@ -49,7 +49,7 @@ bench-peers: $(READY)  ## the same problem in other libraries, in an environment
 	$(BIN)/python benchmarks/peers.py
 
 torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
-	PYTHONPATH=tests $(BIN)/python tests/torture.py
+	$(BIN)/python tests/service/torture.py
 
 clean:           ## remove the virtual environment and every cache
 	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -2,7 +2,7 @@
 
     python benchmarks/numpy_loop.py
 
-The loops themselves are `tightrope.studies.baselines`. Of NumPy's round each step is timed on its own, on the arrays of a run; of
+The loops themselves are `tightrope.studies.bench.numpy_loops`. Of NumPy's round each step is timed on its own, on the arrays of a run; of
 ours the compiled parts, what it takes to call them, and what Python does around them. One core, one thread, processor time, the
 fastest of several runs, so that the parts can be added up.
 """
@@ -41,7 +41,7 @@ def fastest(work: Callable[[], Any], seconds: float = 0.02) -> float:
 
 
 def numpy_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
-    """The lines of `baselines.shared`."""
+    """The lines of `numpy_loops.shared`."""
     draw = np.random.default_rng(0)
     phi, W, Q, theta = (draw.uniform(0.0, 0.1, size=shape) for shape in ((J, d), (J, K), K, d))
     Sigma_inv = np.eye(d)
@@ -77,7 +77,7 @@ def our_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
     ids, trace, x = np.arange(J), np.empty(kernels.trace_size(J, K)), phi[0].copy()
     flat, core = policy._flat, policy._core
     rows, costs, widths = phi.reshape(-1), W.reshape(-1), np.empty(J)
-    room = np.empty(kernels.ROOM_COLUMNS * d + kernels.ROOM)
+    room = np.empty(kernels.scratch_size(d))
 
     def both() -> None:
         policy.learn(policy.decide(phi, W), 0.5)
@@ -114,7 +114,7 @@ def main() -> None:
     if any(os.environ.get(name) != "1" for name in bench.ONE_THREAD):
         # The number of threads is read when NumPy is loaded.
         sys.exit(subprocess.call([sys.executable, *sys.argv], env={**os.environ, **bench.ONE_THREAD}))
-    bench.pin()
+    bench.scaling.pin()
     for J, d, K in SHAPES:
         show(f"NumPy, J = {J}, d = {d}, K = {K}", numpy_steps(J, d, K), add_up=True)
         show(f"Tightrope, J = {J}, d = {d}, K = {K}", our_steps(J, d, K), add_up=False)

@@ -353,12 +353,13 @@ def _restarted(folder: Path) -> float:
 
 def _build(folder: Path, entries: int, share: float) -> tuple[int, list[int], int]:
     from tightrope.service.bodies import DecisionRequest, OutcomeRequest
-    from tightrope.service.experiment import Experiment
-    from tightrope.service.server import journal_for
+    from tightrope.service.experiment import Experiment, Op
+    from tightrope.service.operations import decide, learn
+    from tightrope.service.storage import journal_at
     from tightrope.spec import read_spec
 
     spec = read_spec(SPEC)
-    journal = journal_for(spec.name, data=folder)
+    journal = journal_at(f"sqlite:{folder}", spec.name)
     experiment = Experiment(spec, journal)
     experiment.open()
     chance = random.Random(0)
@@ -372,22 +373,22 @@ def _build(folder: Path, entries: int, share: float) -> tuple[int, list[int], in
                 "sex": "f",
                 "prior_inpatient": float(serial % 10),
             }
-            batch.append(experiment.decide(DecisionRequest(event_id=event_id, context=context)))
+            batch.append(Op(decide, DecisionRequest(event_id=event_id, context=context)))
             if chance.random() < share:
-                batch.append(experiment.learn(OutcomeRequest(event_id=event_id, reward=chance.random())))
+                batch.append(Op(learn, OutcomeRequest(event_id=event_id, reward=chance.random())))
             serial += 1
         experiment.process(batch)
         job = experiment.slater_job()
         if job is not None:
             experiment.process([job()])
-        machine = experiment._machine
-        assert machine is not None
-        left = max(experiment._snapshot_every, len(machine.waiting)) - (
-            machine.position - experiment._snapshot_at
+        state = experiment._state
+        assert state is not None
+        left = max(experiment._snapshot_every, len(state.waiting)) - (
+            state.position - experiment._snapshot_at
         )
-        if machine.position >= entries and left <= 2 * 256:
+        if state.position >= entries and left <= 2 * 256:
             break
-    state = machine.position, [one.position for one in journal.snapshots()], len(machine.waiting)
+    state = state.position, [one.position for one in journal.snapshots()], len(state.waiting)
     journal.close()
     return state
 

@@ -83,7 +83,7 @@ def learn_with_refresh(rows, start, n, y, flat, room):
     features = rows.reshape(rows.size)
     for i in range(start, start + n):
         if kernels.ridge_learn(flat, 0, features, i % len(rows) * d, y, 0, room, 0):
-            kernels.refresh(flat, 0, room)
+            kernels.ridge_refresh(flat, 0, room)
 
 
 @njit

@@ -296,10 +296,10 @@ def test_steps_are_the_schedules_and_radii_of_the_kernels(horizon: int | None) -
     for i in (0, 1, 30, 49):
         t = i + 1.0
         T = t if horizon is None else float(horizon)
-        V = kernels.schedule(t, *core[kernels.V_SCALE : kernels.V_LOG + 1], T)
-        eps = kernels.schedule(t, *core[kernels.E_SCALE : kernels.E_LOG + 1], T)
-        reward = 0.7 * kernels.radius(float(i), 3.0, T, 2.0, 0.5)
-        cost = kernels.radius(float(i), 2.0, T, 1.0, 1.0)
+        V = kernels.power_law(t, *kernels.core_views(core).V, T)
+        eps = kernels.power_law(t, *kernels.core_views(core).epsilon, T)
+        reward = 0.7 * kernels.confidence_radius(float(i), 3.0, T, 2.0, 0.5)
+        cost = kernels.confidence_radius(float(i), 2.0, T, 1.0, 1.0)
         np.testing.assert_allclose(steps[i], [1.0 / V, eps, reward, cost], rtol=1e-14)
 
 

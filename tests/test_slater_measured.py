@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from tightrope import lp, schedules
-from tightrope.policies.slater import FLOOR, KEPT, SlaterMeter, measure
+from tightrope.policies.pessimistic_optimistic.slater import FLOOR, KEPT, SlaterMeter, measure
 
 POWERS = {2**i for i in range(20)}
 

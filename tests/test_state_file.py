@@ -16,7 +16,7 @@ import pytest
 
 import tightrope as tr
 from strategies import unit_rows
-from tightrope.policies import store
+from tightrope.policies import state_file
 
 
 def rules(seen="before"):
@@ -206,7 +206,7 @@ def with_header(content, **changes):
     header = json.loads(entries["header"].tobytes())
     header.update(changes)
     entries["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    return store.sealed(entries)
+    return state_file.sealed(entries)
 
 
 def test_another_version_is_named(saved, tmp_path):
@@ -254,17 +254,17 @@ def test_well_sealed_but_wrong(saved, tmp_path):
     """Files whose digest is right and whose contents are not: written by a broken or hostile program."""
     path = tmp_path / "f"
     entries = entries_of(saved)
-    refused(path, store.sealed({"x": np.arange(3)}))
-    refused(path, store.sealed({}))
+    refused(path, state_file.sealed({"x": np.arange(3)}))
+    refused(path, state_file.sealed({}))
     refused(path, with_header(saved, format="something-else"))
     assert "unknown kind 'oracle-of-delphi'" in refused(path, with_header(saved, kind="oracle-of-delphi"))
     refused(path, with_header(saved, settings={}))
     refused(path, with_header(saved, settings=[1, 2]))
-    refused(path, store.sealed({**entries, "header": np.frombuffer(b"{not json", dtype=np.uint8)}))
-    refused(path, store.sealed({**entries, "header": np.frombuffer(b"[1]", dtype=np.uint8)}))
-    refused(path, store.sealed({**entries, "header": np.frombuffer(b"\xff\xfe", dtype=np.uint8)}))
+    refused(path, state_file.sealed({**entries, "header": np.frombuffer(b"{not json", dtype=np.uint8)}))
+    refused(path, state_file.sealed({**entries, "header": np.frombuffer(b"[1]", dtype=np.uint8)}))
+    refused(path, state_file.sealed({**entries, "header": np.frombuffer(b"\xff\xfe", dtype=np.uint8)}))
     for name in entries:
-        assert refused(path, store.sealed({k: v for k, v in entries.items() if k != name}))
+        assert refused(path, state_file.sealed({k: v for k, v in entries.items() if k != name}))
 
 
 def test_wrong_shapes_and_kinds_of_arrays(saved, tmp_path):
@@ -279,7 +279,7 @@ def test_wrong_shapes_and_kinds_of_arrays(saved, tmp_path):
         )
         wider = np.zeros((*array.shape, 2), array.dtype)
         for wrong in (longer, wider, array.astype("U8"), array.astype(complex)):
-            refused(path, store.sealed({**entries, name: wrong}))
+            refused(path, state_file.sealed({**entries, name: wrong}))
 
 
 def test_what_would_reach_outside_an_array(tmp_path):
@@ -289,12 +289,12 @@ def test_what_would_reach_outside_an_array(tmp_path):
     for action in (4, -1, 10**9):
         wrong = entries["pending/action"].copy()
         wrong[0] = action
-        refused(path, store.sealed({**entries, "pending/action": wrong}))
+        refused(path, state_file.sealed({**entries, "pending/action": wrong}))
     lived("measured")[0].save(path)
     entries = entries_of(path.read_bytes())
-    refused(path, store.sealed({**entries, "slater/sizes": entries["slater/sizes"] + 1}))
-    refused(path, store.sealed({**entries, "slater/rows": entries["slater/rows"][:, :1]}))
-    refused(path, store.sealed({**entries, "slater/numbers": np.array([np.inf, 0.5])}))
+    refused(path, state_file.sealed({**entries, "slater/sizes": entries["slater/sizes"] + 1}))
+    refused(path, state_file.sealed({**entries, "slater/rows": entries["slater/rows"][:, :1]}))
+    refused(path, state_file.sealed({**entries, "slater/numbers": np.array([np.inf, 0.5])}))
 
 
 def test_pickled_objects_are_refused(saved, tmp_path):
@@ -307,23 +307,23 @@ def test_pickled_objects_are_refused(saved, tmp_path):
         for name, array in {**entries_of(saved), "made": np.array([Trap()], dtype=object)}.items():
             with archive.open(f"{name}.npy", "w") as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=True)
-        archive.comment = bytes(store.SEAL)
-    body = buffer.getvalue()[: -store.SEAL]
+        archive.comment = bytes(state_file.SEAL)
+    body = buffer.getvalue()[: -state_file.SEAL]
     refused(tmp_path / "f", body + hashlib.sha256(body).hexdigest().encode())
     assert not (tmp_path / "trapped").exists()
     with pytest.raises(ValueError, match="allow_pickle"):
-        store.sealed({"x": np.array([Trap()], dtype=object)})
+        state_file.sealed({"x": np.array([Trap()], dtype=object)})
 
 
 def test_no_pickle_in_the_module():
     imported = {
         name.name
-        for node in ast.walk(ast.parse(inspect.getsource(store)))
+        for node in ast.walk(ast.parse(inspect.getsource(state_file)))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in node.names
     }
     assert not imported & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
-    assert "allow_pickle=True" not in inspect.getsource(store)
+    assert "allow_pickle=True" not in inspect.getsource(state_file)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -7,12 +7,12 @@ import math
 from html.parser import HTMLParser
 
 import pytest
+from tightrope.studies.ward import balanced_shares
 
 import tightrope as tr
 from tightrope.environments import bandit
 from tightrope.studies import STUDIES, reproduce
 from tightrope.studies.bounds import growth_exponent
-from tightrope.studies.ward import balanced_shares
 
 T, RUNS = 10_000, 200
 PAPER = {"V": tr.Power(1.0, 0.5), "epsilon": tr.Power(6.0, -0.5)}

@@ -108,7 +108,9 @@ class TestByHand:
 def test_radius_is_the_kernels_radius():
     for n, d, T, m, ridge in product((0, 1, 777), (1, 20), (1, 10_000), (0.5, 1.0, 3.0), (0.1, 1.0, 4.0)):
         ours = theory.radius(n, d, T, m, ridge)
-        assert ours == pytest.approx(kernels.radius(float(n), float(d), float(T), m, ridge), rel=1e-15)
+        assert ours == pytest.approx(
+            kernels.confidence_radius(float(n), float(d), float(T), m, ridge), rel=1e-15
+        )
 
 
 class TestRegretProof:

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from tightrope import lp, theory
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.intervals import mean_interval
 from tightrope.validation import finite_number, real_array, require_finite, whole_number
 
 __all__ = ["Assumption", "Assumptions", "Atoms", "Solution", "check", "slater", "solve"]
@@ -533,10 +533,10 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
         np.concatenate([batch.costs for batch in batches]),
     )
     found = _solved(env, pooled, eps, "joint-sampled", method)
-    low = _limit([_batch_value(env, batch, eps, method) for batch in batches], side=-1.0)
+    _, low, _ = mean_interval([_batch_value(env, batch, eps, method) for batch in batches])
     fresh = [_Rows.of(env, _sampled(env, size, draw)).bound(found.duals, eps) for _ in range(_BATCHES)]
-    high = _limit(fresh, side=1.0)
-    return replace(found, interval=(min(low, found.value), max(high, found.value)))
+    _, _, high = mean_interval(fresh)
+    return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
 
 
 def _batch_value(env: Tabular, batch: Atoms, eps: Array, method: lp.Method) -> float:
@@ -545,11 +545,6 @@ def _batch_value(env: Tabular, batch: Atoms, eps: Array, method: lp.Method) -> f
     except InfeasibleProblem:
         # The least that any policy earns keeps the lower limit valid.
         return float(env.weights @ np.where(env.available, env.rewards, np.inf).min(axis=1))
-
-
-def _limit(values: list[float], side: float) -> float:
-    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-    return mean + side * float(stdtrit(len(values) - 1, 0.975)) * spread / float(np.sqrt(len(values)))
 
 
 def _text(number: float) -> str:

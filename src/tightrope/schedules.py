@@ -1,6 +1,7 @@
-"""V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round.
+"""V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round; and √β, which moves too.
 
-All of them have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none.
+V_t and ε_t have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none. `power_law` and
+`confidence_radius` are what the kernels compile, so they use `math` alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightrope.errors import InvalidInput
+
+
+def power_law(t: float, scale: float, exponent: float, log_power: float, T: float) -> float:
+    """scale · t^exponent · log(1 + T)^log_power.
+
+    >>> power_law(4.0, 6.0, -0.5, 0.0, 100.0)
+    3.0
+    """
+    if exponent == 0.5:
+        value = scale * math.sqrt(t)
+    elif exponent == -0.5:
+        value = scale / math.sqrt(t)
+    else:
+        value = scale * math.pow(t, exponent)
+    if log_power != 0.0:
+        value *= math.pow(math.log(1.0 + T), log_power)
+    return value
+
+
+def confidence_radius(n: float, d: float, T: float, m: float, ridge: float) -> float:
+    """√β = √λ·m + sqrt(2 log T + d log(1 + n/(dλ))), n outcomes learnt so far (Abbasi-Yadkori et al. 2011, Theorem 2).
+
+    >>> confidence_radius(0.0, 20.0, 1.0, 1.0, 1.0)
+    1.0
+    """
+    return math.sqrt(ridge) * m + math.sqrt(2.0 * math.log(T) + d * math.log(1.0 + n / (d * ridge)))
 
 
 @dataclass(frozen=True)
@@ -55,8 +82,11 @@ class Schedule:
 
     def __call__(self, t: float, horizon: float | None = None) -> float:
         """Value at round t ≥ 1."""
-        T = t if horizon is None else horizon
-        return float(self.scale * t**self.exponent * math.log(1 + T) ** self.log_power)
+        return power_law(t, self.scale, self.exponent, self.log_power, t if horizon is None else horizon)
+
+    def times(self, factor: float) -> Schedule:
+        """The same, `factor` times as high."""
+        return Schedule(self.scale * factor, self.exponent, self.log_power)
 
 
 def known_costs(K: int) -> tuple[Schedule, Schedule]:

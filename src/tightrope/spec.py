@@ -20,21 +20,22 @@ Nothing is built here but rules: `tightrope.policies.build` and `tightrope.envir
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import math
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, get_args
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 
+from tightrope.actions import ActionNames
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, FeatureMap, Field, Number
-from tightrope.rules import Budget, Capacity, Mean, Rule, Rules, Share
+from tightrope.messages import did_you_mean, fault, fields_at
+from tightrope.problem import Problem, Seen, Vectors
+from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
 
 __all__ = [
     "EnvironmentSpec",
@@ -50,7 +51,6 @@ __all__ = [
     "unknown_field",
 ]
 
-Seen: TypeAlias = Literal["before", "after"]
 Usage: TypeAlias = dict[str, dict[str, float]]
 
 
@@ -61,21 +61,25 @@ class SpecError(InvalidInput):
 class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy learns with: the `reward` or `cost` of a ``[policy]``. What is None is left to the model.
 
+    `model` is a registered name, or a class of your own as ``file.py:Class``; fields beyond those named here are in `own`, for
+    that class to judge.
+
     Examples
     --------
     >>> ModelSpec(model="ridge", bonus=0.1).settings()
     {'bonus': 0.1}
     """
 
-    model: Literal["ridge", "disjoint-ridge", "arm-means"] | None = None
+    model: str | None = None
     bonus: float | None = None
     m: float | None = None
     ridge: float | None = None
+    own: dict[str, Any] = {}
 
-    def settings(self) -> dict[str, float]:
+    def settings(self) -> dict[str, Any]:
         """The settings that were given, by name."""
         given = {"bonus": self.bonus, "m": self.m, "ridge": self.ridge}
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in given.items() if value is not None} | self.own
 
 
 class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +115,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: PowerSpec | None = None
     settings: dict[str, Any] = {}
     where: str = "policy"
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -122,7 +127,7 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    rule : Capacity, Share, Budget or Mean
+    rule : Rule
     usage : dict or None
         What each action uses, where that is fixed; None: the caller sends it.
     hard : bool
@@ -211,14 +216,23 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     def usage(self) -> Usage:
         """What each action uses, for each usage that the rules fix: ready for `Rules.costs`."""
         return {
-            one.rule.name: one.usage
+            name: one.usage
             for one in self.rule_specs
-            if one.usage is not None and isinstance(one.rule, Budget | Mean)
+            if one.usage is not None and (name := one.rule.quantity.usage) is not None
         }
 
     def features(self) -> FeatureMap:
         """The map from what a caller sends to x(c)."""
         return FeatureMap(self.context)
+
+    def problem(self) -> Problem:
+        """The problem that whoever serves this spec decides on."""
+        return Problem(
+            n_actions=len(self.actions),
+            features=Vectors(self.features().n_features, per_action=False) if self.context else None,
+            rules=self.rules,
+            actions=self.actions,
+        )
 
     def error(self, message: str) -> SpecError:
         """An error about this spec, naming its file."""
@@ -275,7 +289,7 @@ def make_spec(
     >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
     100
     """
-    reader = _Reader(source)
+    reader = _Reader(source, folder)
     reader.refuse_infinite(data)
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
@@ -304,11 +318,10 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     policy.slatr: unknown field (did you mean 'slater'?); allowed: slater, horizon
     """
     path = f"{where}.{name}" if where else name
-    return SpecError(f"{path}: unknown field{_hint(name, known)}; {_allowed(known)}")
+    return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
 
 _TOP = ("name", "actions", "context", "rule", "policy", "environment", "simulation", "sweep")
-_RULES: dict[str, type[Rule]] = {cls.kind: cls for cls in (Capacity, Share, Budget, Mean)}
 
 
 # --- reading, table by table ---
@@ -344,16 +357,20 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> dict[str, Field]
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     several = isinstance(tables, list)
-    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where")]
+    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where", "folder")]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if several else [tables]):
         where = f"policy[{i}]" if several else "policy"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
-        typed = {key: value for key, value in table.items() if key in known}
+        typed = {
+            key: _model_table(value) if key in _MODEL_PARTS else value
+            for key, value in table.items()
+            if key in known
+        }
         rest = {key: value for key, value in table.items() if key not in known}
         policy = reader.convert(typed, PolicySpec, where)
-        policy = msgspec.structs.replace(policy, settings=rest, where=where)
+        policy = msgspec.structs.replace(policy, settings=rest, where=where, folder=reader.folder)
         if policy.name in [other.name for other in policies]:
             reader.refuse(
                 f"{where}.name", f"must differ from those of the other policies, but got {policy.name!r}"
@@ -362,6 +379,18 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     if not policies:
         reader.refuse("policy", "must hold at least one policy, but the list is empty")
     return tuple(policies)
+
+
+_MODEL_PARTS = ("reward", "cost")
+
+
+def _model_table(table: Any) -> Any:
+    """A model's table with the fields that only its own class knows in `own`."""
+    if not isinstance(table, Mapping) or "model" not in table:
+        return table
+    stated = ("model", "bonus", "m", "ridge")
+    own = {key: value for key, value in table.items() if key not in stated}
+    return {**{key: value for key, value in table.items() if key in stated}, **({"own": own} if own else {})}
 
 
 def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
@@ -379,28 +408,25 @@ def _read_rules(
         return None, ()
     if not actions:
         reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
+    names = ActionNames(actions)
     plain, extras = [], []
     for i, table in enumerate(tables):
         where = f"rule[{i}]"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
         kind = table.get("kind")
-        if not isinstance(kind, str) or kind not in _RULES:
-            reader.refuse(f"{where}.kind", _one_of(_RULES, kind))
-        counts_usage = _RULES[kind] in (Budget, Mean)
-        own = tuple(field.name for field in dataclasses.fields(_RULES[kind]))
-        beyond = ("hard", "total", "usage") if counts_usage else ("hard", "total")
+        if not isinstance(kind, str) or kind not in RULE_KINDS:
+            reader.refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
+        own = rule_fields(kind)
+        beyond = ("hard", "total", "usage") if RULE_KINDS[kind].counts_usage else ("hard", "total")
         reader.refuse_unknown(table, ("kind", *own, *beyond), where)
-        for field in dataclasses.fields(_RULES[kind]):
-            if field.default is dataclasses.MISSING and field.name not in table:
-                reader.refuse(f"{where}.{field.name}", f"is missing: a {kind} rule needs it")
-        named = table.get("action", ())
-        for action in [named] if isinstance(named, str) else named if isinstance(named, list) else ():
-            if isinstance(action, str) and action not in actions:
-                reader.refuse(
-                    f"{where}.action",
-                    f"unknown action {action!r}{_hint(action, actions)}; {_allowed(actions)}",
-                )
+        for field, needed in own.items():
+            if needed and field not in table:
+                reader.refuse(f"{where}.{field}", f"is missing: a {kind} rule needs it")
+        chosen = table.get("action", ())
+        for action in [chosen] if isinstance(chosen, str) else chosen if isinstance(chosen, list) else ():
+            if isinstance(action, str) and action not in names:
+                reader.refuse(f"{where}.action", names.unknown(action))
         plain.append({"seen": seen, **{key: value for key, value in table.items() if key not in beyond}})
         extras.append({key: value for key, value in table.items() if key in beyond})
     rules = _made_rules(reader, plain, actions)
@@ -408,15 +434,20 @@ def _read_rules(
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
         usage = (
-            _read_usage(reader, extra["usage"], rule, actions, f"{where}.usage") if "usage" in extra else None
+            _read_usage(reader, extra["usage"], rule, names, f"{where}.usage") if "usage" in extra else None
         )
         total = reader.convert(extra.get("total"), float | None, f"{where}.total")
         if total is not None and total < 0:
             reader.refuse(f"{where}.total", f"must be at least 0, but got {total!r}")
         hard = reader.convert(extra.get("hard", False), bool, f"{where}.hard")
         for j, other in enumerate(specs):
-            if usage is not None and other.usage not in (None, usage) and other.rule.name == rule.name:
-                reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {rule.name!r} too")
+            counted = rule.quantity.usage
+            if (
+                usage is not None
+                and other.usage not in (None, usage)
+                and other.rule.quantity.usage == counted
+            ):
+                reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
         specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
     return rules, tuple(specs)
 
@@ -436,22 +467,20 @@ def _made_rules(reader: _Reader, tables: list[dict[str, Any]], actions: tuple[st
         raise
 
 
-def _read_usage(
-    reader: _Reader, table: Any, rule: Rule, actions: tuple[str, ...], where: str
-) -> dict[str, float]:
+def _read_usage(reader: _Reader, table: Any, rule: Rule, names: ActionNames, where: str) -> dict[str, float]:
     if not isinstance(table, Mapping):
         reader.refuse(where, f"must be a table of numbers by action, but got {table!r}")
     usage: dict[str, float] = {}
     low, high = rule.quantity.range
     for action, given in table.items():
         usage[action] = value = reader.convert(given, float, f"{where}.{action}")
-        if action not in actions:
-            reader.refuse(f"{where}.{action}", f"unknown action{_hint(action, actions)}; {_allowed(actions)}")
+        if action not in names:
+            reader.refuse(f"{where}.{action}", names.unknown(action))
         if not low <= value <= high:
             reader.refuse(
                 f"{where}.{action}", f"must lie in [{low:g}, {high:g}], the rule's range, but got {value:g}"
             )
-    for counted in rule.quantity.actions or actions:
+    for counted in rule.quantity.actions or names:
         if counted not in usage:
             reader.refuse(f"{where}.{counted}", "is missing: the rule counts this action")
     return usage
@@ -473,8 +502,9 @@ def _read_environment(reader: _Reader, data: Mapping[str, Any], folder: Path) ->
 class _Reader:
     """Converts and refuses; every message starts with the file and the field."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, folder: Path) -> None:
         self.source = source
+        self.folder = folder
 
     def refuse(self, where: str, message: str) -> NoReturn:
         raise SpecError(f"{self.source}: {where}: {message}")
@@ -500,26 +530,12 @@ class _Reader:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            message, _, inner = str(error).partition(" - at `$")
-            inner = inner.removesuffix("`")
-            unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-            missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+            path, words, unknown = fault(error, value, kind)
             if unknown:
-                names = (*also, *_fields_at(kind, inner))
-                raise SpecError(f"{self.source}: {unknown_field(where + inner, unknown[1], names)}") from None
-            if missing:
-                self.refuse(f"{where}{inner}.{missing[1]}", "is missing")
-            came = _value_at(value, inner)
-            expected = re.fullmatch(r"Expected `(.*)`, got `.*`", message)
-            choices = _choices(_type_at(kind, inner))
-            if expected and not choices:
-                self.refuse(f"{where}{inner}", f"must be {_in_words(expected[1])}, but got {came!r}")
-            if expected or message.startswith("Invalid enum value"):
-                self.refuse(f"{where}{inner}", f"must be {' or '.join(choices)}, but got {came!r}")
-            own = re.match(r"(\w+) (?=must )", message)
-            if own and own[1] in _fields_at(kind, inner):
-                inner, message = f"{inner}.{own[1]}", message[own.end() :]
-            self.refuse(f"{where}{inner}", message)
+                inner = path.removesuffix(f".{unknown}")
+                names = (*also, *fields_at(kind, inner))
+                raise SpecError(f"{self.source}: {unknown_field(where + inner, unknown, names)}") from None
+            self.refuse(f"{where}{path}", words)
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
@@ -557,67 +573,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
-
-
-def _value_at(value: Any, path: str) -> Any:
-    for name, index in _STEP.findall(path):
-        value = value[name] if name else value[int(index)]
-    return value
-
-
-def _type_at(kind: Any, path: str) -> Any:
-    """The type of what stands at `path` below something of type `kind`; None where no Struct says."""
-    for name, _ in _STEP.findall(path):
-        struct = _struct(kind)
-        fields = () if struct is None else msgspec.structs.fields(struct)
-        kind = next((one.type for one in fields if one.encode_name == name), None)
-    return kind
-
-
-def _fields_at(kind: Any, path: str) -> tuple[str, ...]:
-    struct = _struct(_type_at(kind, path))
-    return () if struct is None else struct.__struct_fields__
-
-
-def _struct(kind: Any) -> type[msgspec.Struct] | None:
-    """The Struct that `kind` is, or that it admits."""
-    for one in (kind, *get_args(kind)):
-        if isinstance(one, type) and issubclass(one, msgspec.Struct):
-            return one
-    return None
-
-
-def _choices(kind: Any) -> list[str]:
-    """In words what a field admits, where texts are among it."""
-    parts = getattr(kind, "__args__", ())
-    texts = [repr(text) for part in (kind, *parts) for text in get_args(part) if isinstance(text, str)]
-    return ["a number", *texts] if texts and float in parts else texts
-
-
-def _in_words(expected: str) -> str:
-    words = {
-        "int": "a whole number",
-        "float": "a number",
-        "str": "a text",
-        "bool": "true or false",
-        "array": "a list",
-        "object": "a table",
-    }
-    return " or ".join(words.get(part, part) for part in expected.split(" | ") if part != "null")
-
-
 def _one_of(choices: Iterable[str], came: Any) -> str:
     listed = ", ".join(repr(choice) for choice in choices)
     if came is None:
         return f"is missing; must be one of {listed}"
-    return f"must be one of {listed}, but got {came!r}{_hint(came, choices)}"
-
-
-def _allowed(names: Iterable[str]) -> str:
-    return f"allowed: {', '.join(names)}"
-
-
-def _hint(name: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f"must be one of {listed}, but got {came!r}{did_you_mean(came, choices)}"

@@ -15,8 +15,10 @@ As tests for pytest: inherit, and say how one is made.
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -26,16 +28,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.engine import simulate
-from tightrope.engine.world import rows_for
+from tightrope.engine.replication import shown_rows
 from tightrope.environments import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import Model, model_from_settings
 from tightrope.oracle import slater, solve
-from tightrope.policies import Oracle, Uniform
+from tightrope.policies import Oracle, PessimisticOptimistic, Uniform
+from tightrope.policies.state_file import read_state
 from tightrope.validation import Array
 
-__all__ = ["EnvironmentSuite", "PolicySuite", "check_environment", "check_policy"]
+__all__ = [
+    "EnvironmentSuite",
+    "ModelSuite",
+    "PolicySuite",
+    "check_environment",
+    "check_model",
+    "check_policy",
+]
 
 ROUNDS = 60
 
@@ -70,16 +80,11 @@ class PolicySuite:
             )
 
     def test_it_says_that_its_own_setting_fits(self) -> None:
-        """`requires`, where there is one, finds nothing wrong with the environment."""
-        policy = self.make()
-        if not hasattr(policy, "requires"):
-            return
-        reasons = policy.requires(self.environment())
+        """`setting`, where it states one, finds nothing wrong with the environment."""
+        reasons = self.environment().problem().outside(self.make())
         _must(
-            isinstance(reasons, list) and all(isinstance(one, str) for one in reasons),
-            f"requires(env) must return a list of str, but returned {reasons!r}",
+            not reasons, f"setting must admit an environment of its own kind, but the problem says {reasons}"
         )
-        _must(not reasons, f"requires(env) must be empty for an environment of its setting, but is {reasons}")
 
     def test_it_chooses_actions_on_offer(self) -> None:
         """Every decision is an action id, or has one as `.action`, that was on offer."""
@@ -151,6 +156,47 @@ class PolicySuite:
                 f"decision.probability must lie in (0, 1], or be nan, but is {p}",
             )
 
+    def test_it_is_restored_exactly(self) -> None:
+        """What `settings` and `state` give, where there are such methods, is the whole of it: restored, it acts alike."""
+        env, policy = self.environment(), self.make()
+        if not hasattr(policy, "restore"):
+            return
+        shown = list(_rounds(policy, env, rounds=20))
+        pending = next(iter(_rounds(policy, env, start=21, rounds=1, learn=False)))
+        with tempfile.TemporaryDirectory() as folder:
+            policy.save(f"{folder}/policy")
+            kind, settings, arrays = read_state(f"{folder}/policy")
+        _must(kind == policy.kind, f"the file must be of kind {policy.kind!r}, but is of {kind!r}")
+        twin = type(policy).restore(settings, arrays)
+        for one in (policy, twin):
+            pending.learn(one)
+        acts = [[_action(one.decision) for one in _rounds(p, env, start=22)] for p in (policy, twin)]
+        _must(acts[0] == acts[1], "a restored policy acted differently: all that changes must be in arrays()")
+        same = all(
+            np.array_equal(array, twin.state()[name], equal_nan=True)
+            for name, array in policy.state().items()
+        )
+        _must(
+            same and len(shown) == 20,
+            "a restored policy went on to another state than the one that was saved",
+        )
+
+    def test_a_proposal_changes_nothing_and_is_explained(self) -> None:
+        """`propose`, where there is such a method, tells what `decide` does next, and each decision is explained."""
+        env, policy = self.environment(), self.make()
+        if not hasattr(policy, "propose"):
+            return
+        for shown in _rounds(policy, env, rounds=10, propose=True):
+            _must(
+                shown.mixture.action == shown.decision.action,
+                f"propose said {shown.mixture.action}, but decide chose {shown.decision.action}",
+            )
+            why = shown.decision.explain()
+            _must(
+                len(why.values) == len(shown.ids) and bool(str(why)),
+                "explain must show a value for each action on offer",
+            )
+
     def test_it_can_travel(self) -> None:
         """It can be sent to another process, which is how simulations use several cores."""
         policy, env = self.make(), self.environment()
@@ -201,6 +247,126 @@ class PolicySuite:
         twins = [policy.copy(3), untouched]
         acts = [[_action(one.decision) for one in _rounds(twin, env, start=5, rounds=20)] for twin in twins]
         _must(acts[0] == acts[1], "an outcome that was refused changed what the policy does next")
+
+
+class ModelSuite:
+    """Tests that every model passes which a policy can take. Inherit it in a test module and define `make`.
+
+    `make()` returns a new model of one quantity, always the same one, for `n_actions` actions and, where it takes features,
+    vectors of its own `n_features`.
+
+    >>> import tightrope as tr
+    >>> class TestMine(ModelSuite):
+    ...     def make(self):
+    ...         return tr.Ridge(4)
+    """
+
+    n_actions: ClassVar[int] = 3
+
+    def make(self) -> Model:
+        """A new model."""
+        raise NotImplementedError("define make(self), which returns a new model")
+
+    def test_it_answers_for_each_row(self) -> None:
+        """Means, widths and deviations have a number for each row, before anything is learnt and after."""
+        model = self.make()
+        for _ in range(2):
+            rows, ids = self._offer(5)
+            for method in ("means", "widths", "deviations"):
+                answer = np.asarray(getattr(model, method)(rows, ids), dtype=float)
+                _must(
+                    answer.shape == (5,), f"{method} of 5 rows must have shape (5,), but has {answer.shape}"
+                )
+            self._teach(model, 40)
+        _must(
+            bool(np.isfinite(model.means(rows, ids)).all()), "means must be finite once every action was seen"
+        )
+        for method in ("widths", "deviations"):
+            _must(
+                bool((np.asarray(getattr(model, method)(rows, ids)) >= 0.0).all()),
+                f"{method} must be at least 0",
+            )
+
+    def test_it_learns(self) -> None:
+        """Taught a constant, its means approach it, and it grows surer."""
+        model = self.make()
+        rows, ids = self._offer(5)
+        before = np.asarray(model.deviations(rows, ids))
+        self._teach(model, 600, outcome=0.75)
+        gap = np.abs(np.asarray(model.means(rows, ids)) - 0.75).max()
+        _must(gap < 0.4, f"after 600 outcomes of 0.75 a mean must be near it, but one is {gap:.2f} away")
+        after = np.asarray(model.deviations(rows, ids))
+        _must(
+            bool((after <= before).all() and after.sum() < before.sum()), "what was seen must make it surer"
+        )
+
+    def test_its_state_is_in_its_arrays(self) -> None:
+        """A model made from `settings()` that is given `arrays()` is the same model, and a copy is independent."""
+        model = self.make()
+        self._teach(model, 25)
+        twin = model_from_settings(model.settings())
+        for name, array in twin.arrays().items():
+            array[...] = model.arrays()[name]
+        copy = model.copy()
+        rows, ids = self._offer(6)
+        for other, what in ((twin, "a model restored from settings() and arrays()"), (copy, "a copy")):
+            _must(
+                np.array_equal(other.means(rows, ids), model.means(rows, ids)),
+                f"{what} must have the same means",
+            )
+            _must(
+                np.array_equal(other.widths(rows, ids), model.widths(rows, ids)),
+                f"{what} must have the same widths",
+            )
+        self._teach(copy, 5)
+        _must(np.array_equal(twin.means(rows, ids), model.means(rows, ids)), "a copy must not share state")
+
+    def test_settings_are_plain_data(self) -> None:
+        """`settings()` survives JSON, which is what saved policies and journals are made of."""
+        settings = self.make().settings()
+        _must(
+            json.loads(json.dumps(settings)) == settings,
+            f"settings() must be plain data, but is {settings!r}",
+        )
+
+    def test_it_can_learn_several_quantities(self) -> None:
+        """As a model of costs it learns `n_outputs` at a time."""
+        model = self.make().with_outputs(2)
+        rows, ids = self._offer(4)
+        for row, action in zip(rows if rows is not None else [None] * 4, ids.tolist()):
+            model.learn(row, np.array([0.25, -0.5]), action)
+        _must(
+            np.asarray(model.means(rows, ids)).shape == (4, 2),
+            "means of 4 rows and 2 outputs must have shape (4, 2)",
+        )
+
+    def test_a_policy_takes_it(self) -> None:
+        """It decides as a model of rewards, and a policy that holds it is saved and goes on exactly."""
+        policy = PessimisticOptimistic(reward=self.make(), constraints=1, slater=0.5, horizon=100)
+        rows, ids = self._offer(self.n_actions)
+        for t in range(30):
+            decision = policy.decide(rows, np.full((len(ids), 1), -0.1))
+            policy.learn(decision, float(t % 2))
+        twin = PessimisticOptimistic.restore(policy.settings(), policy.state())
+        acts = [
+            [p.decide(rows, np.full((len(ids), 1), -0.1)).action for _ in range(5)] for p in (policy, twin)
+        ]
+        _must(acts[0] == acts[1], "a policy that was saved with this model acted differently when restored")
+
+    def _offer(self, n: int) -> tuple[Any, NDArray[np.int64]]:
+        draw = np.random.default_rng(n)
+        model = self.make()
+        rows = None
+        if model.takes_features:
+            rows = draw.uniform(0.1, 1.0, size=(n, model.n_features))
+            rows = np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return rows, np.arange(n) % self.n_actions
+
+    def _teach(self, model: Model, n: int, outcome: float | None = None) -> None:
+        rows, ids = self._offer(n)
+        for i in range(n):
+            y = float((i * 7) % 5 < 2) if outcome is None else outcome
+            model.learn(None if rows is None else rows[i], y, int(ids[i]))
 
 
 class EnvironmentSuite:
@@ -346,6 +512,19 @@ def check_policy(make: Callable[[], Any], env: Tabular | None = None, *, strict:
     return _faults(suite, "test_it_has_the_three_methods")
 
 
+def check_model(make: Callable[[], Model], n_actions: int = 3) -> list[str]:
+    """What a model of your own does not do that every model must; empty where it conforms.
+
+    >>> import tightrope as tr
+    >>> check_model(lambda: tr.ArmMeans(3))
+    []
+    """
+    suite = ModelSuite()
+    suite.make = make  # type: ignore[method-assign]
+    suite.n_actions = n_actions  # type: ignore[misc]
+    return _faults(suite, "test_it_answers_for_each_row")
+
+
 def check_environment(make: Callable[[], Tabular]) -> list[str]:
     """What an environment of one's own does not do that every environment must; empty where it conforms.
 
@@ -386,27 +565,29 @@ def _rounds(
     rounds: int = ROUNDS,
     learn: bool = True,
     mixture: bool = False,
+    propose: bool = False,
 ) -> Iterator[_Round]:
     """Rounds as the engine plays them, with outcomes drawn by a generator of their own."""
     K = env.n_constraints
     constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
-    rows = {part: _shown(policy, env, part) for part in ("reward", "cost")}
+    rows = {part: shown_rows(policy, env, part) for part in ("reward", "cost")}
     for t in range(start, start + rounds):
         draw = np.random.default_rng((11, t))
         c = int(draw.choice(env.n_contexts, p=env.weights))
         ids = np.flatnonzero(env.available[c])
         given: dict[str, Array] = {}
         if rows["reward"] is not None:
-            given["features"] = _offered(rows["reward"], c, ids)
+            given["features"] = rows["reward"].of(c, ids)
         if constrained and env.costs_seen == "before":
             given["costs"] = env.costs[c, ids].copy()
         elif constrained and rows["cost"] is not None:
-            given["costs"] = _offered(rows["cost"], c, ids)
+            given["costs"] = rows["cost"].of(c, ids)
         before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
         if getattr(policy, "sees_context", False):
             other["context"] = c
         pi = policy.mixture(**given, **other) if mixture else None
+        pi = policy.propose(**given, **other) if propose else pi
         decision = policy.decide(**given, **other)
         _on_offer(decision, ids)
         a = _action(decision)
@@ -419,42 +600,26 @@ def _rounds(
         yield shown
 
 
-def _shown(policy: Any, env: Tabular, part: str) -> Array | None:
-    """What a policy is shown, in its own model's form where it has one."""
-    features = env.features if part == "reward" else env.cost_features
-    model = getattr(policy, f"{part}_model", None)
-    if isinstance(model, ArmMeans):
-        return None
-    if isinstance(model, Ridge | DisjointRidge):
-        return rows_for(part, model, features, env.n_actions)
-    return features[:, None, :] if features is not None and features.ndim == 2 else features
-
-
-def _offered(rows: Array, c: int, ids: NDArray[np.int64]) -> Array:
-    row = rows[c if len(rows) > 1 else 0]
-    offered: Array = row[0].copy() if len(row) == 1 else row[ids]
-    return offered
-
-
-class _Contexts(Uniform):
-    """Counts the contexts; its copies count together."""
+class _Contexts:
+    """Chooses at random and counts the contexts; its copies count together."""
 
     sees_context = True
+    n_constraints = 0
 
     def __init__(self, env: Tabular) -> None:
-        super().__init__(env.n_actions)
+        self.policy: Any = Uniform(env.n_actions)
         self.counts = np.zeros(env.n_contexts)
 
-    def decide(
-        self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
-    ) -> Any:
+    def decide(self, *, context: int, actions: Any = None, **_: Any) -> Any:
         self.counts[context] += 1
-        return super().decide(actions=actions)
+        return self.policy.decide(actions=actions)
+
+    def learn(self, decision: Any, reward: float) -> None:
+        self.policy.learn(decision, reward)
 
     def copy(self, seed: int | None = None) -> _Contexts:
         twin = _Contexts.__new__(_Contexts)
-        Uniform.__init__(twin, self.n_actions, seed=self.seed if seed is None else seed)
-        twin.counts = self.counts
+        twin.policy, twin.counts = self.policy.copy(seed), self.counts
         return twin
 
 

@@ -485,31 +485,17 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     core = policy._core
     i = np.arange(rounds, dtype=np.float64)
     t = core[kernels.ROUNDS] + 1.0 + i
-    T = np.full(rounds, core[kernels.HORIZON]) if core[kernels.HORIZON] > 0.0 else t
     out = np.zeros((rounds, 4))
     if policy.n_constraints > 0:
-        out[:, 0] = 1.0 / _schedule(t, T, *core[kernels.V_SCALE : kernels.V_LOG + 1].tolist())
-        out[:, 1] = _schedule(t, T, *core[kernels.E_SCALE : kernels.E_LOG + 1].tolist())
+        kernels.schedule_values_ahead(core.copy(), out[:, :2])
+        out[:, 0] = 1.0 / out[:, 0]
     for column, model in ((2, policy._reward), (3, policy._cost)):
         if isinstance(model, ArmMeans):
             # Above 0, so that it can't hide the width of an arm without an outcome.
             out[:, column] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / UNSEEN**0.75)
         elif model is not None:
-            n, d = model.stat[kernels.LEARNT] + i, model.dimension
-            root = np.sqrt(2.0 * np.log(T) + d * np.log(1.0 + n / (d * model.ridge)))
-            out[:, column] = model.bonus * (math.sqrt(model.ridge) * model.m + root)
+            kernels.ridge_bonuses_ahead(model.flat.copy(), core.copy(), out[:, column])
     return out
-
-
-def _schedule(t: Array, T: Array, scale: float, exponent: float, log_power: float) -> Array:
-    """`_kernels.schedule` of many rounds."""
-    if exponent == 0.5:
-        value = scale * np.sqrt(t)
-    elif exponent == -0.5:
-        value = scale / np.sqrt(t)
-    else:
-        value = scale * np.power(t, exponent)
-    return np.asarray(value if log_power == 0.0 else value * np.power(np.log(1.0 + T), log_power))
 
 
 def _guide_bits(contexts: int) -> int:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.engine.cpu import Runner, check_fit, compiled, policy_seed
-from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
-from tightrope.engine.world import Replication, replay_in_python, world_of
+from tightrope import kernels
+from tightrope.engine.cpu import Runner, compiled, policy_seed
+from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
+from tightrope.engine.replication import Replication, run_plainly, tabular_arrays
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.validation import whole_number
 
@@ -120,16 +120,16 @@ def simulate(
     seed = whole_number("seed", seed)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
     grid = recorded_rounds(rounds, record)
-    check_fit(policy, env)
+    env.problem().require_fit(policy)
     value, interval, baseline = known_optimum(env, optimum)
 
     started = time.perf_counter()
-    world = world_of(env)
+    world = tabular_arrays(env)
     runner = compiled(policy, env, world, seed, rounds, grid, keep_choices) if compile else None
     stop = np.zeros(1, dtype=np.int64)
     done: dict[int, Replication] = {}
     interrupted = False
-    with _bar(name or policy_name(policy), replications, progress) as advance:
+    with progress_bar(name or policy_name(policy), replications, "runs", progress) as advance:
         finished = (
             _threads(runner, replications, workers, stop)
             if runner is not None
@@ -232,7 +232,7 @@ def _one(
     stop: NDArray[np.int64],
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(seed, replication))
-    return replication, replay_in_python(twin, env, seed, replication, rounds, grid, keep_choices, stop)
+    return replication, run_plainly(twin, env, seed, replication, rounds, grid, keep_choices, stop)
 
 
 def _result(
@@ -240,47 +240,18 @@ def _result(
 ) -> Result:
     J, K = env.n_actions, env.n_constraints
     order = sorted(done)
-    records = np.stack([done[i].records for i in order])
+    tallies = kernels.tally_views(np.stack([done[i].records for i in order]), J, K)
     return Result(
         scenario=env.name,
         rounds=grid,
-        reward=np.ascontiguousarray(records[:, :, 0]),
-        observed_reward=np.ascontiguousarray(records[:, :, 1]),
-        cost=np.ascontiguousarray(records[:, :, 2 : 2 + K]),
-        mean_cost=np.ascontiguousarray(records[:, :, 2 + K : 2 + 2 * K]),
-        counts=np.ascontiguousarray(records[:, :, 2 + 2 * K : 2 + 2 * K + J]),
+        reward=np.ascontiguousarray(tallies.mean_reward),
+        observed_reward=np.ascontiguousarray(tallies.reward),
+        cost=np.ascontiguousarray(tallies.costs),
+        mean_cost=np.ascontiguousarray(tallies.mean_costs),
+        counts=np.ascontiguousarray(tallies.counts),
         last_violation=np.stack([done[i].last_violation for i in order]),
         actions=env.actions,
         constraints=env.constraints,
         choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
         **rest,
     )
-
-
-@contextlib.contextmanager
-def _bar(label: str, total: int, progress: bool | None) -> Iterator[Any]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)

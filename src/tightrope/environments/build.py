@@ -16,42 +16,19 @@ from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
+from tightrope.registry import Registry
 from tightrope.rules import Rules
-from tightrope.spec import EnvironmentSpec, PolicySpec, Seen, Spec, SpecError, unknown_field
+from tightrope.spec import EnvironmentSpec, Seen, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
 
-__all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "policy_for", "register"]
+__all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "register"]
 
 Factory = Callable[..., Tabular]
 _Factory = TypeVar("_Factory", bound=Factory)
 
-ENVIRONMENTS: dict[str, Factory] = {}
-
-
-def register(name: str) -> Callable[[_Factory], _Factory]:
-    """Decorator: make a function that returns a `Tabular` known under `name`, so that specs can ask for it.
-
-    A parameter called `folder` is given the folder of the spec.
-
-    Examples
-    --------
-    >>> @register("coin")
-    ... def coin(chance=0.5):
-    ...     return Tabular([1.0], rewards=[[0.5, chance]])
-    >>> build_environment(EnvironmentSpec(kind="coin", settings={"chance": 0.7})).rewards
-    array([[0.5, 0.7]])
-    >>> del ENVIRONMENTS["coin"]
-    """
-
-    def add(factory: _Factory) -> _Factory:
-        if name in ENVIRONMENTS:
-            raise InvalidInput(
-                f"an environment named {name!r} is registered already: {ENVIRONMENTS[name]!r}."
-            )
-        ENVIRONMENTS[name] = factory
-        return factory
-
-    return add
+# Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
+ENVIRONMENTS = Registry("environment")
+register = ENVIRONMENTS.register
 
 
 def environment_of(spec: Spec) -> Tabular:
@@ -76,9 +53,9 @@ def environment_of(spec: Spec) -> Tabular:
 
 
 def policies_of(
-    spec: Spec, env: Tabular, known: Mapping[str, Callable[[], Any]] | None = None
+    spec: Spec, env: Tabular, tells: Mapping[str, Callable[[], Any]] | None = None
 ) -> dict[str, Any]:
-    """The policies of a spec, by name, made to fit `env`; for `known` see `build_policy`.
+    """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
 
     Examples
     --------
@@ -88,32 +65,9 @@ def policies_of(
     PessimisticOptimistic(reward=ArmMeans(4, bonus=1), cost=ArmMeans(4, bonus=1), constraints=1, slater=0.5)
     """
     try:
-        return {policy.name: policy_for(policy, env, known) for policy in spec.policies}
+        return {policy.name: build_policy(policy, env.problem(tells)) for policy in spec.policies}
     except SpecError as error:
         raise spec.error(str(error)) from error
-
-
-def policy_for(spec: PolicySpec, env: Tabular, known: Mapping[str, Callable[[], Any]] | None = None) -> Any:
-    """The policy that `spec` states, with the sizes, the ranges of costs and the moment of seeing them of `env`.
-
-    Examples
-    --------
-    >>> policy_for(PolicySpec(slater=0.1), synthetic(actions=3, features=4, constraints=2))
-    PessimisticOptimistic(reward=Ridge(4, bonus=1, m=1, ridge=1), constraints=2, slater=0.1)
-    """
-    features, psi = env.features, env.cost_features
-    return build_policy(
-        spec,
-        n_actions=env.n_actions,
-        n_features=0 if features is None else features.shape[-1],
-        disjoint=features is None or features.ndim == 2,
-        n_cost_features=0 if psi is None else psi.shape[-1],
-        cost_disjoint=psi is None or psi.ndim == 2,
-        constraints=env.n_constraints,
-        costs_seen=env.costs_seen,
-        cost_range=env.cost_range,
-        known=known,
-    )
 
 
 def build_environment(
@@ -228,10 +182,10 @@ def _arrays_of(folder: Path, file: Any, known: Sequence[str]) -> dict[str, Any]:
 
 
 def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
-    if spec.kind not in ENVIRONMENTS:
-        known = ", ".join(repr(kind) for kind in sorted(ENVIRONMENTS))
-        raise SpecError(f"environment.kind: must be one of {known}, but got {spec.kind!r}")
-    factory = ENVIRONMENTS[spec.kind]
+    try:
+        factory = ENVIRONMENTS.find(spec.kind, spec.folder)
+    except InvalidInput as error:
+        raise SpecError(f"environment.kind: {str(error).removeprefix('environment ').rstrip('.')}") from error
     parameters = inspect.signature(factory).parameters
     if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
         for field in settings:

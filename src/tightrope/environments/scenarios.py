@@ -13,7 +13,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,8 @@ from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
+from tightrope.problem import Problem
 from tightrope.rules import Capacity, Rules, Share
 from tightrope.validation import Array
 
@@ -185,6 +186,11 @@ class Scenario:
             }
         return {name: value for name, value in known.items() if name not in self.lacks}
 
+    def problem(self, horizon: int, *, linear: bool = False) -> Problem:
+        """The problem that it poses, which tells a policy what is `known`."""
+        known = self.known(horizon, linear=linear)
+        return self.env.problem({name: partial(_same, value) for name, value in known.items()})
+
     @property
     def _offsets(self) -> NDArray[np.int64] | None:
         if self.env.available.all():
@@ -225,7 +231,7 @@ class Scenario:
                 return None
         return shares if env.n_constraints and shares.sum() <= 1.0 + _ROUNDING else None
 
-    def _model(self, part: str, linear: bool) -> Ridge | DisjointRidge | ArmMeans:
+    def _model(self, part: str, linear: bool) -> Model:
         env, J = self.env, self.env.n_actions
         features = env.features if part == "reward" else env.cost_features
         if features is None and not linear:
@@ -252,6 +258,10 @@ class Scenario:
             return {"bernoulli": 0.5, "gaussian": env.reward_scale, "none": 0.0}[env.reward_noise]
         width = float(np.ptp(env.cost_range, axis=1).max()) / 2.0
         return {"bernoulli": width, "gaussian": min(width, env.cost_scale), "none": 0.0}[env.cost_noise]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 SCENARIOS: dict[str, Callable[[], Scenario]] = {}

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.actions import ActionNames
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
@@ -185,12 +186,12 @@ class _Table:
         actions = tuple(str(value) for value in distinct.tolist())
         if rules is None:
             return codes, actions
-        wanted = tuple(str(one) for one in rules.actions)
+        wanted = ActionNames(tuple(str(one) for one in rules.actions))
         if set(actions) != set(wanted):
             raise InvalidInput(
                 f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(actions)}"
             )
-        return np.array([wanted.index(one) for one in actions])[codes], wanted
+        return np.array(wanted.ids(actions))[codes], tuple(map(str, wanted))
 
     def known(self, values: PerAction, actions: Sequence[str], what: str) -> Array:
         """For each row the value of each action, (n, J)."""

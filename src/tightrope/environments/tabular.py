@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.problem import Problem, Seen, Truth, Vectors
 from tightrope.validation import finite_number, first, real_array, require_finite, require_range
 
 __all__ = ["Tabular"]
 
 Array: TypeAlias = NDArray[np.float64]
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
-Seen: TypeAlias = Literal["before", "after"]
 
 _ROUNDING = 1e-12  # means may pass a limit by this much; they are then put on it
 
@@ -206,12 +207,49 @@ class Tabular:
         """Whether any cost is random given the context (and the context can occur)."""
         return bool(self.jumps[self.weights > 0].any())
 
+    def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
+        """The problem that it poses; for `tells` see `Problem`.
+
+        >>> Tabular([1.0], rewards=[[0.1, 0.7]]).problem().n_actions
+        2
+        """
+        return replace(self._problem, tells=tells) if tells else self._problem
+
+    @cached_property
+    def _problem(self) -> Problem:
+        unit = self.reward_noise != "gaussian" and bool(((self.rewards >= 0) & (self.rewards <= 1)).all())
+        return Problem(
+            n_actions=self.n_actions,
+            features=_vectors(self.features),
+            cost_features=_vectors(self.cost_features),
+            n_constraints=self.n_constraints,
+            seen=self.costs_seen,
+            cost_range=self.cost_range,
+            actions=self.actions,
+            truth=Truth(
+                weights=self.weights,
+                rewards=self.rewards,
+                costs=self.costs,
+                available=self.available,
+                rewards_in_unit=unit,
+                costs_fixed=self.cost_noise == "none",
+                random_costs=self.random_costs,
+            ),
+        )
+
     def __repr__(self) -> str:
         return (
             f"Tabular({self.name!r}, contexts={self.n_contexts}, actions={self.n_actions}, "
             f"features={self.n_features}, constraints={self.n_constraints}, "
             f"costs {'fixed' if self.cost_noise == 'none' else self.cost_noise}, seen {self.costs_seen})"
         )
+
+
+def _vectors(features: Array | None) -> Vectors | None:
+    if features is None:
+        return None
+    longest = float(np.sqrt(np.einsum("...p,...p->...", features, features)).max())
+    return Vectors(features.shape[-1], features.ndim == 3, longest)
 
 
 def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -56,8 +56,8 @@ def store8(array, at, v):
 
 
 def positive(v):
-    """max(0, v) of eight."""
-    return np.where(v > 0.0, v, 0.0)
+    """max(0, v) of eight, or of one number."""
+    return np.where(v > 0.0, v, 0.0)[()]
 
 
 def joined(low, high):
@@ -186,10 +186,6 @@ else:
     def _store(n):
         return lambda builder, pointer, at, v: builder.store(v, _address(builder, pointer, at, n), align=8)
 
-    def _positive(builder, v):
-        zeros = _constant([0.0] * 8, DOUBLE)
-        return builder.select(builder.fcmp_ordered(">", v, zeros), v, zeros)
-
     def _chosen(places):
         return lambda builder, v, w=None: builder.shuffle_vector(v, v if w is None else w, _constant(places))
 
@@ -200,6 +196,14 @@ else:
         a, b, c, d = (_element(builder, v, i) for i in range(4))
         return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
 
+    def _positive(typingctx, v):
+        def code(context, builder, sig, args):
+            zero = ir.Constant(args[0].type, None)
+            return builder.select(builder.fcmp_ordered(">", args[0], zero), args[0], zero)
+
+        return (v(v), code) if v in (EIGHT, types.float64) else None
+
+    positive = intrinsic(_positive)
     _number, _place = types.float64, types.intp
     spread4 = _compiled(FOUR, [_number], _spread(4))
     spread8 = _compiled(EIGHT, [_number], _spread(8))
@@ -209,7 +213,6 @@ else:
     load8 = _compiled(EIGHT, [None, _place], _load(8))
     store4 = _compiled(types.void, [None, _place, FOUR], _store(4))
     store8 = _compiled(types.void, [None, _place, EIGHT], _store(8))
-    positive = _compiled(EIGHT, [EIGHT], _positive)
     joined = _compiled(EIGHT, [FOUR, FOUR], _chosen(range(8)))
     low4 = _compiled(FOUR, [EIGHT], _chosen(range(4)))
     high4 = _compiled(FOUR, [EIGHT], _chosen(range(4, 8)))

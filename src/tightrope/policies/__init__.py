@@ -8,13 +8,16 @@ from tightrope.policies.lincbwk import LinCBwK
 from tightrope.policies.lints import LinTS
 from tightrope.policies.opb import OPB
 from tightrope.policies.oplb import OPLB
+from tightrope.policies.oracle import Oracle
 from tightrope.policies.pessimistic_optimistic import LinUCB, PessimisticOptimistic
+from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.primal_dual_bwk import PrimalDualBwK
-from tightrope.policies.reference import Oracle, RoundRobin, Uniform
 from tightrope.policies.registry import POLICIES, load, register
+from tightrope.policies.round_robin import RoundRobin
 from tightrope.policies.safe_lts import SafeLTS
 from tightrope.policies.safe_lucb import SafeLUCB
 from tightrope.policies.ucb_alp import UCBALP
+from tightrope.policies.uniform import Uniform
 
 __all__ = [
     "CLUCB",
@@ -23,6 +26,7 @@ __all__ = [
     "OPLB",
     "POLICIES",
     "UCBALP",
+    "Choice",
     "Decision",
     "Explanation",
     "Greedy",
@@ -31,6 +35,7 @@ __all__ = [
     "LinUCB",
     "Oracle",
     "PessimisticOptimistic",
+    "Policy",
     "PrimalDualBwK",
     "RoundRobin",
     "SafeLTS",

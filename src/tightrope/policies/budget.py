@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.policies.linear import action_misfits
-from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import Array, finite_number, real_array, whole_number
 
 
 class Account:
@@ -23,7 +20,7 @@ class Account:
     True
     >>> account.reserve(), account.affords()
     (None, False)
-    >>> account.settle(account.usage([-0.5, -0.75]))
+    >>> account.settle(account.usage(np.array([-0.5, -0.75])))
     >>> account.affords()
     True
     """
@@ -38,59 +35,35 @@ class Account:
         self.budget = self.limits * self.horizon
         self.rate = float(self.limits.min())
         self.spent = np.zeros(len(self.limits))
-        self.open = 0
+        self.open = np.zeros(1)
 
     def affords(self) -> bool:
         """Whether one more action is within every budget, whatever it and the open ones use."""
-        return bool((self.spent + (self.open + 1) <= self.budget + 1e-9).all())
+        return bool((self.spent + (self.open[0] + 1.0) <= self.budget + 1e-9).all())
 
     def reserve(self) -> None:
         """An action was taken whose usage is still to come."""
-        self.open += 1
+        self.open[0] += 1.0
 
     def settle(self, usage: Array) -> None:
         """Its usage is known."""
-        self.open -= 1
+        self.open[0] -= 1.0
         self.spent += usage
 
-    def usage(self, costs: Any) -> Array:
+    @property
+    def cost_bounds(self) -> Array:
+        """What costs = usage − limit lie in, (K, 2)."""
+        return np.column_stack([-self.limits - 1e-9, 1.0 - self.limits + 1e-9])
+
+    def usage(self, costs: Array) -> Array:
         """Usage (K,) in [0, 1] from costs = usage − limit."""
-        K = len(self.limits)
-        shapes: list[tuple[int | None, ...]] = [(K,), *([()] if K == 1 else [])]
-        w = real_array("costs", costs, *shapes).reshape(K)
-        require_range("costs", w, -self.limits - 1e-9, 1.0 - self.limits + 1e-9)
-        return np.clip(w + self.limits, 0.0, 1.0)
+        return np.clip(costs + self.limits, 0.0, 1.0)
 
     def scaled(self, usage: Array) -> Array:
         """Usage in units in which every budget is rate · T; in [0, 1] still."""
         scaled: Array = usage * (self.rate / self.limits)
         return scaled
 
-    def copy(self) -> Account:
-        """An independent account in the same state."""
-        twin = Account(self.limits, self.horizon)
-        twin.spent[...] = self.spent
-        twin.open = self.open
-        return twin
-
-    def misfits(self, env: Tabular, noop: int) -> list[str]:
-        """Whether the environment's costs are usage in [0, 1] minus the limits, and the no-op uses nothing."""
-        if env.n_constraints != len(self.limits):
-            return []
-        reasons = action_misfits(env, "the no-op", noop)
-        low, high = env.cost_range.T
-        met = env.weights > 0
-        if env.cost_noise == "none":
-            low, high = env.costs[met].min(axis=(0, 1)), env.costs[met].max(axis=(0, 1))
-        for k in np.flatnonzero((low < -self.limits - 1e-9) | (high > 1.0 - self.limits + 1e-9)):
-            reasons.append(
-                f"costs of constraint {k} lie in [{low[k]:g}, {high[k]:g}], but usage in [0, 1] less the limit "
-                f"{self.limits[k]:g} lies in [{-self.limits[k]:g}, {1 - self.limits[k]:g}]"
-            )
-        if noop < env.n_actions:
-            most = (env.costs[met, noop] + self.limits).max()
-            if most > 1e-9:
-                reasons.append(
-                    f"the no-op (action {noop}) uses {most:.4g} of a resource, but must use nothing"
-                )
-        return reasons
+    def arrays(self) -> Arrays:
+        """The state, by name."""
+        return {"spent": self.spent, "open": self.open}

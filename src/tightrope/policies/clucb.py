@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models import DisjointRidge, ridge_widths
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import (
-    Linear,
-    Seen,
-    action_misfits,
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
     estimates,
     failure_probability,
-    feature_misfits,
-    linear_model,
-    offered,
-    teach,
+    one_hot,
 )
 from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
 
 
 @register("clucb")
-class CLUCB:
+class CLUCB(Policy):
     """Learn while the cumulative mean reward never falls below (1 − α) of a baseline's.
 
     Setting: rewards linear in the features, noise 1-sub-Gaussian, ‖θ*‖ within the model's `m`; a baseline action, always on offer,
@@ -46,11 +42,12 @@ class CLUCB:
     constant of order 1/(α r_b) for being conservative.
     Source: *Conservative contextual linear bandits* (NeurIPS 2017), the form with a known baseline reward.
     Choices: the index is not clipped. A baseline reward that depends on the context is given as an array; the policy is then told
-    the number of the context (`sees_context`).
+    the number of the context (`sees_context`). A model that is not linear can't add features up: the lower bounds of the optimistic
+    choices are then summed as they were when each was made.
 
     Parameters
     ----------
-    reward : Ridge or DisjointRidge
+    reward : Model
         The policy works on a copy.
     baseline : int
         The baseline action.
@@ -69,116 +66,91 @@ class CLUCB:
     [0, 0, 0]
     """
 
-    kind: str
-    n_constraints = 0
-
     def __init__(
         self,
-        reward: Linear,
+        reward: Model,
         *,
         baseline: int,
         baseline_reward: Any,
         alpha: float,
         failure: float = 0.01,
     ) -> None:
-        self._reward = linear_model("reward", reward, 1)
+        self._reward: Model = copy_of_model("reward", reward)
         self.baseline = whole_number("baseline", baseline)
         self.baseline_reward = real_array("baseline_reward", baseline_reward, (), (None,)).copy()
         require_range("baseline_reward", self.baseline_reward, 0.0, 1.0)
         self.alpha = finite_number("alpha", alpha, low=0.0, high=1.0, open_low=True)
         self.failure = failure_probability(failure)
-        blocks = self._reward.n_actions if isinstance(self._reward, DisjointRidge) else 1
-        self._z = np.zeros((blocks, self._reward.n_features))
-        self._conservative = 0.0
-        self._owed = 0.0
-        self._ledger = Ledger[Seen | None]()
+        self.sees_context = self.baseline_reward.ndim == 1
+        self._z = np.zeros((self._reward.n_actions or 1, self._reward.n_features))
+        # Sums of the rewards of conservative rounds, of the baseline's in all rounds, of lower bounds of optimistic ones.
+        self._sums = np.zeros(3)
 
-    @property
-    def sees_context(self) -> bool:
-        """Whether `decide` is told the number of the context: where the baseline's reward depends on it."""
-        return self.baseline_reward.ndim == 1
-
-    @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
-
-    def decide(
-        self, features: Any, costs: Any = None, *, actions: Any = None, context: int | None = None
-    ) -> Decision:
-        """The optimistic action if the guarantee would bear the worst of it, else the baseline; costs are not looked at."""
-        offer = offered("features", features, actions, self._reward)
+    def choose(self, offer: Offer) -> Choice:
+        """The optimistic action if the guarantee would bear the worst of it, else the baseline."""
         fallback = offer.row_of("baseline", self.baseline)
-        r_b = self._reward_of_baseline(context)
         root_beta = self._reward.radius(1.0 / self.failure)
-        means, widths = estimates(self._reward, offer)
-        row = int(kernels.first_of_the_best(means[:, 0] + root_beta * widths))
-        block = int(offer.ids[row]) if isinstance(self._reward, DisjointRidge) else 0
+        means, widths = estimates(self._reward, offer.phi, offer.ids)
+        values = means[:, 0] + root_beta * widths[:, 0]
+        row = best_row(values)
+        conservative, owed, _ = self._sums
+        owed += self._reward_of_baseline(offer.context)
+        # What would be counted for the optimistic row: features summed, and lower bounds for a model that is not linear.
         z = self._z.copy()
-        z[block] += offer.rows[row]
-        owed = self._owed + r_b
-        optimistic = self._least(z, root_beta) + self._conservative >= (1.0 - self.alpha) * owed
-        self._owed = owed
-        if optimistic:
-            self._z = z
+        if offer.phi is not None:
+            z[int(offer.ids[row]) if self._reward.n_actions is not None else 0] += offer.phi[row]
+        lower = float(self._sums[2] + max(0.0, means[row, 0] - root_beta * widths[row, 0]))
+        if self._reward.linear:
+            mean, width = self._reward.of_sum(z)
+            least = mean - root_beta * width
         else:
-            row = fallback
-            self._conservative += r_b
-        return self._ledger.add(int(offer.ids[row]), row, offer.seen(row) if optimistic else None)
+            least = lower
+        if least + conservative >= (1.0 - self.alpha) * owed:
+            return Choice(row, means[:, 0], values, one_hot(row, len(values)), (z, lower))
+        return Choice(fallback, means[:, 0], values, one_hot(fallback, len(values)))
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any = None) -> None:
-        """Take in the reward of a decision; a conservative round teaches nothing, and costs are not looked at."""
-        number = self._ledger.find(decision)
-        y = finite_number("reward", reward)
-        seen = self._ledger.take(number)
-        if seen is not None:
-            teach(self._reward, seen, y)
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Add the choice to what the guarantee counts."""
+        r_b = self._reward_of_baseline(offer.context)
+        self._sums[1] += r_b
+        if choice.note is None:
+            self._sums[0] += r_b
+        else:
+            self._z[...], self._sums[2] = choice.note
 
-    def copy(self, seed: int | None = None) -> CLUCB:
-        """An independent policy in the same state."""
-        twin = CLUCB(
-            self._reward,
-            baseline=self.baseline,
-            baseline_reward=self.baseline_reward,
-            alpha=self.alpha,
-            failure=self.failure,
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """φ of an optimistic round; a conservative one teaches nothing."""
+        return (None, None) if choice.note is None else Policy.kept_features(self, offer, choice)
+
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of an optimistic round."""
+        if pending[2] is not None or not self._reward.takes_features:
+            Policy.learn_reward(self, pending, reward)
+
+    def arrays(self) -> Arrays:
+        """Features of the optimistic choices, summed, and the sums of rewards."""
+        return {"z": self._z, "sums": self._sums}
+
+    @property
+    def setting(self) -> Setting:
+        """A baseline that is always on offer, whose mean reward is as told."""
+        return Setting(
+            reward=self._reward, counts_on=(("the baseline", self.baseline),), told=(self._told_reward,)
         )
-        twin._z[...] = self._z
-        twin._conservative, twin._owed = self._conservative, self._owed
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        reasons = [
-            *feature_misfits(env, "reward", self._reward),
-            *action_misfits(env, "the baseline", self.baseline),
-        ]
-        if self.sees_context and len(self.baseline_reward) != env.n_contexts:
-            reasons.append(
-                f"it has {env.n_contexts} contexts, but baseline_reward has {len(self.baseline_reward)} entries"
-            )
-        elif self.baseline < env.n_actions:
-            met = env.weights > 0
-            truth, told = (
-                env.rewards[met, self.baseline],
-                np.broadcast_to(self.baseline_reward, env.n_contexts)[met],
-            )
-            if np.abs(truth - told).max() > 1e-9:
-                c = int(np.argmax(np.abs(truth - told)))
-                reasons.append(
-                    f"the baseline's mean reward is {truth[c]:.4g} in some context, but {told[c]:.4g} was given"
-                )
-        return reasons
 
     def __repr__(self) -> str:
         return f"CLUCB({self._reward!r}, baseline={self.baseline}, alpha={self.alpha:g}, failure={self.failure:g})"
 
-    def _least(self, z: Array, root_beta: float) -> float:
-        """min over the confidence set of ⟨θ, z⟩."""
-        squares = float((ridge_widths(self._reward, z, np.arange(len(z))) ** 2).sum())
-        mean = float(np.einsum("gp,gp->", self._reward.Theta[:, 0], z))
-        return mean - root_beta * math.sqrt(squares)
+    def _told_reward(self, problem: Problem, truth: Truth) -> Iterator[str]:
+        C = len(truth.weights)
+        if self.sees_context and len(self.baseline_reward) != C:
+            yield f"it has {C} contexts, but baseline_reward has {len(self.baseline_reward)} entries"
+        elif self.baseline < problem.n_actions:
+            real = truth.rewards[truth.met, self.baseline]
+            told = np.broadcast_to(self.baseline_reward, C)[truth.met]
+            if np.abs(real - told).max() > 1e-9:
+                c = int(np.argmax(np.abs(real - told)))
+                yield f"the baseline's mean reward is {real[c]:.4g} in some context, but {told[c]:.4g} was given"
 
     def _reward_of_baseline(self, context: int | None) -> float:
         if not self.sees_context:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.errors import InvalidInput
 from tightrope.validation import Array
+
+NOBODY: Final = -1  # owner of what was only proposed
+
+
+class Labels(NamedTuple):
+    """How the numbers behind a policy's decisions are read: names of actions and constraints, and what its traces hold."""
+
+    actions: tuple[str, ...] | None
+    constraints: tuple[str, ...] | None
+    unpack: Callable[[Array, int], dict[str, Any]]
 
 
 class Decision:
@@ -26,9 +36,9 @@ class Decision:
         row: int,
         number: int,
         owner: int,
-        ids: NDArray[np.int64] | None,
-        trace: Array | Callable[[], Array] | None,
-        names: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
+        ids: NDArray[np.int64],
+        trace: Array | Callable[[], Array],
+        labels: Labels,
         probability: float = 1.0,
         shown: int | None = None,
     ) -> None:
@@ -37,7 +47,13 @@ class Decision:
         self.number = number
         self.owner = owner
         # One attribute for what is seldom asked for: setting each on its own would cost every decision.
-        self._behind = (ids, trace, names, probability, shown)
+        self._behind = (ids, trace, labels, probability, shown)
+
+    @property
+    def name(self) -> str | None:
+        """The name of the action, where actions have names."""
+        names = self._behind[2].actions
+        return None if names is None else names[self.action]
 
     @property
     def probability(self) -> float:
@@ -45,13 +61,13 @@ class Decision:
         return self._behind[3]
 
     @property
-    def trace(self) -> Array | None:
-        """The numbers behind the decision, packed as in `tightrope.kernels`; None where the policy keeps none."""
+    def trace(self) -> Array:
+        """The numbers behind the decision, packed as the policy packs them; what replay compares."""
         trace = self._behind[1]
         return trace() if callable(trace) else trace
 
     def explain(self) -> Explanation:
-        """The optimistic reward, the penalty by constraint and the value of every action on offer.
+        """The estimated reward, the penalty by constraint and the value of every action on offer.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
@@ -63,27 +79,15 @@ class Decision:
         →        1     1.0000     -2.9568    3.9568
         round 3: V = 0.7071, ε = 1.414, queue = (4.182)
         """
-        ids, _, (actions, constraints), _, shown = self._behind
-        trace = self.trace
-        if trace is None or ids is None:
-            raise InvalidInput("only a pessimistic-optimistic policy keeps the numbers behind its decisions.")
-        J = len(ids)
-        K = (len(trace) - 2 - 2 * J) // (J + 1)
-        at = 2 * J + J * K
-        costs, queue = trace[2 * J : at].reshape(J, K), trace[at : at + K]
-        V = float(trace[at + K])
+        ids, _, labels, _, shown = self._behind
+        numbers = labels.unpack(self.trace, len(ids))
+        K = numbers["costs"].shape[1]
         return Explanation(
             round=self.number + 1,
             row=self.row if shown is None else shown,
-            actions=tuple(str(a) if actions is None else actions[a] for a in ids.tolist()),
-            constraints=tuple(map(str, range(K))) if constraints is None else constraints,
-            rewards=trace[:J].copy(),
-            costs=costs.copy(),
-            penalties=costs * queue / V,
-            values=trace[J : 2 * J].copy(),
-            queue=queue.copy(),
-            V=V,
-            epsilon=float(trace[at + K + 1]),
+            actions=tuple(str(a) if labels.actions is None else labels.actions[a] for a in ids.tolist()),
+            constraints=tuple(map(str, range(K))) if labels.constraints is None else labels.constraints,
+            **numbers,
         )
 
     def __repr__(self) -> str:
@@ -92,7 +96,11 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The numbers behind a decision; `print` it for a table. value = reward − Σ penalties, by action."""
+    """The numbers behind a decision; `print` it for a table.
+
+    By action: `rewards`, what the policy expects at best, `values`, by which it chooses (reward − Σ penalties where there are
+    some, −∞ for what it may not choose), and for randomised policies `probabilities`. Penalties are costs · queue / V.
+    """
 
     round: int
     row: int
@@ -100,35 +108,45 @@ class Explanation:
     constraints: tuple[str, ...]
     rewards: Array
     costs: Array
-    penalties: Array
     values: Array
     queue: Array
-    V: float
-    epsilon: float
+    V: float = 1.0
+    epsilon: float = 0.0
+    probabilities: Array | None = None
 
-    def rows(self) -> list[dict[str, str | float | bool | dict[str, float]]]:
+    @property
+    def penalties(self) -> Array:
+        """What each constraint takes from each action's value, (J, K)."""
+        return self.costs * self.queue / self.V
+
+    def rows(self) -> list[dict[str, Any]]:
         """One plain dict for each action on offer, ready for JSON."""
+        penalties, chances = self.penalties, self.probabilities
         return [
             {
                 "action": name,
                 "chosen": j == self.row,
                 "reward": float(self.rewards[j]),
-                "penalties": {c: float(v) for c, v in zip(self.constraints, self.penalties[j])},
+                "penalties": {c: float(v) for c, v in zip(self.constraints, penalties[j])},
                 "value": float(self.values[j]),
+                **({} if chances is None else {"probability": float(chances[j])}),
             }
             for j, name in enumerate(self.actions)
         ]
 
     def __str__(self) -> str:
         # Many constraints make a wide table: show the ones that weigh most, and the rest as one sum.
-        weight = np.abs(self.penalties).max(axis=0, initial=0.0)
+        penalties = self.penalties
+        weight = np.abs(penalties).max(axis=0, initial=0.0)
         shown = sorted(np.argsort(-weight, kind="stable")[:_SHOWN].tolist())
         rest = [k for k in range(len(self.queue)) if k not in shown]
         columns = [("action", list(self.actions)), ("reward ≤", _numbers(self.rewards))]
-        columns += [(f"penalty {self.constraints[k]}", _numbers(self.penalties[:, k])) for k in shown]
+        columns += [(f"penalty {self.constraints[k]}", _numbers(penalties[:, k])) for k in shown]
         if rest:
-            columns.append((f"{len(rest)} more penalties", _numbers(self.penalties[:, rest].sum(axis=1))))
+            columns.append((f"{len(rest)} more penalties", _numbers(penalties[:, rest].sum(axis=1))))
         columns.append(("value", _numbers(self.values)))
+        if self.probabilities is not None:
+            columns.append(("probability", _numbers(self.probabilities)))
         widths = [max(len(head), 6, *map(len, cells)) + 3 for head, cells in columns]
         lines = [" " + "".join(head.rjust(w) for (head, _), w in zip(columns, widths))]
         for j in range(len(self.actions)):

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from tightrope import kernels
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import Linear, Seen, estimates, feature_misfits, linear_model, offered, teach
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, one_hot
 from tightrope.policies.registry import register
-from tightrope.validation import finite_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
 
 
 @register("greedy")
-class Greedy:
+class Greedy(Policy):
     """The action with the highest estimated reward: no exploration, no constraints.
 
     Setting: rewards linear in the features; costs are neither seen nor learnt.
@@ -28,7 +21,7 @@ class Greedy:
 
     Parameters
     ----------
-    reward : Ridge or DisjointRidge
+    reward : Model
         The policy works on a copy, so a model that has learnt already is a warm start. Its `bonus` has no effect.
 
     Examples
@@ -40,40 +33,14 @@ class Greedy:
     1
     """
 
-    kind: str
-    n_constraints = 0
+    def __init__(self, reward: Model) -> None:
+        self._reward: Model = copy_of_model("reward", reward)
 
-    def __init__(self, reward: Linear) -> None:
-        self._reward = linear_model("reward", reward, 1)
-        self._ledger = Ledger[Seen]()
-
-    @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
-
-    def decide(self, features: Any, costs: Any = None, *, actions: Any = None) -> Decision:
-        """The best by the estimates; costs are not looked at."""
-        offer = offered("features", features, actions, self._reward)
-        means, _ = estimates(self._reward, offer)
-        row = int(kernels.first_of_the_best(means[:, 0]))
-        return self._ledger.add(int(offer.ids[row]), row, offer.seen(row))
-
-    def learn(self, decision: Decision | int, reward: Any, costs: Any = None) -> None:
-        """Take in the reward of a decision; costs are not looked at."""
-        number = self._ledger.find(decision)
-        y = finite_number("reward", reward)
-        teach(self._reward, self._ledger.take(number), y)
-
-    def copy(self, seed: int | None = None) -> Greedy:
-        """An independent policy in the same state."""
-        twin = Greedy(self._reward)
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        return feature_misfits(env, "reward", self._reward)
+    def choose(self, offer: Offer) -> Choice:
+        """The best by the estimates."""
+        means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
+        row = best_row(means)
+        return Choice(row, means, means, one_hot(row, len(means)))
 
     def __repr__(self) -> str:
         return f"Greedy({self._reward!r})"

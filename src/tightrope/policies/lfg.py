@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import action_ids, unit_reward_misfits
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy, best_row, one_hot
 from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
 
 
 @register("lfg")
-class LFG:
+class LFG(Policy):
     """Arms that may be asleep, each to be chosen at least a given fraction of the time.
 
     Setting: rewards in [0, 1] with a mean μ_i for each arm, whatever else is on offer; which arms are awake is independent from
@@ -56,8 +56,8 @@ class LFG:
     True
     """
 
-    kind: str
-    n_constraints = 0
+    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    n_actions: int
 
     def __init__(self, n_actions: int, *, shares: Any, eta: float) -> None:
         self.n_actions = whole_number("n_actions", n_actions, low=1)
@@ -67,74 +67,68 @@ class LFG:
             raise InvalidInput(f"shares must sum to at most 1, but they sum to {self.shares.sum():.9g}.")
         self.eta = finite_number("eta", eta, low=0.0, open_low=True)
         self._queue = np.zeros(self.n_actions)
-        self._last: int | None = None
         self._rewards = ArmMeans(self.n_actions, bonus=math.sqrt(1.5))
-        self._core = np.zeros(kernels.CORE_HEAD)
-        self._ledger = Ledger[int]()
 
     @property
     def queue(self) -> Array:
         """Q (J,) after the last decision: what each arm is behind its share."""
-        return self._moved() if self._ledger.made else self._queue.copy()
+        return self._queue.copy()
 
     @property
     def reward_model(self) -> ArmMeans:
         """A copy of the means of the rewards."""
         return self._rewards.copy()
 
-    def decide(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Decision:
+    def choose(self, offer: Offer) -> Choice:
         """The arm on offer with the highest debt plus η times its optimistic reward; features and costs are not looked at."""
-        ids = action_ids(actions, self.n_actions)
-        self._queue = self._moved()
-        self._core[kernels.ROUNDS] = self._ledger.made
-        upper = np.empty(len(ids))
+        # Before the first decision nobody is behind: what the queue grows by in a round, it has not grown by yet.
+        debt = self._queue if self.decisions.made else np.maximum(0.0, self._queue + self.shares)
+        core = kernels.new_core(0, 0, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
+        core[kernels.ROUNDS] = self.decisions.made
+        upper = np.empty(len(offer.ids))
         kernels.optimistic_rewards_arms(
-            ids, self._rewards.counts, self._rewards.sums, self._rewards.stat, self._core, upper
+            offer.ids, self._rewards.counts, self._rewards.sums, self._rewards.stat, core, upper
         )
-        row = int(kernels.first_of_the_best(self._queue[ids] + self.eta * upper))
-        self._last = int(ids[row])
-        return self._ledger.add(self._last, row, self._last)
+        values = debt[offer.ids] + self.eta * upper
+        row = best_row(values)
+        return Choice(row, upper, values, one_hot(row, len(values)), debt)
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any = None) -> None:
-        """Take in the reward of a decision; costs are known and not looked at."""
-        number = self._ledger.find(decision)
-        y = np.array([finite_number("reward", reward, low=0.0, high=1.0)])
-        self._rewards.learn(y, action=self._ledger.take(number))
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Q ← max(0, Q + s − 1{chosen})."""
+        chosen = np.arange(self.n_actions) == offer.ids[choice.row]
+        self._queue[...] = np.maximum(0.0, choice.note + self.shares - chosen)
 
-    def copy(self, seed: int | None = None) -> LFG:
-        """An independent policy in the same state."""
-        twin = LFG(self.n_actions, shares=self.shares, eta=self.eta)
-        twin._queue[...], twin._last = self._queue, self._last
-        twin._rewards = self._rewards.copy()
-        twin._ledger = self._ledger.copy()
-        return twin
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of an arm."""
+        self._rewards.learn(None, reward, pending[1])
 
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        if env.n_actions != self.n_actions:
-            return [f"it has {env.n_actions} actions, but the policy has {self.n_actions}"]
-        reasons = unit_reward_misfits(env)
-        met = env.weights > 0
-        awake = env.available[met]
-        rewards = np.where(awake, env.rewards[met], np.nan)
-        for j in range(self.n_actions):
-            seen = rewards[awake[:, j], j]
-            if len(seen) and np.ptp(seen) > 1e-9:
-                reasons.append(f"the mean reward of action {j} depends on the context")
-                break
-        rules = self.shares[:, None] - np.eye(self.n_actions)
-        for k in range(env.n_constraints):
-            gaps = np.abs(env.costs[met][:, :, k][:, None, :] - rules)
-            if not (np.where(awake[:, None, :], gaps, 0.0).max(axis=(0, 2)) <= 1e-9).any():
-                reasons.append(f"constraint {k} is not one of the minimum shares that the policy was given")
-        return reasons
+    def arrays(self) -> Arrays:
+        """What each arm is behind its share, and what was seen of it."""
+        return {
+            "queue": self._queue,
+            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
+        }
+
+    @property
+    def setting(self) -> Setting:
+        """Mean rewards that do not depend on the context, and the minimum shares told."""
+        return Setting(n_actions=self.n_actions, unit_rewards=True, told=(self._told_shares,))
 
     def __repr__(self) -> str:
         return f"LFG({self.n_actions}, eta={self.eta:g})"
 
-    def _moved(self) -> Array:
-        chosen = np.zeros(self.n_actions)
-        if self._last is not None:
-            chosen[self._last] = 1.0
-        moved: Array = np.maximum(0.0, self._queue + self.shares - chosen)
-        return moved
+    def _told_shares(self, problem: Problem, truth: Truth) -> Iterator[str]:
+        if problem.n_actions != self.n_actions:
+            return
+        awake = truth.available[truth.met]
+        rewards = np.where(awake, truth.rewards[truth.met], np.nan)
+        for j in range(self.n_actions):
+            seen = rewards[awake[:, j], j]
+            if len(seen) and np.ptp(seen) > 1e-9:
+                yield f"the mean reward of action {j} depends on the context"
+                break
+        rules = self.shares[:, None] - np.eye(self.n_actions)
+        for k in range(problem.n_constraints):
+            gaps = np.abs(truth.costs[truth.met][:, :, k][:, None, :] - rules)
+            if not (np.where(awake[:, None, :], gaps, 0.0).max(axis=(0, 2)) <= 1e-9).any():
+                yield f"constraint {k} is not one of the minimum shares that the policy was given"

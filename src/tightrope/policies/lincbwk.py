@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tightrope import kernels
+from tightrope.models import Model
 from tightrope.policies.budget import Account
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import (
-    Linear,
-    Seen,
-    cost_misfits,
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
     estimates,
     failure_probability,
-    feature_misfits,
-    linear_model,
-    offered_both,
-    teach,
+    one_hot,
 )
 from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Setting, usage_within
 from tightrope.validation import Array, finite_number, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
-
-
-class _Kept(NamedTuple):
-    reward: Seen
-    usage: Seen | None
 
 
 @register("lincbwk")
-class LinCBwK:
+class LinCBwK(Policy):
     """Linear rewards and resource usage: maximise reward until a budget is spent, and never spend more.
 
     Setting: mean reward in [0, 1] and usage of K resources in [0, 1], both linear in features, seen after acting; budget
@@ -55,7 +47,7 @@ class LinCBwK:
 
     Parameters
     ----------
-    reward, cost : Ridge or DisjointRidge
+    reward, cost : Model
         Models of the reward and of the usage; the policy works on copies.
     limits : float or (K,) array
         What may be used a round on average, in (0, 1].
@@ -79,13 +71,14 @@ class LinCBwK:
     (0, [1.0])
     """
 
-    kind: str
+    _reward: Model
+    _cost: Model
 
     def __init__(
         self,
-        reward: Linear,
+        reward: Model,
         *,
-        cost: Linear,
+        cost: Model,
         limits: Any,
         horizon: int,
         noop: int = 0,
@@ -93,15 +86,15 @@ class LinCBwK:
         failure: float = 0.01,
     ) -> None:
         self._account = Account(limits, horizon)
-        self.n_constraints = len(self._account.limits)
+        self.limits, self.horizon = self._account.limits, self._account.horizon
+        self.n_constraints = len(self.limits)
         self.noop = whole_number("noop", noop)
         self.Z = 1.0 / self._account.rate if Z is None else finite_number("Z", Z, low=0.0, open_low=True)
         self.failure = failure_probability(failure)
-        self._reward = linear_model("reward", reward, 1)
-        self._cost = linear_model("cost", cost, self.n_constraints)
-        self._step = min(0.5, math.sqrt(math.log(self.n_constraints + 1) / self._account.horizon))
+        self._reward = copy_of_model("reward", reward)
+        self._cost = copy_of_model("cost", cost, self.n_constraints)
+        self._step = min(0.5, math.sqrt(math.log(self.n_constraints + 1) / self.horizon))
         self._log_u = np.zeros(self.n_constraints)
-        self._ledger = Ledger[_Kept]()
 
     @property
     def budget(self) -> Array:
@@ -122,78 +115,65 @@ class LinCBwK:
         return prices
 
     @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
+    def dual(self) -> Array:
+        """Z λ by resource, (K,), in units of usage less its limit."""
+        return self.Z * self.prices * self._account.rate / self.limits
 
     @property
-    def cost_model(self) -> Linear:
-        """A copy of the model of the scaled usage."""
-        return self._cost.copy()
+    def cost_bounds(self) -> Array:
+        """What observed costs must lie in, (K, 2)."""
+        return self._account.cost_bounds
 
-    def decide(self, features: Any, costs: Any = None, *, actions: Any = None) -> Decision:
-        """The best by optimistic reward less the price of the optimistic usage, or the no-op.
+    def choose(self, offer: Offer) -> Choice:
+        """The best by optimistic reward less the price of the optimistic usage, or the no-op."""
+        noop = offer.row_of("noop", self.noop)
+        quantities = (1 + self.n_constraints) / self.failure
+        r, widths = estimates(self._reward, offer.phi, offer.ids)
+        v, usage_widths = estimates(self._cost, offer.psi, offer.ids)
+        usage = v - self._cost.radius(quantities) * usage_widths
+        usage[noop] = 0.0
+        rewards = r[:, 0] + self._reward.radius(quantities) * widths[:, 0]
+        values = rewards - self.Z * (usage @ self.prices)
+        if self.decisions.made < self.horizon and self._account.affords():
+            row = best_row(values)
+        else:
+            row, values = noop, np.where(np.arange(len(values)) == noop, values, -np.inf)
+        return Choice(row, rewards, values, one_hot(row, len(values)))
 
-        `features` are φ (J, d), or (p,) for a `DisjointRidge`; `costs` are the features ψ of the usage, by default the same.
-        """
-        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        noop = phi.row_of("noop", self.noop)
-        row = noop
-        if self._ledger.made < self._account.horizon and self._account.affords():
-            quantities = (1 + self.n_constraints) / self.failure
-            r, widths = estimates(self._reward, phi)
-            v, usage_widths = estimates(self._cost, psi)
-            usage = v - self._cost.radius(quantities) * usage_widths[:, None]
-            usage[noop] = 0.0
-            values = r[:, 0] + self._reward.radius(quantities) * widths - self.Z * (usage @ self.prices)
-            row = int(kernels.first_of_the_best(values))
-        if row != noop:
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Reserve what it may use."""
+        if offer.ids[choice.row] != self.noop:
             self._account.reserve()
-        kept = _Kept(phi.seen(row), None if row == noop else psi.seen(row))
-        return self._ledger.add(int(phi.ids[row]), row, kept)
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and K costs of a decision."""
-        number = self._ledger.find(decision)
-        r = finite_number("reward", reward)
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Learn the usage, which is known to be 0 for the no-op, and move the prices."""
         usage = self._account.usage(costs)
-        kept = self._ledger.take(number)
-        teach(self._reward, kept.reward, r)
         v = self._account.scaled(usage)
-        if kept.usage is not None:
+        if pending[1] != self.noop:
             self._account.settle(usage)
-            teach(self._cost, kept.usage, v)
+            Policy.learn_costs(self, pending, v)
         g = v - self._account.rate
         self._log_u += np.where(g > 0.0, g * math.log1p(self._step), -g * math.log1p(-self._step))
 
-    def copy(self, seed: int | None = None) -> LinCBwK:
-        """An independent policy in the same state."""
-        twin = LinCBwK(
-            self._reward,
-            cost=self._cost,
-            limits=self._account.limits,
-            horizon=self._account.horizon,
-            noop=self.noop,
-            Z=self.Z,
-            failure=self.failure,
-        )
-        twin._account = self._account.copy()
-        twin._log_u[...] = self._log_u
-        twin._ledger = self._ledger.copy()
-        return twin
+    def arrays(self) -> Arrays:
+        """The weights of the resources, and the account."""
+        return {"log_u": self._log_u, **self._account.arrays()}
 
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        return [
-            *cost_misfits(env, self.n_constraints),
-            *feature_misfits(env, "reward", self._reward),
-            *feature_misfits(env, "cost", self._cost),
-            *self._account.misfits(env, self.noop),
-        ]
+    @property
+    def setting(self) -> Setting:
+        """Costs seen after acting that are usage less a limit, and an action that uses nothing."""
+        return Setting(
+            n_constraints=self.n_constraints,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            reward=self._reward,
+            cost=self._cost,
+            counts_on=(("the no-op", self.noop),),
+            told=(usage_within(self.limits, self.noop),),
+        )
 
     def __repr__(self) -> str:
-        limits = ", ".join(f"{limit:g}" for limit in self._account.limits)
+        limits = ", ".join(f"{limit:g}" for limit in self.limits)
         return (
             f"LinCBwK({self._reward!r}, cost={self._cost!r}, limits=[{limits}], "
-            f"horizon={self._account.horizon}, noop={self.noop}, Z={self.Z:g})"
+            f"horizon={self.horizon}, noop={self.noop}, Z={self.Z:g})"
         )

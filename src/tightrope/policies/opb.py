@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import action_count_misfits, cost_misfits, sleeping_misfits
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.validation import finite_number, real_array, require_range, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Problem, Setting, Truth
+from tightrope.validation import Array, finite_number, real_array, whole_number
 
 
 @register("opb")
-class OPB:
+class OPB(Policy):
     """A multi-armed bandit whose *mixture* of arms must satisfy one constraint in expectation in every round.
 
     Setting: J arms, one cost seen after acting, one safe arm whose mean cost is known and strictly below 0.
@@ -52,8 +52,13 @@ class OPB:
     array([1., 0., 0., 0.])
     """
 
-    kind: str
+    loop: ClassVar[str | None] = "opb"
+    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+        ("features", "costs", "actions"),
+        "arms without features, costs seen after, all on offer",
+    )
     n_constraints = 1
+    n_actions: int
 
     def __init__(
         self,
@@ -65,103 +70,98 @@ class OPB:
         cost_range: Any = (-1.0, 1.0),
         seed: int = 0,
     ) -> None:
-        self.n_arms = whole_number("n_arms", n_arms, low=1)
+        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.horizon = whole_number("horizon", horizon, low=1)
         self.safe_arm = whole_number("safe_arm", safe_arm)
         if self.safe_arm >= self.n_arms:
             raise InvalidInput(f"safe_arm must be below {self.n_arms}, but got {safe_arm}.")
-        self.range = real_array("cost_range", cost_range, (2,))
+        self.cost_range = real_array("cost_range", cost_range, (2,)).copy()
         self.safe_cost = finite_number("safe_cost", safe_cost)
-        if not self.range[0] <= self.safe_cost < 0:
+        if not self.cost_range[0] <= self.safe_cost < 0:
             raise InvalidInput(
-                f"safe_cost must lie in [{self.range[0]:g}, 0), for the safe arm's mean cost is strictly below 0, "
+                f"safe_cost must lie in [{self.cost_range[0]:g}, 0), for the safe arm's mean cost is strictly below 0, "
                 f"but got {safe_cost!r}."
             )
         self.seed = whole_number("seed", seed)
         self.counts = np.zeros(self.n_arms)
         self.sums = np.zeros((self.n_arms, 2))
-        self.settings = np.array(
+        # In the order in which the kernel reads them.
+        self.constants = np.array(
             [
                 float(self.safe_arm),
                 self.safe_cost,
-                self.range[1],
+                self.cost_range[1],
                 1.0 + 2.0 / -self.safe_cost,
                 1.0,
                 2.0 * math.log(float(self.horizon) ** 2),
             ]
         )
-        self.room = np.empty((2, self.n_arms))
-        self._ledger = Ledger[int]()
 
-    def mixture(self) -> Any:
-        """The probabilities π that the next decision is drawn from, (J,)."""
-        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings, self.room)
+    def choose(self, offer: Offer) -> Choice:
+        """Draw an arm from the mixture. There is nothing to show before acting, and all arms are always on offer."""
+        indices = np.empty((2, self.n_arms))
+        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.constants, indices)
         pi = np.zeros(self.n_arms)
         pi[i] += 1.0 - weight
         pi[j] += weight
-        return pi
+        return Choice(int(j if self.uniform() < weight else i), indices[0], indices[0] - indices[1], pi)
 
-    def decide(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Decision:
-        """Draw an arm from the mixture. There is nothing to show before acting, and all arms are always on offer."""
-        for name, value in (("features", features), ("costs", costs), ("actions", actions)):
-            if value is not None:
-                raise InvalidInput(
-                    f"OPB takes no {name}: it is for arms without features, costs seen after, all on offer."
-                )
-        i, j, weight = kernels.opb_mixture(self.counts, self.sums, self.settings, self.room)
-        second = kernels.own_uniform(self.seed, self._ledger.made) < weight
-        action = int(j if second else i)
-        return self._ledger.add(action, action, action, probability=float(weight if second else 1.0 - weight))
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """Room for reward and cost: an arm counts an outcome when all of it is known."""
+        return np.zeros(2), None
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and cost of a decision."""
-        number = self._ledger.find(decision)
-        r = finite_number("reward", reward)
-        w = real_array("costs", costs, (1,), ()).reshape(1)
-        require_range("costs", w, self.range[0] - 1e-9, self.range[1] + 1e-9)
-        a = self._ledger.take(number)
-        self.counts[a] += 1.0
-        self.sums[a, 0] += r
-        self.sums[a, 1] += w[0]
+    def kept_lengths(self) -> tuple[int, int]:
+        """Reward and cost."""
+        return 2, 0
 
-    def copy(self, seed: int | None = None) -> OPB:
-        """An independent policy in the same state."""
-        twin = OPB(
-            self.n_arms,
-            safe_cost=self.safe_cost,
-            horizon=self.horizon,
-            safe_arm=self.safe_arm,
-            cost_range=self.range,
-            seed=self.seed if seed is None else seed,
+    def learn_outcome(
+        self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
+    ) -> None:
+        """Keep the part of an outcome that comes first, and count both."""
+        _, arm, outcome, *_ = pending
+        assert outcome is not None
+        if reward is not None:
+            outcome[0] = reward
+        if costs is not None:
+            outcome[1] = costs[0]
+        if complete:
+            self.counts[arm] += 1.0
+            self.sums[arm] += outcome
+
+    def arrays(self) -> Arrays:
+        """Outcomes by arm: how many, and the sums of reward and cost."""
+        return {"counts": self.counts, "sums": self.sums}
+
+    @property
+    def cost_bounds(self) -> Array:
+        """What observed costs must lie in, (1, 2)."""
+        return self.cost_range[None] + [[-1e-9, 1e-9]]
+
+    @property
+    def setting(self) -> Setting:
+        """Arms alone, one cost seen after acting, and a safe arm whose mean cost is as told."""
+        return Setting(
+            n_actions=self.n_arms,
+            n_constraints=1,
+            seen_before=np.zeros(1, dtype=bool),
+            takes_features=False,
+            takes_contexts=False,
+            takes_sleep=False,
+            told=(self._told_cost,),
         )
-        twin.counts[...], twin.sums[...] = self.counts, self.sums
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        reasons = [
-            *cost_misfits(env, self.n_constraints),
-            *sleeping_misfits(env),
-            *action_count_misfits(env, self.n_arms),
-        ]
-        if env.features is not None:
-            reasons.append("it has features, which the policy does not take")
-        if env.n_contexts > 1:
-            reasons.append(f"it has {env.n_contexts} contexts, which the policy does not look at")
-        if env.n_constraints != 1 or self.safe_arm >= env.n_actions:
-            return reasons
-        low, high = env.cost_range[0]
-        if low < self.range[0] - 1e-9 or high > self.range[1] + 1e-9:
-            reasons.append(
-                f"its costs lie in [{low:g}, {high:g}], but the policy expects [{self.range[0]:g}, {self.range[1]:g}]"
-            )
-        truth = env.costs[0, self.safe_arm, 0]
-        if abs(truth - self.safe_cost) > 1e-9:
-            reasons.append(
-                f"the safe arm {self.safe_arm} has a mean cost of {truth:.4g}, but {self.safe_cost:.4g} was given"
-            )
-        return reasons
 
     def __repr__(self) -> str:
         return f"OPB({self.n_arms}, safe_cost={self.safe_cost:g}, horizon={self.horizon})"
+
+    def _told_cost(self, problem: Problem, truth: Truth) -> Iterator[str]:
+        if problem.n_constraints != 1 or self.safe_arm >= problem.n_actions:
+            return
+        low, high = np.asarray(problem.cost_range).reshape(-1, 2)[0]
+        if low < self.cost_range[0] - 1e-9 or high > self.cost_range[1] + 1e-9:
+            yield (
+                f"its costs lie in [{low:g}, {high:g}], but the policy expects "
+                f"[{self.cost_range[0]:g}, {self.cost_range[1]:g}]"
+            )
+        real = truth.costs[0, self.safe_arm, 0]
+        if abs(real - self.safe_cost) > 1e-9:
+            yield f"the safe arm {self.safe_arm} has a mean cost of {real:.4g}, but {self.safe_cost:.4g} was given"

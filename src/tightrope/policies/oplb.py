@@ -8,35 +8,30 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import (
-    Linear,
-    Offer,
-    SeenBoth,
-    action_misfits,
-    cost_misfits,
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.oracle import mixture_cdf
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
     estimates,
     failure_probability,
-    feature_misfits,
-    learn_both,
-    linear_model,
-    mean_cost_misfits,
-    offered_both,
+    one_hot,
 )
-from tightrope.policies.reference import mixture_cdf
 from tightrope.policies.registry import register
+from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import Array, finite_number, whole_number
 
 if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
     from tightrope.lp import MixtureProgram
 
 REWARD_BOUND = 1.0
 
 
 @register("oplb")
-class OPLB:
+class OPLB(Policy):
     """Linear rewards and costs; the *mixture* of actions played in a round has expected cost ≤ 0, in every round.
 
     Setting: mean reward in [0, 1] and K mean costs linear in features, costs seen after acting, ‖θ*‖ and ‖μ*_k‖ within the models'
@@ -59,7 +54,7 @@ class OPLB:
 
     Parameters
     ----------
-    reward, cost : Ridge or DisjointRidge
+    reward, cost : Model
         Models of the reward and of the costs; the policy works on copies.
     safe_action : int
     safe_cost : float
@@ -81,13 +76,14 @@ class OPLB:
     (0, [1.0, 0.0])
     """
 
-    kind: str
+    _reward: Model
+    _cost: Model
 
     def __init__(
         self,
-        reward: Linear,
+        reward: Model,
         *,
-        cost: Linear,
+        cost: Model,
         safe_action: int,
         safe_cost: float,
         n_constraints: int = 1,
@@ -99,92 +95,49 @@ class OPLB:
         self.safe_cost = safe_margin(safe_cost)
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
-        self._reward = linear_model("reward", reward, 1)
-        self._cost = linear_model("cost", cost, self.n_constraints)
-        self._ledger = Ledger[SeenBoth]()
+        self._reward = copy_of_model("reward", reward)
+        self._cost = copy_of_model("cost", cost, self.n_constraints)
         self._program: MixtureProgram | None = None
 
-    @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
+    def choose(self, offer: Offer) -> Choice:
+        """Draw an action from the mixture."""
+        safe = offer.row_of("safe_action", self.safe_action)
+        J, xi = len(offer.ids), -self.safe_cost
+        quantities = (1 + self.n_constraints) / self.failure
+        C_r, C_w = self._reward.radius(quantities), self._cost.radius(quantities)
+        w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
+        r, widths = estimates(self._reward, offer.phi, offer.ids)
+        widest = cost_widths.max(axis=1)
+        optimistic = r[:, 0] + C_r * widths[:, 0] + (2.0 * REWARD_BOUND / xi) * C_w * widest
+        pi = None
+        if not C_w * widest[safe] > xi / 2.0:
+            if self._program is None and self.n_constraints > 1:
+                from tightrope.lp import MixtureProgram  # the LP solver takes long to import
+
+                self._program = MixtureProgram()
+            pi = best_mixture(optimistic, w + C_w * cost_widths, self._program)
+        if pi is None:
+            pi = one_hot(safe, J)
+        row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
+        return Choice(row, r[:, 0], optimistic, pi)
 
     @property
-    def cost_model(self) -> Linear:
-        """A copy of the model of the costs."""
-        return self._cost.copy()
-
-    def mixture(self, features: Any, costs: Any = None, *, actions: Any = None) -> Array:
-        """The probabilities π (J,), by row, that `decide` would draw from."""
-        return self._mixture(*offered_both(features, costs, actions, self._reward, self._cost))
-
-    def decide(self, features: Any, costs: Any = None, *, actions: Any = None) -> Decision:
-        """Draw an action from the mixture.
-
-        `features` are φ (J, d), or (p,) for a `DisjointRidge`; `costs` are the features ψ of the costs, by default the same.
-        """
-        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        pi = self._mixture(phi, psi)
-        u = kernels.own_uniform(self.seed, self._ledger.made)
-        row = int(kernels.pick(mixture_cdf(pi[None])[0], u))
-        kept = SeenBoth(phi.seen(row), psi.seen(row))
-        return self._ledger.add(int(phi.ids[row]), row, kept, probability=float(pi[row]))
-
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and K costs of a decision."""
-        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
-
-    def copy(self, seed: int | None = None) -> OPLB:
-        """An independent policy in the same state."""
-        twin = OPLB(
-            self._reward,
-            cost=self._cost,
-            safe_action=self.safe_action,
-            safe_cost=self.safe_cost,
+    def setting(self) -> Setting:
+        """Costs seen after acting, and an action that is always on offer and safe by the margin told."""
+        return Setting(
             n_constraints=self.n_constraints,
-            failure=self.failure,
-            seed=self.seed if seed is None else seed,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            reward=self._reward,
+            cost=self._cost,
+            counts_on=(("the safe action", self.safe_action),),
+            told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
         )
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        return [
-            *cost_misfits(env, self.n_constraints),
-            *feature_misfits(env, "reward", self._reward),
-            *feature_misfits(env, "cost", self._cost),
-            *action_misfits(env, "the safe action", self.safe_action),
-            *mean_cost_misfits(env, self.safe_action, self.safe_cost),
-        ]
 
     def __repr__(self) -> str:
         return (
             f"OPLB({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
             f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
         )
-
-    def _mixture(self, phi: Offer, psi: Offer) -> Array:
-        safe = phi.row_of("safe_action", self.safe_action)
-        xi = -self.safe_cost
-        quantities = (1 + self.n_constraints) / self.failure
-        C_r, C_w = self._reward.radius(quantities), self._cost.radius(quantities)
-        w, cost_widths = estimates(self._cost, psi)
-        pi = np.zeros(len(phi.ids))
-        if C_w * cost_widths[safe] > xi / 2.0:
-            pi[safe] = 1.0
-            return pi
-        r, widths = estimates(self._reward, phi)
-        optimistic = r[:, 0] + C_r * widths + (2.0 * REWARD_BOUND / xi) * C_w * cost_widths
-        if self._program is None and self.n_constraints > 1:
-            from tightrope.lp import MixtureProgram
-
-            self._program = MixtureProgram()
-        best = best_mixture(optimistic, w + C_w * cost_widths[:, None], self._program)
-        if best is None:
-            pi[safe] = 1.0
-            return pi
-        return best
 
 
 def safe_margin(safe_cost: Any) -> float:
@@ -212,11 +165,11 @@ def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> A
     if not len(inside):
         return None
     pi = np.zeros(len(u))
-    single = inside[kernels.first_of_the_best(u[inside])]
+    single = inside[best_row(u[inside])]
     if len(outside):
         weight = -w[inside, None] / (w[outside] - w[inside, None])
         values = (1.0 - weight) * u[inside, None] + weight * u[outside]
-        best = int(kernels.first_of_the_best(values.reshape(-1)))
+        best = best_row(values.reshape(-1))
         i, j = divmod(best, len(outside))
         if values[i, j] > u[single] + kernels.TIE:
             pi[inside[i]], pi[outside[j]] = 1.0 - weight[i, j], weight[i, j]

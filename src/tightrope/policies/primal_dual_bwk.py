@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.policies.budget import Account
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import cost_misfits, sleeping_misfits, unit_reward_misfits
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy, best_row, one_hot
 from tightrope.policies.registry import register
-from tightrope.validation import Array, finite_number, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Setting, usage_within
+from tightrope.validation import Array, whole_number
 
 
 @register("primal-dual-bwk")
-class PrimalDualBwK:
+class PrimalDualBwK(Policy):
     """Arms that use up resources: maximise reward until a budget is spent, and never spend more.
 
     Setting: J arms, rewards in [0, 1], K resources with usage in [0, 1] seen after acting, budget B_k = limit_k · T; an arm
@@ -58,21 +56,26 @@ class PrimalDualBwK:
     ([1.0], [1.0])
     """
 
-    kind: str
+    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+        ("features", "costs", "actions"),
+        "arms without features, costs seen after, all on offer",
+    )
+    n_actions: int
 
     def __init__(self, n_arms: int, *, limits: Any, horizon: int, noop: int = 0) -> None:
-        self.n_arms = whole_number("n_arms", n_arms, low=1)
+        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.noop = _known_arm("noop", noop, self.n_arms)
         self._account = Account(limits, horizon)
-        self.n_constraints = len(self._account.limits)
+        self.limits, self.horizon = self._account.limits, self._account.horizon
+        self.n_constraints = len(self.limits)
         d = self.n_constraints + 1
         b = self._account.rate
-        self._C = math.log(d * self.n_arms * self._account.horizon)
-        self._log_step = math.log1p(math.sqrt(math.log(d) / (b * self._account.horizon)))
+        self._C = math.log(d * self.n_arms * self.horizon)
+        self._log_step = math.log1p(math.sqrt(math.log(d) / (b * self.horizon)))
         self._log_v = np.zeros(d)
-        self._reward = ArmMeans(self.n_arms)
+        self._rewards = ArmMeans(self.n_arms)
         self._usage = ArmMeans(self.n_arms, n_outputs=self.n_constraints)
-        self._ledger = Ledger[int]()
 
     @property
     def budget(self) -> Array:
@@ -87,80 +90,80 @@ class PrimalDualBwK:
     @property
     def reward_model(self) -> ArmMeans:
         """A copy of the means of the rewards."""
-        return self._reward.copy()
+        return self._rewards.copy()
 
     @property
     def cost_model(self) -> ArmMeans:
         """A copy of the means of the scaled usage."""
         return self._usage.copy()
 
-    def decide(self, features: Any = None, costs: Any = None, *, actions: Any = None) -> Decision:
+    @property
+    def cost_bounds(self) -> Array:
+        """What observed costs must lie in, (K, 2)."""
+        return self._account.cost_bounds
+
+    def choose(self, offer: Offer) -> Choice:
         """The arm with the highest bang per buck, or the no-op. There is nothing to show before acting."""
-        for name, value in (("features", features), ("costs", costs), ("actions", actions)):
-            if value is not None:
-                raise InvalidInput(
-                    f"PrimalDualBwK takes no {name}: it is for arms without features, costs seen after, all on offer."
-                )
-        number = self._ledger.made
-        if number >= self._account.horizon or not self._account.affords():
-            return self._ledger.add(self.noop, self.noop, self.noop)
-        usage = self._lower_usage()
-        if number < self.n_arms:
-            action = number
+        number, usage, rewards = self.decisions.made, self._lower_usage(), self._upper_rewards()
+        y = np.exp(self._log_v - self._log_v.max())
+        y /= y.sum()
+        # Time's weight is positive, but may underflow.
+        values = rewards / np.maximum(usage @ y, 1e-300)
+        moves = False
+        if number >= self.horizon or not self._account.affords():
+            row = self.noop
+        elif number < self.n_arms:
+            row = number
         else:
-            y = np.exp(self._log_v - self._log_v.max())
-            y /= y.sum()
-            # Time's weight is positive, but may underflow.
-            price = np.maximum(usage @ y, 1e-300)
-            action = int(kernels.first_of_the_best(self._upper_rewards() / price))
-            self._log_v += usage[action] * self._log_step
-        if action != self.noop:
+            row, moves = best_row(values), True
+        return Choice(row, rewards, values, one_hot(row, self.n_arms), usage[row] if moves else None)
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Move the weights of the resources, and reserve what it may use."""
+        if choice.note is not None:
+            self._log_v += choice.note * self._log_step
+        # The no-op is also what is played when no more is to be had.
+        if choice.row != self.noop:
             self._account.reserve()
-        return self._ledger.add(action, action, action)
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and K costs of a decision."""
-        number = self._ledger.find(decision)
-        r = np.array([finite_number("reward", reward, low=0.0, high=1.0)])
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of an arm."""
+        self._rewards.learn(None, reward, pending[1])
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Take in the usage of an arm."""
         usage = self._account.usage(costs)
-        action = self._ledger.take(number)
-        if action != self.noop:
+        if pending[1] != self.noop:
             self._account.settle(usage)
-        self._reward.learn(r, action=action)
-        self._usage.learn(self._account.scaled(usage), action=action)
+        self._usage.learn(None, self._account.scaled(usage), pending[1])
 
-    def copy(self, seed: int | None = None) -> PrimalDualBwK:
-        """An independent policy in the same state."""
-        twin = PrimalDualBwK(
-            self.n_arms, limits=self._account.limits, horizon=self._account.horizon, noop=self.noop
+    def arrays(self) -> Arrays:
+        """The weights of the resources, the account, and what was seen of each arm."""
+        means = (("rewards", self._rewards), ("usage", self._usage))
+        seen = {f"{part}/{name}": array for part, model in means for name, array in model.arrays().items()}
+        return {"log_v": self._log_v, **self._account.arrays(), **seen}
+
+    @property
+    def setting(self) -> Setting:
+        """Arms alone, costs seen after acting that are usage less a limit, and an arm that uses nothing."""
+        return Setting(
+            n_actions=self.n_arms,
+            n_constraints=self.n_constraints,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            takes_contexts=False,
+            takes_sleep=False,
+            unit_rewards=True,
+            counts_on=(("the no-op", self.noop),),
+            told=(usage_within(self.limits, self.noop),),
         )
-        twin._account = self._account.copy()
-        twin._log_v[...] = self._log_v
-        twin._reward, twin._usage = self._reward.copy(), self._usage.copy()
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        reasons = [
-            *cost_misfits(env, self.n_constraints),
-            *sleeping_misfits(env),
-            *unit_reward_misfits(env),
-            *self._account.misfits(env, self.noop),
-        ]
-        if env.n_actions != self.n_arms:
-            reasons.append(f"it has {env.n_actions} actions, but the policy has {self.n_arms}")
-        if env.n_contexts > 1:
-            reasons.append(f"it has {env.n_contexts} contexts, which the policy does not look at")
-        return reasons
 
     def __repr__(self) -> str:
-        limits = ", ".join(f"{limit:g}" for limit in self._account.limits)
-        return f"PrimalDualBwK({self.n_arms}, limits=[{limits}], horizon={self._account.horizon}, noop={self.noop})"
+        limits = ", ".join(f"{limit:g}" for limit in self.limits)
+        return f"PrimalDualBwK({self.n_arms}, limits=[{limits}], horizon={self.horizon}, noop={self.noop})"
 
     def _upper_rewards(self) -> Array:
-        n = self._reward.counts
-        mean = self._reward.sums[:, 0] / np.maximum(n, 1.0)
+        n = self._rewards.counts
+        mean = self._rewards.sums[:, 0] / np.maximum(n, 1.0)
         return np.where(n == 0.0, 1.0, np.minimum(1.0, mean + self._radius(mean, n)))
 
     def _lower_usage(self) -> Array:

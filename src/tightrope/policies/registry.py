@@ -1,41 +1,16 @@
-"""Policies by name."""
+"""Policies by name, and saved ones."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from tightrope.errors import InvalidInput, StateDamagedError
-from tightrope.policies.store import Arrays, read_state
+from tightrope.policies.state_file import read_state
+from tightrope.registry import Registry
 
-
-class Restorable(Protocol):
-    """A policy class that can be rebuilt from what `save` wrote."""
-
-    kind: str
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Any:
-        """The policy that gave `settings` and `arrays`."""
-
-
-_Class = TypeVar("_Class", bound=type)
-
-POLICIES: dict[str, Any] = {}
-
-
-def register(name: str) -> Callable[[_Class], _Class]:
-    """Class decorator: make a policy known under `name`."""
-
-    def add(cls: _Class) -> _Class:
-        if name in POLICIES:
-            raise InvalidInput(f"a policy named {name!r} is registered already: {POLICIES[name]!r}.")
-        POLICIES[name] = cls
-        cls.kind = name  # type: ignore[attr-defined]
-        return cls
-
-    return add
+POLICIES = Registry("policy")
+register = POLICIES.register
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -49,11 +24,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         The file is truncated, altered, or not a saved policy.
     """
     kind, settings, arrays = read_state(path)
-    if kind not in POLICIES:
-        raise StateDamagedError(
-            f"{path} holds a policy of the unknown kind {kind!r}; known: {', '.join(POLICIES)}."
-        )
     try:
-        return POLICIES[kind].restore(settings, arrays)
+        made = POLICIES.find(kind)
+    except InvalidInput as error:
+        raise StateDamagedError(
+            f"{path} holds a policy of the unknown kind {kind!r}; known: {', '.join(POLICIES)}. "
+            "Import the module that registers it first."
+        ) from error
+    try:
+        return made.restore(settings, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateDamagedError(f"{path} does not hold a complete {kind} policy: {error!r}.") from error

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tightrope import kernels
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import (
-    Linear,
-    SeenBoth,
-    action_misfits,
-    cost_misfits,
+from tightrope.models import Model
+from tightrope.policies.lints import sampled_values
+from tightrope.policies.offer import Offer
+from tightrope.policies.oplb import REWARD_BOUND, safe_margin
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
     estimates,
     failure_probability,
-    feature_misfits,
-    learn_both,
-    linear_model,
-    mean_cost_misfits,
-    offered_both,
-    unshared_misfits,
+    one_hot,
 )
-from tightrope.policies.lints import sampled_values
-from tightrope.policies.oplb import REWARD_BOUND, safe_margin
 from tightrope.policies.registry import register
+from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
 
 
 @register("safe-lts")
-class SafeLTS:
+class SafeLTS(Policy):
     """Thompson sampling with linear rewards and costs; *every action* played has mean cost ≤ 0.
 
     Setting: as `SafeLUCB`, but one action is known to be safe with a margin: always on offer, every mean cost ≤ −ξ < 0.
@@ -49,7 +40,7 @@ class SafeLTS:
 
     Parameters
     ----------
-    reward, cost : Ridge or DisjointRidge
+    reward, cost : Model
         Models of the reward and of the costs; the policy works on copies.
     safe_action : int
     safe_cost : float
@@ -69,13 +60,14 @@ class SafeLTS:
     1
     """
 
-    kind: str
+    _reward: Model
+    _cost: Model
 
     def __init__(
         self,
-        reward: Linear,
+        reward: Model,
         *,
-        cost: Linear,
+        cost: Model,
         safe_action: int,
         safe_cost: float,
         n_constraints: int = 1,
@@ -87,68 +79,36 @@ class SafeLTS:
         self.safe_cost = safe_margin(safe_cost)
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
-        self._reward = linear_model("reward", reward, 1)
-        self._cost = linear_model("cost", cost, self.n_constraints)
-        self._ledger = Ledger[SeenBoth]()
+        self._reward = copy_of_model("reward", reward)
+        self._cost = copy_of_model("cost", cost, self.n_constraints)
 
-    @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
-
-    @property
-    def cost_model(self) -> Linear:
-        """A copy of the model of the costs."""
-        return self._cost.copy()
-
-    def decide(self, features: Any, costs: Any = None, *, actions: Any = None) -> Decision:
-        """The best by a sampled θ̃ among the actions shown to be safe.
-
-        `features` are φ (J, d), or (p,) for a `DisjointRidge`; `costs` are the features ψ of the costs, by default the same.
-        """
-        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        safe = phi.row_of("safe_action", self.safe_action)
+    def choose(self, offer: Offer) -> Choice:
+        """The best by a sampled θ̃ among the actions shown to be safe."""
+        safe = offer.row_of("safe_action", self.safe_action)
         quantities = (1 + self.n_constraints) / self.failure
-        w, cost_widths = estimates(self._cost, psi)
-        pessimistic = w + self._cost.radius(quantities) * cost_widths[:, None]
+        w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
+        pessimistic = w + self._cost.radius(quantities) * cost_widths
         pessimistic[safe] = self.safe_cost
-        rows = np.flatnonzero((pessimistic <= 0.0).all(axis=1))
-        k = 1.0 + 2.0 * REWARD_BOUND / -self.safe_cost
-        scale = k * self._reward.radius(quantities)
-        values = sampled_values(self._reward, phi, scale, self.seed, self._ledger.made)
-        row = int(rows[kernels.first_of_the_best(values[rows])])
-        kept = SeenBoth(phi.seen(row), psi.seen(row))
-        probability = 1.0 if len(rows) == 1 else math.nan
-        return self._ledger.add(int(phi.ids[row]), row, kept, probability=probability)
+        shown = (pessimistic <= 0.0).all(axis=1)
+        scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * self._reward.radius(quantities)
+        values = np.where(shown, sampled_values(self, self._reward, offer, scale), -np.inf)
+        row = best_row(values)
+        means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
+        alone = one_hot(row, len(values)) if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
+        return Choice(row, means, values, alone)
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and K costs of a decision."""
-        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
-
-    def copy(self, seed: int | None = None) -> SafeLTS:
-        """An independent policy in the same state."""
-        twin = SafeLTS(
-            self._reward,
-            cost=self._cost,
-            safe_action=self.safe_action,
-            safe_cost=self.safe_cost,
+    @property
+    def setting(self) -> Setting:
+        """Costs seen after acting that tell about each other's actions, and an action that is safe by the margin told."""
+        return Setting(
             n_constraints=self.n_constraints,
-            failure=self.failure,
-            seed=self.seed if seed is None else seed,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            reward=self._reward,
+            cost=self._cost,
+            shared_costs=True,
+            counts_on=(("the safe action", self.safe_action),),
+            told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
         )
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        return [
-            *cost_misfits(env, self.n_constraints),
-            *feature_misfits(env, "reward", self._reward),
-            *feature_misfits(env, "cost", self._cost),
-            *unshared_misfits(env),
-            *action_misfits(env, "the safe action", self.safe_action),
-            *mean_cost_misfits(env, self.safe_action, self.safe_cost),
-        ]
 
     def __repr__(self) -> str:
         return (

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import (
-    Linear,
-    Offer,
-    SeenBoth,
-    action_misfits,
-    cost_misfits,
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.policy import (
+    Choice,
+    Policy,
+    best_row,
+    copy_of_model,
     estimates,
     failure_probability,
-    feature_misfits,
-    learn_both,
-    linear_model,
-    mean_cost_misfits,
-    offered_both,
-    unshared_misfits,
+    one_hot,
 )
 from tightrope.policies.registry import register
-from tightrope.validation import Array, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
+from tightrope.problem import Setting, mean_costs_at_most
+from tightrope.validation import whole_number
 
 
 @register("safe-lucb")
-class SafeLUCB:
+class SafeLUCB(Policy):
     """Linear rewards and costs; *every action* played has mean cost ≤ 0.
 
     Setting: mean reward and K mean costs linear in features, costs seen after acting, ‖θ*‖ and ‖μ*_k‖ within the models' `m`, noise
@@ -54,7 +45,7 @@ class SafeLUCB:
 
     Parameters
     ----------
-    reward, cost : Ridge or DisjointRidge
+    reward, cost : Model
         Models of the reward and of the costs; the policy works on copies.
     safe_actions : sequence of int
         Actions known to be safe; one at least must be on offer in every round.
@@ -78,13 +69,14 @@ class SafeLUCB:
     1
     """
 
-    kind: str
+    _reward: Model
+    _cost: Model
 
     def __init__(
         self,
-        reward: Linear,
+        reward: Model,
         *,
-        cost: Linear,
+        cost: Model,
         safe_actions: Sequence[int],
         horizon: int | None = None,
         exploration: int | None = None,
@@ -101,101 +93,51 @@ class SafeLUCB:
         if not self.safe_actions:
             raise InvalidInput("safe_actions must name at least one action, but it is empty.")
         self.exploration = _exploration(horizon, exploration)
+        self.horizon = None
         self.failure = failure_probability(failure)
         self.seed = whole_number("seed", seed)
-        self._reward = linear_model("reward", reward, 1)
-        self._cost = linear_model("cost", cost, self.n_constraints)
-        self._ledger = Ledger[SeenBoth]()
+        self._reward = copy_of_model("reward", reward)
+        self._cost = copy_of_model("cost", cost, self.n_constraints)
+
+    def choose(self, offer: Offer) -> Choice:
+        """Explore the known safe actions, later play the optimistic one among those shown to be safe."""
+        known = np.isin(offer.ids, self.safe_actions)
+        if not known.any():
+            raise InvalidInput(
+                f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
+                f"but only {offer.ids.tolist()} are."
+            )
+        quantities = (1 + self.n_constraints) / self.failure
+        r, widths = estimates(self._reward, offer.phi, offer.ids)
+        optimistic = r[:, 0] + self._reward.radius(quantities) * widths[:, 0]
+        if self.decisions.made < self.exploration:
+            rows = np.flatnonzero(known)
+            row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, self.uniform()))
+            return Choice(row, r[:, 0], np.where(known, optimistic, -np.inf), known / len(rows))
+        w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
+        shown = known | (w + self._cost.radius(quantities) * cost_widths <= 0.0).all(axis=1)
+        values = np.where(shown, optimistic, -np.inf)
+        row = best_row(values)
+        return Choice(row, r[:, 0], values, one_hot(row, len(values)))
 
     @property
-    def reward_model(self) -> Linear:
-        """A copy of the model of the reward."""
-        return self._reward.copy()
-
-    @property
-    def cost_model(self) -> Linear:
-        """A copy of the model of the costs."""
-        return self._cost.copy()
-
-    def decide(self, features: Any, costs: Any = None, *, actions: Any = None) -> Decision:
-        """Explore the known safe actions, later play the optimistic one among those shown to be safe.
-
-        `features` are φ (J, d), or (p,) for a `DisjointRidge`; `costs` are the features ψ of the costs, by default the same.
-        """
-        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        rows = self._candidates(phi, psi)
-        draw = kernels.own_uniform(self.seed, self._ledger.made)
-        row = int(rows[0] if len(rows) == 1 else kernels.uniform_choice(rows, draw))
-        kept = SeenBoth(phi.seen(row), psi.seen(row))
-        return self._ledger.add(int(phi.ids[row]), row, kept, probability=1.0 / len(rows))
-
-    def mixture(self, features: Any, costs: Any = None, *, actions: Any = None) -> Array:
-        """The probabilities by row that `decide` would draw from: one action alone once the exploration is over."""
-        phi, psi = offered_both(features, costs, actions, self._reward, self._cost)
-        rows = self._candidates(phi, psi)
-        pi = np.zeros(len(phi.ids))
-        pi[rows] = 1.0 / len(rows)
-        return pi
-
-    def learn(self, decision: Decision | int, reward: Any, costs: Any) -> None:
-        """Take in reward and K costs of a decision."""
-        learn_both(self._ledger, decision, reward, costs, self._reward, self._cost)
-
-    def copy(self, seed: int | None = None) -> SafeLUCB:
-        """An independent policy in the same state."""
-        twin = SafeLUCB(
-            self._reward,
-            cost=self._cost,
-            safe_actions=self.safe_actions,
-            exploration=self.exploration,
+    def setting(self) -> Setting:
+        """Costs seen after acting that tell about each other's actions, and safe actions of which one is always on offer."""
+        return Setting(
             n_constraints=self.n_constraints,
-            failure=self.failure,
-            seed=self.seed if seed is None else seed,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            reward=self._reward,
+            cost=self._cost,
+            shared_costs=True,
+            any_of=self.safe_actions,
+            told=tuple(mean_costs_at_most(action, 0.0) for action in self.safe_actions),
         )
-        twin._ledger = self._ledger.copy()
-        return twin
-
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        reasons = [
-            *cost_misfits(env, self.n_constraints),
-            *feature_misfits(env, "reward", self._reward),
-            *feature_misfits(env, "cost", self._cost),
-            *unshared_misfits(env),
-        ]
-        there = [action for action in self.safe_actions if action < env.n_actions]
-        for action in self.safe_actions:
-            if action >= env.n_actions:
-                reasons += action_misfits(env, "a safe action", action)
-            reasons += mean_cost_misfits(env, action, 0.0)
-        if not env.available[env.weights > 0][:, there].any(axis=1).all():
-            reasons.append("in some context no known safe action is on offer")
-        return reasons
 
     def __repr__(self) -> str:
         return (
             f"SafeLUCB({self._reward!r}, cost={self._cost!r}, safe_actions={list(self.safe_actions)}, "
             f"exploration={self.exploration}, n_constraints={self.n_constraints}, failure={self.failure:g})"
         )
-
-    def _candidates(self, phi: Offer, psi: Offer) -> NDArray[np.int64]:
-        """The rows that the next decision is drawn from."""
-        known = np.isin(phi.ids, self.safe_actions)
-        if not known.any():
-            raise InvalidInput(
-                f"one of the safe actions {list(self.safe_actions)} must be on offer in every round, "
-                f"but only {phi.ids.tolist()} are."
-            )
-        if self._ledger.made < self.exploration:
-            return np.flatnonzero(known)
-        quantities = (1 + self.n_constraints) / self.failure
-        w, cost_widths = estimates(self._cost, psi)
-        pessimistic = w + self._cost.radius(quantities) * cost_widths[:, None]
-        rows = np.flatnonzero(known | (pessimistic <= 0.0).all(axis=1))
-        r, widths = estimates(self._reward, phi)
-        optimistic = r[:, 0] + self._reward.radius(quantities) * widths
-        best: NDArray[np.int64] = rows[[kernels.first_of_the_best(optimistic[rows])]]
-        return best
 
 
 def _exploration(horizon: Any, exploration: Any) -> int:

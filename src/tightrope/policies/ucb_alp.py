@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
-from tightrope.policies.decision import Decision
-from tightrope.policies.ledger import Ledger
-from tightrope.policies.linear import action_misfits, sleeping_misfits, unit_reward_misfits
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Problem, Setting, Truth
 from tightrope.validation import Array, finite_number, real_array, require_range, whole_number
-
-if TYPE_CHECKING:
-    from tightrope.environments.tabular import Tabular
 
 
 @register("ucb-alp")
-class UCBALP:
+class UCBALP(Policy):
     """A budget of B actions over T rounds: spend it on the contexts that are worth most.
 
     Setting: finitely many contexts, drawn independently with known probabilities q_c, whose number is told (`sees_context`);
@@ -61,9 +60,13 @@ class UCBALP:
     (1, 1)
     """
 
-    kind: str
-    n_constraints = 0
+    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    refuses: ClassVar[tuple[tuple[str, ...], str]] = (
+        ("features", "costs", "actions"),
+        "numbered contexts, unit costs, all actions on offer",
+    )
     sees_context = True
+    n_actions: int
 
     def __init__(
         self, n_actions: int, *, weights: Any, limit: float, horizon: int, noop: int = 0, seed: int = 0
@@ -79,9 +82,13 @@ class UCBALP:
         if self.noop >= self.n_actions:
             raise InvalidInput(f"noop must be below {self.n_actions}, but got {self.noop}.")
         self.seed = whole_number("seed", seed)
-        self.left = math.floor(self.limit * self.horizon + 1e-9)
+        self._left = np.array([math.floor(self.limit * self.horizon + 1e-9)])
         self._rewards = ArmMeans(len(self.weights) * self.n_actions, bonus=math.sqrt(0.5))
-        self._ledger = Ledger[int]()
+
+    @property
+    def left(self) -> int:
+        """What is left of the budget."""
+        return int(self._left[0])
 
     @property
     def reward_model(self) -> ArmMeans:
@@ -92,67 +99,65 @@ class UCBALP:
         """p (C,): with what probability the next decision spends in each context."""
         return self._probabilities(self._upper_rewards().max(axis=1))
 
-    def decide(
-        self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
-    ) -> Decision:
+    def choose(self, offer: Offer) -> Choice:
         """Spend on this context by the threshold rule, or play the no-op."""
-        c = self._known(features, costs, actions, context)
+        C, c = len(self.weights), offer.context
+        if c is None or whole_number("context", c) >= C:
+            raise InvalidInput(f"context must be a whole number below {C}, but got {c!r}.")
         best, p = self._rule(c)
-        spends = p > 0.0 and kernels.own_uniform(self.seed, self._ledger.made) < p
-        self.left -= spends
-        action = best if spends else self.noop
-        return self._ledger.add(
-            action, action, c * self.n_actions + action, probability=p if spends else 1.0 - p
-        )
-
-    def mixture(
-        self, features: Any = None, costs: Any = None, *, actions: Any = None, context: int | None = None
-    ) -> Array:
-        """The probabilities of the actions that `decide` would draw from."""
-        best, p = self._rule(self._known(features, costs, actions, context))
+        spends = p > 0.0 and self.uniform() < p
         pi = np.zeros(self.n_actions)
         pi[best] = p
         pi[self.noop] += 1.0 - p
-        return pi
+        upper = self._upper_rewards()[c]
+        return Choice(best if spends else self.noop, upper, upper, pi, spends)
 
-    def learn(self, decision: Decision | int, reward: Any, costs: Any = None) -> None:
-        """Take in the reward of a decision; costs are known and not looked at."""
-        number = self._ledger.find(decision)
-        y = np.array([finite_number("reward", reward, low=0.0, high=1.0)])
-        self._rewards.learn(y, action=self._ledger.take(number))
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Pay for it."""
+        self._left[0] -= choice.note
 
-    def copy(self, seed: int | None = None) -> UCBALP:
-        """An independent policy in the same state."""
-        twin = UCBALP(
-            self.n_actions,
-            weights=self.weights,
-            limit=self.limit,
-            horizon=self.horizon,
-            noop=self.noop,
-            seed=self.seed if seed is None else seed,
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """The number of the context."""
+        return np.array([float(offer.context or 0)]), None
+
+    def kept_lengths(self) -> tuple[int, int]:
+        """The number of the context."""
+        return 1, 0
+
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of an action in its context."""
+        assert pending[2] is not None
+        self._rewards.learn(None, reward, int(pending[2][0]) * self.n_actions + pending[1])
+
+    def arrays(self) -> Arrays:
+        """What is left of the budget, and what was seen of each action in each context."""
+        return {
+            "left": self._left,
+            **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
+        }
+
+    @property
+    def setting(self) -> Setting:
+        """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
+        return Setting(
+            n_actions=self.n_actions,
+            takes_sleep=False,
+            unit_rewards=True,
+            counts_on=(("the no-op", self.noop),),
+            told=(self._told_budget,),
         )
-        twin.left = self.left
-        twin._rewards = self._rewards.copy()
-        twin._ledger = self._ledger.copy()
-        return twin
 
-    def requires(self, env: Tabular) -> list[str]:
-        """Why `env` is not of the policy's setting; empty where it is."""
-        reasons = [
-            *sleeping_misfits(env),
-            *unit_reward_misfits(env),
-            *action_misfits(env, "the no-op", self.noop),
-        ]
-        if env.n_actions != self.n_actions:
-            return [*reasons, f"it has {env.n_actions} actions, but the policy has {self.n_actions}"]
-        if env.n_contexts != len(self.weights) or np.abs(env.weights - self.weights).max() > 1e-6:
-            reasons.append("its contexts do not have the probabilities that the policy was given")
-        if env.rewards[env.weights > 0, self.noop].any():
-            reasons.append(f"the no-op (action {self.noop}) earns something, but must earn nothing")
+    def _told_budget(self, problem: Problem, truth: Truth) -> Iterator[str]:
+        if problem.n_actions != self.n_actions:
+            return
+        if len(truth.weights) != len(self.weights) or np.abs(truth.weights - self.weights).max() > 1e-6:
+            yield "its contexts do not have the probabilities that the policy was given"
+        if truth.rewards[truth.met, self.noop].any():
+            yield f"the no-op (action {self.noop}) earns something, but must earn nothing"
         unit = (np.arange(self.n_actions) != self.noop) - self.limit
-        if env.n_constraints != 1 or env.random_costs or np.abs(env.costs[:, :, 0] - unit).max() > 1e-9:
-            reasons.append(f"its costs are not those of one budget with unit usage, 1 - {self.limit:g}")
-        return reasons
+        fixed = problem.n_constraints == 1 and not truth.random_costs
+        if not fixed or np.abs(truth.costs[:, :, 0] - unit).max() > 1e-9:
+            yield f"its costs are not those of one budget with unit usage, 1 - {self.limit:g}"
 
     def __repr__(self) -> str:
         return (
@@ -160,34 +165,23 @@ class UCBALP:
             f"horizon={self.horizon}, noop={self.noop})"
         )
 
-    def _known(self, features: Any, costs: Any, actions: Any, context: int | None) -> int:
-        for name, value in (("features", features), ("costs", costs), ("actions", actions)):
-            if value is not None:
-                raise InvalidInput(
-                    f"UCBALP takes no {name}: it is for numbered contexts, unit costs, all actions on offer."
-                )
-        C = len(self.weights)
-        if context is None or whole_number("context", context) >= C:
-            raise InvalidInput(f"context must be a whole number below {C}, but got {context!r}.")
-        return int(context)
-
     def _rule(self, c: int) -> tuple[int, float]:
         """The action to spend on in context c, and with what probability."""
-        if self._ledger.made >= self.horizon or self.left <= 0:
+        if self.decisions.made >= self.horizon or self.left <= 0:
             return self.noop, 0.0
         upper = self._upper_rewards()
-        return int(kernels.first_of_the_best(upper[c])), float(self._probabilities(upper.max(axis=1))[c])
+        return best_row(upper[c]), float(self._probabilities(upper.max(axis=1))[c])
 
     def _upper_rewards(self) -> Array:
         """û (C, J): −∞ for the no-op, which is not chosen but fallen back on, and ∞ for what was never tried."""
         counts = self._rewards.counts
         means = self._rewards.sums[:, 0] / np.maximum(counts, 1.0)
-        upper = (means + self._rewards.widths(self._ledger.made + 1)).reshape(-1, self.n_actions)
+        upper = (means + self._rewards.widths_at(self.decisions.made + 1)).reshape(-1, self.n_actions)
         upper[:, self.noop] = -np.inf
         return upper
 
     def _probabilities(self, best: Array) -> Array:
-        to_go = self.horizon - self._ledger.made
+        to_go = self.horizon - self.decisions.made
         if to_go <= 0:
             return np.zeros(len(best))
         rate = self.left / to_go

@@ -1,50 +1,50 @@
 """HTTP: which request is which operation, who may ask for it, and what happens when too many do.
 
-`POST /v1/decisions` and `POST /v1/outcomes`, which are asked for all the time, are answered here without a framework; the rest
-goes through Starlette.
+All routes are in the table `ROUTES`. `POST /v1/decisions` and `POST /v1/outcomes`, which are asked for all the time, are answered
+without a framework; the rest goes through Starlette.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
-from urllib.parse import parse_qs
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
+from starlette import routing
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tightrope.service import dashboard, openapi
+from tightrope.service import dashboard, openapi, operations
 from tightrope.service.bodies import (
     LIMITS,
+    Answer,
+    DecisionRequest,
+    EventQuery,
     Limits,
     ModeRequest,
-    Name,
+    OutcomeQuery,
+    OutcomeRequest,
+    PageQuery,
     Refusal,
     RollbackRequest,
     SnapshotRequest,
     read_body,
-    read_decision,
-    read_outcome,
 )
-from tightrope.service.experiment import Answer, Experiment, Op
+from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Keys
-from tightrope.service.keys import Scope as KeyScope
-from tightrope.service.metrics import Labels, Metrics
-from tightrope.service.writer import Writer
+from tightrope.service.metrics import Gauge, Metrics, gauges_of
+from tightrope.service.routes import ANY, Route, listing, ref
 
-__all__ = ["Service"]
+__all__ = ["ROUTES", "Service"]
 
 _BODY_SECONDS: Final = 20.0
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class Service:
@@ -77,12 +77,12 @@ class Service:
         self._limits = limits
         self._max_in_flight = max_in_flight
         self._in_flight = 0
-        self._hot: dict[tuple[str, str], tuple[KeyScope, Callable[[Experiment, bytes], Op]]] = {
-            ("POST", "/v1/decisions"): ("decide", lambda one, body: one.decide(read_decision(body, limits))),
-            ("POST", "/v1/outcomes"): ("outcome", lambda one, body: one.learn(read_outcome(body, limits))),
-        }
+        self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
         self._starlette: ASGIApp = Starlette(
-            routes=self._routes(),
+            routes=[
+                *(self._behind_starlette(one) for one in ROUTES if one not in self._hot.values()),
+                *dashboard.routes(),
+            ],
             lifespan=self._lifespan,
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
@@ -93,67 +93,45 @@ class Service:
             await self._starlette(scope, receive, send)
             return
         if self._in_flight >= self._max_in_flight:
-            busy = Refusal(503, "overloaded", "too many requests are under way")
+            busy = Refusal(503, "overloaded", "too many requests are under way", retry_after=1)
             self.metrics.count("requests", {"route": "any", "status": "503"})
-            await _send(send, Answer(503, busy.body(), 1))
+            await _send(send, busy.answer())
             return
         self._in_flight += 1
         try:
-            hot = self._hot.get((scope["method"], scope["path"]))
-            if hot is None:
-                await self._cold(scope, receive, send)
+            route = self._hot.get((scope["method"], scope["path"]))
+            if route is None:
+                await self._counted(scope, receive, send)
             else:
-                await _send(send, await self._answer(scope, receive, *hot))
+                answer = await self._answer(route, scope, receive)
+                self.metrics.count("requests", {"route": route.path, "status": str(answer.status)})
+                await _send(send, answer)
         finally:
             self._in_flight -= 1
 
-    async def _answer(
-        self,
-        scope: Scope,
-        receive: Receive,
-        needed: KeyScope,
-        operation: Callable[[Experiment, bytes], Op],
-    ) -> Answer:
+    async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
+        """What an experiment answers: only when what it says is durable."""
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
-            writer = self._admit(scope, needed)
-            body = await _read(receive, self._limits.body_bytes)
-            answer = await writer.submit(operation(writer.experiment, body))
+            writer = self._admitted(route, scope, query.get("experiment", self._only))
+            if route.method == "POST":
+                body = await _read(receive, self._limits.body_bytes)
+                op = Op(route.handler, read_body(body, route.request, self._limits))
+            else:
+                op = Op(route.handler, route.query({**query, **scope["path_params"]}))
+            return await writer.submit(op)
         except Refusal as refusal:
-            answer = Answer(refusal.status, refusal.body(), refusal.retry_after)
-        self.metrics.count("requests", {"route": scope["path"], "status": str(answer.status)})
-        return answer
-
-    async def _cold(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 500
-
-        async def note(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._starlette(scope, receive, note)
-        finally:
-            route = scope.get("route")
-            path = route.path if isinstance(route, Route) else "other"
-            self.metrics.count("requests", {"route": path, "status": str(status)})
+            return refusal.answer()
 
     # Who may ask, and for what
 
-    def _admit(self, scope: Scope, needed: KeyScope) -> Writer:
+    def _admitted(self, route: Route, scope: Scope, name: str | None) -> Writer:
         """The writer of the experiment that is asked for, if the bearer may."""
-        query = scope["query_string"]
-        name = self._only
-        if query:
-            asked = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("experiment")
-            if asked:
-                name = asked[-1]
-        headers = scope["headers"]
         if self._keys is not None:
-            self._keys.require(_header(headers, b"authorization"), needed, name or "")
+            assert route.scope is not None
+            self._keys.require(_headers_of(scope).get(b"authorization"), route.scope, name or "")
         else:
-            _require_no_browser(headers)
+            _require_no_browser(_headers_of(scope))
         if name is None:
             raise Refusal(
                 400, "experiment", "several experiments are served here: say which by ?experiment=NAME"
@@ -166,55 +144,18 @@ class Service:
     def _readable(self, scope: Scope) -> list[Experiment]:
         """The experiments that the bearer may read."""
         if self._keys is None:
-            _require_no_browser(scope["headers"])
+            _require_no_browser(_headers_of(scope))
             return list(self.experiments.values())
-        key = self._keys.find(_header(scope["headers"], b"authorization"))
+        key = self._keys.find(_headers_of(scope).get(b"authorization"))
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
             raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
         return found
 
-    # The routes beside the hot ones
+    # The service as a whole: the summary in the document is the docstring
 
-    def _routes(self) -> list[Route]:
-        def get(path: str, make: Callable[[Experiment, Request], Op]) -> Route:
-            async def answer(request: Request) -> Response:
-                writer = self._admit(request.scope, "read")
-                return _response(await writer.submit(make(writer.experiment, request)))
-
-            return Route(path, answer, methods=["GET"])
-
-        def post(path: str, kind: type[Body], make: Callable[[Experiment, Body], Op]) -> Route:
-            async def answer(request: Request) -> Response:
-                writer = self._admit(request.scope, "admin")
-                body = await _read(request.receive, self._limits.body_bytes)
-                return _response(
-                    await writer.submit(make(writer.experiment, read_body(body, kind, self._limits)))
-                )
-
-            return Route(path, answer, methods=["POST"])
-
-        return [
-            get("/v1/decisions", lambda one, request: one.decisions(*_page(request))),
-            get("/v1/decisions/{event_id:path}", lambda one, request: one.decision(_event_id(request))),
-            get("/v1/outcomes", lambda one, request: one.outcomes(_which(request), *_page(request))),
-            get("/v1/state", lambda one, request: one.state()),
-            get("/v1/history", lambda one, request: one.history()),
-            get("/v1/changes", lambda one, request: one.changes(*_page(request))),
-            get("/v1/snapshots", lambda one, request: one.snapshots()),
-            post("/v1/snapshots", SnapshotRequest, lambda one, body: one.take_snapshot(body)),
-            post("/v1/rollback", RollbackRequest, lambda one, body: one.roll_back(body)),
-            post("/v1/mode", ModeRequest, lambda one, body: one.change_mode(body)),
-            Route("/v1/experiments", self._experiments),
-            Route("/healthz", self._healthz),
-            Route("/readyz", self._readyz),
-            Route("/metrics", self._metrics),
-            Route("/openapi.json", self._openapi),
-            Route("/docs", self._docs),
-            *dashboard.routes(),
-        ]
-
-    async def _experiments(self, request: Request) -> Response:
+    async def list_experiments(self, request: Request) -> Response:
+        """The experiments that the key opens."""
         return JSONResponse(
             {
                 "experiments": [
@@ -224,40 +165,72 @@ class Service:
             }
         )
 
-    async def _healthz(self, request: Request) -> Response:
+    async def show_health(self, request: Request) -> Response:
+        """Whether the process answers."""
         return JSONResponse({"status": "alive"})
 
-    async def _readyz(self, request: Request) -> Response:
+    async def show_readiness(self, request: Request) -> Response:
+        """Whether every experiment takes decisions."""
         counts: dict[str, int] = {}
         for one in self.experiments.values():
             counts[one.status] = counts.get(one.status, 0) + 1
         ready = counts == {"ready": len(self.experiments)}
         return JSONResponse({"ready": ready, "experiments": counts}, status_code=200 if ready else 503)
 
-    async def _metrics(self, request: Request) -> Response:
+    async def show_metrics(self, request: Request) -> Response:
+        """Numbers for Prometheus."""
         shown = self._readable(request.scope)
-        gauges: list[tuple[str, str, Labels, float]] = [
-            ("in_flight", "Requests under way.", {}, float(self._in_flight))
-        ]
+        gauges: list[Gauge] = [("in_flight", "Requests under way.", {}, float(self._in_flight))]
         for one in shown:
-            answer = await self._writers[one.name].submit(one.state())
+            answer = await self._writers[one.name].submit(Op(operations.show_state))
             up = answer.status == 200
             gauges.append(
                 ("ready", "Whether the experiment takes decisions.", {"experiment": one.name}, float(up))
             )
             if up:
-                gauges += _gauges(one.name, msgspec.json.decode(answer.body))
+                gauges += gauges_of(one.name, msgspec.json.decode(answer.body))
         text = self.metrics.text(gauges, frozenset(one.name for one in shown))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
-    async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(openapi.document(keys=self._keys is not None))
+    async def show_openapi(self, request: Request) -> Response:
+        """This document."""  # noqa: D404
+        return JSONResponse(openapi.document(ROUTES, keys=self._keys is not None))
 
-    async def _docs(self, request: Request) -> Response:
+    async def show_docs(self, request: Request) -> Response:
+        """This document for people."""  # noqa: D404
         return HTMLResponse(
-            openapi.page(openapi.document(keys=self._keys is not None)),
+            openapi.page(openapi.document(ROUTES, keys=self._keys is not None)),
             headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"},
         )
+
+    # Starlette
+
+    def _behind_starlette(self, route: Route) -> routing.Route:
+        async def respond(request: Request) -> Response:
+            if route.of == "service":
+                page: Awaitable[Response] = route.handler(self, request)
+                return await page
+            return _response(await self._answer(route, request.scope, request.receive))
+
+        # An event id may hold slashes.
+        path = route.path.replace("{event_id}", "{event_id:path}")
+        return routing.Route(path, respond, methods=[route.method])
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._starlette(scope, receive, note)
+        finally:
+            route = scope.get("route")
+            path = route.path if isinstance(route, routing.Route) else "other"
+            self.metrics.count("requests", {"route": path, "status": str(status)})
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -269,6 +242,72 @@ class Service:
         finally:
             for writer in self._writers.values():
                 await loop.run_in_executor(None, writer.stop)
+
+
+_READ: Final = (400, 401, 403, 404, 503)
+_LIST: Final = (*_READ, 422)
+_WRITE: Final = (*_LIST, 408, 413)
+
+_SNAPSHOTS: Final = listing("snapshots", ref("Snapshot"), paged=False)
+_EXPERIMENTS: Final = listing("experiments", paged=False)
+
+# method, path, who may ask (the key's scope), what is called, what it is given, what it answers, how it may refuse
+ROUTES: Final = (
+    Route(
+        "POST", "/v1/decisions", "decide", operations.decide, DecisionRequest, ref("Decision"), (*_WRITE, 409)
+    ),
+    Route("GET", "/v1/decisions", "read", operations.list_decisions, PageQuery, listing("decisions"), _LIST),
+    Route(
+        "GET",
+        "/v1/decisions/{event_id}",
+        "read",
+        operations.show_decision,
+        EventQuery,
+        ref("Decision"),
+        _READ,
+    ),
+    Route(
+        "POST",
+        "/v1/outcomes",
+        "outcome",
+        operations.learn,
+        OutcomeRequest,
+        ref("Outcome"),
+        (*_WRITE, 409, 410),
+    ),
+    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, OutcomeQuery, listing("outcomes"), _LIST),
+    Route("GET", "/v1/state", "read", operations.show_state, None, ANY, _READ),
+    Route("GET", "/v1/history", "read", operations.show_history, None, ANY, _READ),
+    Route("GET", "/v1/changes", "read", operations.list_changes, PageQuery, listing("changes"), _LIST),
+    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, None, _SNAPSHOTS, _READ),
+    Route(
+        "POST", "/v1/snapshots", "admin", operations.take_snapshot, SnapshotRequest, ref("Snapshot"), _WRITE
+    ),
+    Route("POST", "/v1/rollback", "admin", operations.roll_back, RollbackRequest, ANY, (*_WRITE, 409)),
+    Route("POST", "/v1/mode", "admin", operations.change_mode, ModeRequest, ANY, _WRITE),
+    Route(
+        "GET",
+        "/v1/experiments",
+        "read",
+        Service.list_experiments,
+        None,
+        _EXPERIMENTS,
+        (401, 403),
+        of="service",
+    ),
+    Route("GET", "/metrics", "read", Service.show_metrics, None, "text/plain", (401, 403), of="service"),
+    Route("GET", "/healthz", None, Service.show_health, of="service"),
+    Route(
+        "GET",
+        "/readyz",
+        None,
+        Service.show_readiness,
+        otherwise={503: "At least one does not."},
+        of="service",
+    ),
+    Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
+    Route("GET", "/docs", None, Service.show_docs, None, "text/html", of="service"),
+)
 
 
 # --- requests ---
@@ -294,59 +333,26 @@ async def _read(receive: Receive, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _header(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
-    for key, value in headers:
-        if key == name:
-            return value.decode("latin-1")
-    return None
+def _headers_of(scope: Scope) -> dict[bytes, str]:
+    """By name; of several the first."""
+    return {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
-def _require_no_browser(headers: list[tuple[bytes, bytes]]) -> None:
+def _require_no_browser(headers: Mapping[bytes, str]) -> None:
     """Without keys, what protects a service on loopback from any page that its user visits."""
-    host = _header(headers, b"host") or ""
+    host = headers.get(b"host", "")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name not in _LOOPBACK:
         raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")
-    origin = _header(headers, b"origin")
+    origin = headers.get(b"origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Refusal(403, "forbidden", "without keys no other page may send requests")
-
-
-def _page(request: Request) -> tuple[int | None, int]:
-    """Which rows of a list: before a position, and at most how many."""
-    return _whole(request, "before", 1 << 62), _whole(request, "limit", 1000) or 20
-
-
-def _whole(request: Request, name: str, most: int) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
-        raise Refusal(422, "invalid", f"{name} must be a whole number from 1 to {most}, but got {text!r}")
-    return int(text)
-
-
-def _which(request: Request) -> Any:
-    allowed = ("late", "rejected", "missing", "pending")
-    which = request.query_params.get("status")
-    if which not in allowed:
-        raise Refusal(422, "invalid", f"status must be one of {', '.join(allowed)}, but got {which!r}")
-    return which
-
-
-def _event_id(request: Request) -> str:
-    try:
-        event_id: str = msgspec.convert(request.path_params["event_id"], Name)
-        event_id.encode()
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        raise Refusal(404, "unknown", "no decision can have such an event_id") from None
-    return event_id
 
 
 # --- answers ---
 
 
-async def _send(send: Send, answer: Answer) -> None:
+def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(answer.body)).encode()),
@@ -355,61 +361,33 @@ async def _send(send: Send, answer: Answer) -> None:
         headers.append((b"retry-after", str(answer.retry_after).encode()))
     if answer.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    return headers
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
     await send({"type": "http.response.body", "body": answer.body})
 
 
 def _response(answer: Answer) -> Response:
-    headers = {} if answer.retry_after is None else {"retry-after": str(answer.retry_after)}
-    if answer.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    return Response(answer.body, answer.status, headers, media_type="application/json")
+    response = Response(answer.body, answer.status)
+    response.raw_headers = _headers(answer)
+    return response
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return _response(Answer(error.status, error.body(), error.retry_after))
+    return _response(error.answer())
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    refusal = Refusal(error.status_code, "not-found" if error.status_code == 404 else "http", error.detail)
-    response = _response(Answer(refusal.status, refusal.body()))
+    code = "not-found" if error.status_code == 404 else "http"
+    response = _response(Refusal(error.status_code, code, error.detail).answer())
     for name, value in (error.headers or {}).items():
         response.headers[name] = value
     return response
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return _response(Answer(500, Refusal(500, "internal", "an error inside the service").body()))
-
-
-def _gauges(experiment: str, state: Mapping[str, Any]) -> list[tuple[str, str, Labels, float]]:
-    label = {"experiment": experiment}
-    outcomes = state["outcomes"]
-    found: list[tuple[str, str, Labels, float]] = [
-        ("journal_position", "Entries in the journal.", label, float(state["position"])),
-        ("pending", "Decisions whose outcome is waited for.", label, float(outcomes["pending"])),
-        ("reward_sum", "Sum of the rewards.", label, (outcomes["mean_reward"] or 0.0) * outcomes["rewards"]),
-    ]
-    for action in state["actions"]:
-        labels = {**label, "action": action["name"]}
-        found.append(("decisions_total", "Decisions by action.", labels, float(action["decisions"])))
-    for kind in ("rewards", "complete", "missing", "late", "rejected"):
-        found.append(("outcomes_total", "Outcomes by kind.", {**label, "kind": kind}, float(outcomes[kind])))
-    for column in state["constraints"]:
-        labels = {**label, "constraint": column["name"]}
-        found.append(
-            (
-                "cumulative_cost",
-                "Sum of the costs: a rule holds at or below 0.",
-                labels,
-                column["cumulative_cost"],
-            )
-        )
-        found.append(("queue", "The dual variable of a rule.", labels, column["queue"]))
-    for cap in state["hard_caps"]:
-        labels = {**label, "cap": cap["name"]}
-        found.append(("hard_cap_used", "Used or reserved of a hard cap.", labels, cap["used"]))
-        found.append(("hard_cap_total", "What a hard cap allows in all.", labels, cap["total"]))
-    return found
+    return _response(Refusal(500, "internal", "an error inside the service").answer())

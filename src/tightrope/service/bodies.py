@@ -1,9 +1,9 @@
-"""What a caller may send, and how it is refused: JSON read strictly, with the field or the byte named.
+"""What a caller may send, and what is sent back: JSON read strictly, refused with the field or the byte named.
 
->>> request = read_decision(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}')
+>>> request = read_body(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
 >>> request.context
 {'age': 71.0, 'sex': 'f'}
->>> read_decision(b'{"context": {"age": true}}')
+>>> read_body(b'{"context": {"age": true}}', DecisionRequest)
 Traceback (most recent call last):
 ...
 tightrope.service.bodies.Refusal: context.age must be a number or a text, but got true
@@ -13,37 +13,51 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from tightrope.errors import TightropeError
+from tightrope.messages import fault
 
 __all__ = [
+    "Answer",
     "DecisionRequest",
+    "EventQuery",
     "Limits",
     "ModeRequest",
+    "OutcomeQuery",
     "OutcomeRequest",
+    "PageQuery",
     "Refusal",
     "RollbackRequest",
     "SnapshotRequest",
     "fingerprint",
     "read_body",
-    "read_decision",
-    "read_outcome",
 ]
 
 # PostgreSQL's text can't hold U+0000, and no one should have to print the others.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
+class Answer(NamedTuple):
+    """What is sent back: HTTP status, JSON, and after how many seconds to try again."""
+
+    status: int
+    body: bytes
+    retry_after: int | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Answer:
+        """200, with a value in JSON."""
+        return cls(200, _encoder.encode(value))
+
+
 class Refusal(TightropeError):
     """A request that is answered with an error: its HTTP status, a code for programs and words for people.
 
-    >>> Refusal(404, "unknown", "no such event").body()
+    >>> Refusal(404, "unknown", "no such event").answer().body
     b'{"error":{"code":"unknown","message":"no such event"}}'
     """
 
@@ -54,9 +68,13 @@ class Refusal(TightropeError):
         self.message = message
         self.retry_after = retry_after
 
-    def body(self) -> bytes:
-        """The answer's JSON."""
-        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
+    def answer(self) -> Answer:
+        """What is sent back."""
+        error = {"error": {"code": self.code, "message": self.message}}
+        return Answer(self.status, _encoder.encode(error), self.retry_after)
+
+
+_encoder: Final = msgspec.json.Encoder()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +108,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 LIMITS: Final = Limits()
 
 
-class DecisionRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class _Request(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    def require_within(self, limits: Limits) -> None:
+        """Refuse what is too much. What the fields mean is for the experiment to judge."""
+
+
+class DecisionRequest(_Request):
     """The body of `POST /v1/decisions`.
 
     Attributes
@@ -119,8 +142,21 @@ class DecisionRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     default: int | str | None = None
     explain: bool = False
 
+    def require_within(self, limits: Limits) -> None:
+        """At most so many numbers and actions."""
+        if self.features is not None:
+            _require_count("features", self.features, limits.numbers)
+        if self.costs is not None:
+            _require_count("costs", self.costs, limits.numbers)
+        if self.usage is not None:
+            _require_count("usage", list(self.usage.values()), limits.numbers)
+        for name in ("actions", "group"):
+            entries = getattr(self, name)
+            if isinstance(entries, list) and len(entries) > limits.actions:
+                raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
 
-class OutcomeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+
+class OutcomeRequest(_Request):
     """The body of `POST /v1/outcomes`: the reward, the costs that are seen after acting, or both; each once.
 
     Attributes
@@ -135,8 +171,19 @@ class OutcomeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_un
     reward: float | None = None
     costs: list[float] | dict[str, float] | None = None
 
+    def require_within(self, limits: Limits) -> None:
+        """Something, at most so many numbers, and a reward that sums bear."""
+        if self.costs is not None:
+            _require_count("costs", list(self.costs), limits.numbers)
+        if self.reward is None and self.costs is None:
+            raise _invalid("reward or costs must be given, but got neither")
+        if self.reward is not None and not abs(self.reward) <= limits.reward:
+            raise _invalid(
+                f"reward must lie in [-{limits.reward:g}, {limits.reward:g}], but got {self.reward:g}"
+            )
 
-class ModeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+
+class ModeRequest(_Request):
     """The body of `POST /v1/mode`.
 
     Attributes
@@ -150,7 +197,7 @@ class ModeRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     default: int | str | None = None
 
 
-class SnapshotRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class SnapshotRequest(_Request):
     """The body of `POST /v1/snapshots`.
 
     Attributes
@@ -162,7 +209,7 @@ class SnapshotRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     label: Name
 
 
-class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class RollbackRequest(_Request):
     """The body of `POST /v1/rollback`.
 
     Attributes
@@ -177,39 +224,26 @@ class RollbackRequest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_u
     restore: Literal["learnt", "all"]
 
 
-Body = TypeVar("Body", bound=msgspec.Struct)
+class EventQuery(msgspec.Struct, frozen=True):
+    """Which event: the end of `GET /v1/decisions/…`."""
+
+    event_id: str
 
 
-def read_decision(body: bytes, limits: Limits = LIMITS) -> DecisionRequest:
-    """A decision's request, checked for form and size; what the fields mean is for the experiment to judge."""
-    request = read_body(body, DecisionRequest, limits)
-    if request.features is not None:
-        _require_count("features", request.features, limits.numbers)
-    if request.costs is not None:
-        _require_count("costs", request.costs, limits.numbers)
-    if request.usage is not None:
-        _require_count("usage", list(request.usage.values()), limits.numbers)
-    for name in ("actions", "group"):
-        entries = getattr(request, name)
-        if isinstance(entries, list) and len(entries) > limits.actions:
-            raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
-    return request
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which rows of a list, newest first: so many at most, before a position."""
+
+    limit: int = 20
+    before: int | None = None
 
 
-def read_outcome(body: bytes, limits: Limits = LIMITS) -> OutcomeRequest:
-    """An outcome's request, checked for form and size.
+class OutcomeQuery(PageQuery, frozen=True, kw_only=True):
+    """Which outcomes of `GET /v1/outcomes`."""
 
-    >>> read_outcome(b'{"event_id": "visit-1", "reward": "NaN"}')
-    Traceback (most recent call last):
-    ...
-    tightrope.service.bodies.Refusal: reward must be a number, but got "NaN"
-    """
-    request = read_body(body, OutcomeRequest, limits)
-    if request.costs is not None:
-        _require_count("costs", list(request.costs), limits.numbers)
-    if request.reward is None and request.costs is None:
-        raise _invalid("reward or costs must be given, but got neither")
-    return request
+    status: Literal["late", "rejected", "missing", "pending"]
+
+
+Body = TypeVar("Body", bound=_Request)
 
 
 def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
@@ -233,18 +267,19 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
         _require_single_keys(body)
-        raise _invalid(_in_words(str(error), body)) from None
+        raise _invalid(_in_words(error, body, kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(error, body) from None
     _require_single_keys(body)
+    request.require_within(limits)
     return request
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces.
 
-    >>> a = read_decision(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}')
-    >>> b = read_decision(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}')
+    >>> a = read_body(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
+    >>> b = read_body(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}', DecisionRequest)
     >>> fingerprint(a) == fingerprint(b)
     True
     """
@@ -253,7 +288,7 @@ def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
 
 
-_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+_DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 
 
@@ -335,45 +370,9 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
     return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
 
 
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-}
-
-
-def _in_words(message: str, body: bytes) -> str:
-    """msgspec's message with the field first, its key named, and what came."""
-    message, _, path = message.partition(" - at `$")
-    path = path.removesuffix("`")
-    plain = _plain(body)
-    if "[...]" in path:
-        path = _with_keys(path, plain, message)
-    where = path.removeprefix(".") or "the body"
-    came = _shown(_at(plain, path))
-    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
-    if expected:
-        parts = [_WORDS.get(part, part) for part in expected[1].split(" | ") if part != "null"]
-        return f"{where} must be {' or '.join(parts)}, but got {came}"
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-    if unknown:
-        return f"{(path.removeprefix('.') + '.').lstrip('.')}{unknown[1]} is an unknown field"
-    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
-    if missing:
-        return f"{(path.removeprefix('.') + '.').lstrip('.')}{missing[1]} is missing"
-    if message == "Number out of range":
-        return f"{where} must be a finite number, but what came is too large for one"
-    if "matching regex" in message:
-        return f"{where} must hold no control characters, but got {came}"
-    length = re.fullmatch(r"Expected `str` of length (.*)", message)
-    if length:
-        return f"{where} must have a length {length[1]}, but got {came}"
-    if message.startswith("Invalid enum value"):
-        return f"{where} has a value that is not allowed: {came}"
-    return f"{where}: {message}, but got {came}"
+def _in_words(error: msgspec.ValidationError, body: bytes, kind: type[msgspec.Struct]) -> str:
+    path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
+    return f"{path.removeprefix('.') or 'the body'} {words}"
 
 
 def _plain(body: bytes) -> Any:
@@ -381,54 +380,6 @@ def _plain(body: bytes) -> Any:
         return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
     except (ValueError, RecursionError):
         return None
-
-
-def _with_keys(path: str, value: Any, message: str) -> str:
-    """`path` with each [...], which is msgspec's word for the values of an object, replaced by the key that is at fault."""
-    got = re.search(r"got `(\w+)`", message)
-    kind = got[1] if got else "number"
-    for concrete in _expanded(path, value):
-        if _KINDS[kind](_at(value, concrete)):
-            return concrete
-    return path.partition("[...]")[0]
-
-
-def _expanded(path: str, value: Any) -> Iterator[str]:
-    head, more, tail = path.partition("[...]")
-    if not more:
-        yield path
-        return
-    table = _at(value, head)
-    for key in table if isinstance(table, Mapping) else ():
-        yield from _expanded(f"{head}.{key}{tail}", value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-# What msgspec says came, and out of range: a number that is too large to be one.
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "str": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "int": _is_number,
-    "float": _is_number,
-    "number": lambda value: _is_number(value) and math.isinf(value),
-}
-
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-
-
-def _at(value: Any, path: str) -> Any:
-    for name, index in _STEP.findall(path):
-        try:
-            value = value[name] if name else value[int(index)]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
 
 
 def _shown(value: Any) -> str:

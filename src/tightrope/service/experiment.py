@@ -1,71 +1,58 @@
-"""One experiment: a machine and its journal, changed in batches that are durable before anyone hears of them.
+"""One experiment: its state and its journal, changed in batches that are durable before anyone hears of them.
 
->>> from tightrope.service.bodies import read_decision, read_outcome
->>> from tightrope.service.journal import MemoryJournal
+>>> from tightrope.service.bodies import DecisionRequest, OutcomeRequest
+>>> from tightrope.service.operations import decide, learn
+>>> from tightrope.service.storage.memory import MemoryJournal
 >>> from tightrope.spec import make_spec
 >>> spec = make_spec({"name": "beds", "actions": ["icu", "other"]})
 >>> beds = Experiment(spec, MemoryJournal())
 >>> beds.open()
->>> [first] = beds.process([beds.decide(read_decision(b'{"event_id": "visit-1"}'))])
+>>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> first
 Answer(status=200, body=b'{"event_id":"visit-1","action":0,"name":"icu","sequence":0}', retry_after=None)
->>> [again] = beds.process([beds.decide(read_decision(b'{"event_id": "visit-1"}'))])
+>>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> again == first
 True
->>> beds.process([beds.learn(read_outcome(b'{"event_id": "visit-1", "reward": 1}'))])[0].status
+>>> beds.process([Op(learn, OutcomeRequest(event_id="visit-1", reward=1.0))])[0].status
 200
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import secrets
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
-
-import msgspec
 
 import tightrope
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
-from tightrope.policies.slater import measure
-from tightrope.rules import Budget, Mean
-from tightrope.service import views
-from tightrope.service.bodies import (
-    LIMITS,
-    DecisionRequest,
-    Limits,
-    ModeRequest,
-    OutcomeRequest,
-    Refusal,
-    RollbackRequest,
-    SnapshotRequest,
-    fingerprint,
-)
+from tightrope.policies.pessimistic_optimistic.slater import measure
+from tightrope.service.bodies import Answer, DecisionRequest, Refusal
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
     Decided,
     Entry,
-    Expired,
     Journal,
     JournalDamaged,
     JournalError,
     Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
     Row,
     Snapshot,
     Started,
     entry_of,
     row_of,
 )
-from tightrope.service.machine import AWAITS_COSTS, AWAITS_REWARD, Machine, digest_of
+from tightrope.service.metrics import Metrics
+from tightrope.service.snapshots import digest_of
 from tightrope.spec import Spec
 
-__all__ = ["Answer", "Experiment", "Op"]
+__all__ = ["Batch", "Experiment", "Op", "Writer"]
 
 log = logging.getLogger("tightrope.service")
 
@@ -73,64 +60,70 @@ Status: TypeAlias = Literal["closed", "ready", "standby", "failing"]
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
-
-
-class Answer(NamedTuple):
-    """What is sent back: HTTP status, JSON, and after how many seconds to try again."""
-
-    status: int
-    body: bytes
-    retry_after: int | None = None
+# A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
+_BATCH: Final = 256
+_TICK_SECONDS: Final = 0.2
 
 
 class Op(NamedTuple):
-    """One request to an experiment; `event_id` is looked up in the journal before `run` is called."""
+    """What is asked of an experiment: `operation(batch, request)`, one of those in `operations`."""
 
-    run: Callable[[_Batch], Answer]
-    event_id: str | None = None
+    operation: Callable[[Batch, Any], Answer]
+    request: Any = None
+
+    @property
+    def event_id(self) -> str | None:
+        """The event that it is about: what the journal has of it is found before the operation is run."""
+        return getattr(self.request, "event_id", None)
 
 
-class _Batch:
-    """What becomes durable together."""
+class Batch:
+    """What becomes durable together.
 
-    def __init__(self, machine: Machine, now: int, found: Sequence[Row]) -> None:
-        self.machine = machine
-        self.now = max(now, machine.time)
+    Attributes
+    ----------
+    state : ExperimentState
+    journal : Journal
+        To read from; what is written goes in at the end of the batch.
+    now : int
+        Microseconds since 1970, the same for all of the batch; never before what is in the journal.
+    decided : dict of Decided
+        By event, those that the batch asks for or has made.
+    learnt : dict of list of Learnt
+        Likewise the parts of their outcomes.
+    """
+
+    def __init__(self, state: ExperimentState, journal: Journal, now: int, found: Sequence[Row] = ()) -> None:
+        self.state = state
+        self.journal = journal
+        self.now = max(now, state.time)
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
-        self._decided: dict[str, Decided] = {}
-        self._learnt: dict[str, list[Learnt]] = {}
+        self.decided: dict[str, Decided] = {}
+        self.learnt: dict[str, list[Learnt]] = {}
         for row in found:
             self._note(entry_of(row))
 
     def write(self, entry: Entry) -> None:
-        """Put what has just happened to the machine into the journal."""
-        row = row_of(self.machine.position + 1, self.now, entry)
+        """Put what has just happened to the state into the journal."""
+        row = row_of(self.state.position + 1, self.now, entry)
         self.rows.append(row)
-        self.machine.advance(row)
+        self.state.advance(row)
         self._note(entry)
-
-    def decided(self, event_id: str) -> Decided | None:
-        """The decision of an event, of this batch or before."""
-        return self._decided.get(event_id)
-
-    def learnt(self, event_id: str) -> list[Learnt]:
-        """The parts of an event's outcome so far."""
-        return self._learnt.get(event_id, [])
 
     def snapshot(self, label: str | None) -> Snapshot:
         """Keep the state as it is now."""
-        state, digest = self.machine.snapshot()
-        taken = Snapshot(self.machine.position, self.now, digest, label, state)
+        packed, digest = self.state.snapshot()
+        taken = Snapshot(self.state.position, self.now, digest, label, packed)
         self.snapshots.append(taken)
         return taken
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, Decided):
-            self._decided[entry.event_id] = entry
+            self.decided[entry.event_id] = entry
         elif isinstance(entry, Learnt):
-            self._learnt.setdefault(entry.event_id, []).append(entry)
+            self.learnt.setdefault(entry.event_id, []).append(entry)
 
 
 class Experiment:
@@ -148,7 +141,6 @@ class Experiment:
         Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
-    limits : Limits
     clock : callable
         Seconds since 1970.
     """
@@ -162,19 +154,17 @@ class Experiment:
         max_pending: int = 100_000,
         snapshot_every: int = 20_000,
         accept_changes: bool = False,
-        limits: Limits = LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.spec = spec
         self.name = spec.name
-        self.limits = limits
         self.journal = journal
         self.status: Status = "closed"
         self.trouble = "not open yet"
-        self._config = Machine(spec, expire_after=expire_after, max_pending=max_pending).started(
+        self._config = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending).started(
             tightrope.__version__
         )
-        self._machine: Machine | None = None
+        self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
         self._snapshot_at = 0
@@ -202,44 +192,46 @@ class Experiment:
 
     def close(self) -> None:
         """Keep a snapshot, so that the next start has nothing to replay, and let go of the journal."""
-        machine = self._machine
-        if self.status == "ready" and machine is not None and machine.position > self._snapshot_at:
-            batch = _Batch(machine, self._now(), [])
+        state = self._state
+        if self.status == "ready" and state is not None and state.position > self._snapshot_at:
+            batch = Batch(state, self.journal, self._now())
             batch.snapshot(None)
             self._prune(batch)
             with contextlib.suppress(JournalError):
                 self.journal.append([], batch.snapshots, batch.drop)
-        self.status, self.trouble, self._machine = "closed", "the service is stopping", None
+        self.status, self.trouble, self._state = "closed", "the service is stopping", None
         self.journal.close()
 
     def warm_up(self) -> None:
         """Compile what decisions need, on a copy: the first caller should not wait for that."""
-        machine = Machine(self.spec)
+        state = ExperimentState(self.spec)
         with contextlib.suppress(InvalidInput, Refusal):
-            entry = machine.decide("warm-up", _example(self.spec), time=0)
-            machine.learn(entry.number, reward=0.5)
-            if machine.measures:
-                measure(machine.policy.slater_sample())
+            entry = state.decide("warm-up", _example(self.spec), time=0)
+            state.learn(entry.number, reward=0.5)
+            if state.measures:
+                measure(state.slater_sample())
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
         """Run operations in order, make what they changed durable at once, and only then give their answers."""
-        machine = self._ready()
-        if machine is None:
+        state = self._state if self.status == "ready" else self._recovered()
+        if state is None:
             return [_unavailable(self)] * len(ops)
-        try:
-            wanted = {op.event_id for op in ops if op.event_id is not None}
-            found = self.journal.find(wanted) if wanted else []
-        except JournalError as error:
-            self._fail(error)
-            return [_unavailable(self)] * len(ops)
-        batch = _Batch(machine, self._now(), found)
         answers: list[Answer] = []
         try:
-            expired = machine.expire(batch.now)
+            events = {event_id for op in ops if (event_id := op.event_id) is not None}
+            batch = Batch(state, self.journal, self._now(), self.journal.find(events) if events else ())
+            expired = state.expire(batch.now)
             if expired is not None:
                 batch.write(expired)
             for op in ops:
-                answers.append(_run(op, batch))
+                try:
+                    answers.append(op.operation(batch, op.request))
+                except Refusal as refusal:
+                    answers.append(refusal.answer())
+                except InvalidInput as error:
+                    message = str(error).rstrip(".")
+                    short = message if len(message) <= 600 else message[:597] + "..."
+                    answers.append(Refusal(422, "invalid", short).answer())
             self._snapshot_when_due(batch)
             if batch.rows or batch.snapshots or batch.drop:
                 self.journal.append(batch.rows, batch.snapshots, batch.drop)
@@ -247,24 +239,25 @@ class Experiment:
             self._fail(error)
             return [_unavailable(self)] * len(ops)
         except Exception as error:
-            # A defect of ours. The machine may be half way: it is rebuilt from the journal.
+            # A defect of ours. The state may be half way: it is rebuilt from the journal.
             log.exception("experiment %r: an operation failed; its batch is undone", self.name)
             self._fail(error)
             failed = Refusal(500, "internal", "an error inside the service; nothing of this request was kept")
             lost = [_unavailable(self)] * len(ops)
             if len(answers) < len(ops):
-                lost[len(answers)] = Answer(failed.status, failed.body())
+                lost[len(answers)] = failed.answer()
             return lost
         return answers
 
     def slater_job(self) -> Callable[[], Op] | None:
         """Where Slater's constant is due: a function for any thread that measures it and gives the operation to run next."""
-        machine = self._machine
-        if self.status != "ready" or machine is None or self._measuring or not machine.slater_due:
+        state = self._state
+        if self.status != "ready" or state is None or self._measuring or not state.slater_due:
             return None
-        sample, rounds = machine.policy.slater_sample(), machine.policy.rounds
+        rounds = state.rounds
         if rounds < self._measure_from:
             return None
+        sample = state.slater_sample()
         self._measuring = True
 
         def job() -> Op:
@@ -275,205 +268,22 @@ class Experiment:
                 # On a thread of its own there is no one else to tell, and a stale δ is still a valid one.
                 log.exception("experiment %r: Slater's constant stays as it was", self.name)
 
-            def run(batch: _Batch) -> Answer:
+            def take(batch: Batch, request: None) -> Answer:
                 self._measuring = False
                 if value is None:
                     self._measure_from = 2 * rounds
                 else:
-                    batch.write(batch.machine.take_slater(value, rounds))
-                return _json(200, {"slater": value, "rounds": rounds})
+                    batch.write(batch.state.take_slater(value, rounds))
+                return Answer.of({"slater": value, "rounds": rounds})
 
-            return Op(run)
+            return Op(take)
 
         return job
 
-    # What callers do
-
-    def decide(self, request: DecisionRequest) -> Op:
-        """Choose an action for an event, once."""
-        event_id = request.event_id if request.event_id is not None else _new_event_id()
-
-        def run(batch: _Batch) -> Answer:
-            earlier = batch.decided(event_id)
-            if earlier is None:
-                entry = batch.machine.decide(event_id, request, time=batch.now)
-                batch.write(entry)
-            elif earlier.fingerprint == fingerprint(request):
-                entry = earlier
-            else:
-                raise Refusal(
-                    409,
-                    "differs",
-                    f"event_id {event_id!r} was decided already, for another request: one decision for each event",
-                )
-            return _json(200, views.decision(batch.machine, entry, explain=request.explain))
-
-        return Op(run, request.event_id)
-
-    def learn(self, request: OutcomeRequest) -> Op:
-        """Apply an outcome, or the part of it that is new."""
-        if request.reward is not None and not abs(request.reward) <= self.limits.reward:
-            raise Refusal(
-                422,
-                "invalid",
-                f"reward must lie in [-{self.limits.reward:g}, {self.limits.reward:g}], but got {request.reward:g}",
-            )
-
-        def run(batch: _Batch) -> Answer:
-            return _learn(batch, request)
-
-        return Op(run, request.event_id)
-
-    # What readers ask
-
-    def decision(self, event_id: str) -> Op:
-        """A decision, its outcome so far, and why it was taken."""
-
-        def run(batch: _Batch) -> Answer:
-            entry = batch.decided(event_id)
-            if entry is None:
-                raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
-            return _json(
-                200,
-                {
-                    **views.decision(batch.machine, entry, explain=True),
-                    "request": entry.request,
-                    "outcome": views.outcome(batch.learnt(event_id)),
-                    "pending": entry.number in batch.machine.waiting,
-                },
-            )
-
-        return Op(run, event_id)
-
-    def decisions(self, before: int | None = None, limit: int = 20) -> Op:
-        """The newest decisions, newest first, with the numbers behind them."""
-
-        def run(batch: _Batch) -> Answer:
-            rows = self.journal.select([KINDS[Decided]], before=before, limit=limit)
-            listed = []
-            for row in rows:
-                entry = entry_of(row)
-                assert isinstance(entry, Decided)
-                listed.append(
-                    {
-                        "position": row.position,
-                        "time": row.time / 1e6,
-                        **views.decision(batch.machine, entry, explain=True),
-                        "request": entry.request,
-                    }
-                )
-            return _json(200, {"decisions": listed, "before": _next(rows, limit)})
-
-        return Op(run)
-
-    def outcomes(
-        self,
-        which: Literal["late", "rejected", "missing", "pending"],
-        before: int | None = None,
-        limit: int = 20,
-    ) -> Op:
-        """Outcomes that went wrong: late, rejected (unknown event, or at odds with an earlier one), missing; or still pending."""
-
-        def run(batch: _Batch) -> Answer:
-            if which == "pending":
-                listed, at = views.pending(batch.machine, before, limit)
-                return _json(200, {"outcomes": listed, "before": at})
-            kind = Expired if which == "missing" else Refused
-            rows = self.journal.select([KINDS[kind]], before=before, limit=limit)
-            listed = []
-            for row in rows:
-                entry, when = entry_of(row), row.time / 1e6
-                if isinstance(entry, Expired):
-                    listed += [
-                        {"event_id": event_id, "sequence": number, "expired": when}
-                        for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
-                    ]
-                elif isinstance(entry, Refused) and (entry.reason == "late") == (which == "late"):
-                    listed.append(
-                        {
-                            "event_id": entry.event_id,
-                            "reason": entry.reason,
-                            "time": when,
-                            "reward": entry.reward,
-                            "costs": entry.costs,
-                        }
-                    )
-            return _json(200, {"outcomes": listed, "before": _next(rows, limit)})
-
-        return Op(run)
-
-    def state(self) -> Op:
-        """Where the experiment stands."""
-        return Op(lambda batch: _json(200, views.state(batch.machine)))
-
-    def history(self) -> Op:
-        """Where the experiment stood, at some hundred moments since its beginning."""
-        return Op(lambda batch: _json(200, views.history(batch.machine)))
-
-    def changes(self, before: int | None = None, limit: int = 20) -> Op:
-        """Changes of configuration: starts, modes, rollbacks."""
-
-        def run(batch: _Batch) -> Answer:
-            kinds = [KINDS[kind] for kind in (Started, ModeChanged, RolledBack)]
-            rows = self.journal.select(kinds, before=before, limit=limit)
-            listed = []
-            for row in rows:
-                plain = msgspec.to_builtins(entry_of(row), builtin_types=(bytes,))
-                plain.pop("state", None)
-                listed.append({"position": row.position, "time": row.time / 1e6, **plain})
-            return _json(200, {"changes": listed, "before": _next(rows, limit)})
-
-        return Op(run)
-
-    def snapshots(self) -> Op:
-        """The snapshots that can be rolled back to."""
-
-        def run(batch: _Batch) -> Answer:
-            return _json(200, {"snapshots": [views.snapshot(one) for one in self.journal.snapshots()]})
-
-        return Op(run)
-
-    # What administrators change
-
-    def change_mode(self, request: ModeRequest) -> Op:
-        """Go live, into shadow mode, or pause."""
-
-        def run(batch: _Batch) -> Answer:
-            batch.write(batch.machine.change_mode(request.mode, request.default))
-            return _json(200, views.mode(batch.machine))
-
-        return Op(run)
-
-    def take_snapshot(self, request: SnapshotRequest) -> Op:
-        """Keep the present state under a name."""
-        return Op(lambda batch: _json(200, views.snapshot(batch.snapshot(request.label))))
-
-    def roll_back(self, request: RollbackRequest) -> Op:
-        """Go back to a snapshot."""
-
-        def run(batch: _Batch) -> Answer:
-            wanted = self.journal.snapshot(request.position)
-            if wanted is None:
-                raise Refusal(404, "unknown", f"there is no snapshot at position {request.position}")
-            if wanted.position < batch.machine.configured:
-                raise Refusal(
-                    409,
-                    "differs",
-                    f"the rules have changed at position {batch.machine.configured}, after this snapshot was taken",
-                )
-            if digest_of(wanted.state) != wanted.digest:
-                raise Refusal(
-                    409, "damaged", f"the snapshot at position {request.position} does not match its digest"
-                )
-            batch.write(batch.machine.roll_back(request.position, wanted.state, request.restore))
-            return _json(200, {"position": batch.machine.position, "restored": views.snapshot(wanted)})
-
-        return Op(run)
-
     # Helpers
 
-    def _ready(self) -> Machine | None:
-        """The machine; after trouble, from time to time, try to get it back."""
+    def _recovered(self) -> ExperimentState | None:
+        """After trouble, from time to time: try to get the state back."""
         if self.status in ("standby", "failing") and time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + _RETRY_SECONDS
             try:
@@ -483,14 +293,14 @@ class Experiment:
                 self.journal.probe()
                 self._load()
             except Exception as error:
-                self.status, self.trouble, self._machine = "failing", str(error), None
+                self.status, self.trouble, self._state = "failing", str(error), None
                 log.error(
                     "experiment %r: still no journal: %s",
                     self.name,
                     error,
                     exc_info=not isinstance(error, JournalError),
                 )
-        return self._machine if self.status == "ready" else None
+        return self._state
 
     def _stand_by(self) -> None:
         if self.status != "standby":
@@ -499,43 +309,43 @@ class Experiment:
             "standby",
             "another process is active for this experiment; this one stands by",
         )
-        self._machine = None
+        self._state = None
 
     def _fail(self, error: Exception) -> None:
         log.error("experiment %r: no decisions until the journal can be written: %s", self.name, error)
         self.status, self.trouble = "failing", str(error) or type(error).__name__
-        self._machine = None
+        self._state = None
         self._next_try = time.monotonic()
 
     def _load(self) -> None:
         """The state from the newest sound snapshot and the rows after it."""
-        self._machine = None
+        self._state = None
         self._measuring = False
         began = time.monotonic()
         if self.journal.last() == 0:
-            machine = Machine(
+            state = ExperimentState(
                 self.spec, expire_after=self._config.expire_after, max_pending=self._config.max_pending
             )
-            batch = _Batch(machine, self._now(), [])
+            batch = Batch(state, self.journal, self._now())
             batch.write(self._config)
             self.journal.append(batch.rows)
         else:
-            machine = self._rebuilt()
-            self._reconfigure(machine)
-        self._machine = machine
+            state = self._rebuilt()
+            self._reconfigure(state)
+        self._state = state
         self.status, self.trouble = "ready", ""
         log.info(
             "experiment %r: ready at position %d after %.2f s",
             self.name,
-            machine.position,
+            state.position,
             time.monotonic() - began,
         )
 
-    def _rebuilt(self) -> Machine:
+    def _rebuilt(self) -> ExperimentState:
         first = next(self.journal.rows(), None)
         assert first is not None
-        machine = Machine.begin(first, self.spec.source)
-        self._snapshot_at = machine.position
+        state = ExperimentState.begin(first, self.spec.source)
+        self._snapshot_at = state.position
         for snapshot in reversed(self.journal.snapshots()):
             saved = self.journal.snapshot(snapshot.position)
             if saved is not None and digest_of(saved.state) == saved.digest:
@@ -543,8 +353,8 @@ class Experiment:
                 [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
                 entry = entry_of(row)
                 assert isinstance(entry, Started)
-                machine = Machine.of(entry, self.spec.source)
-                machine.restore(saved.state)
+                state = ExperimentState.of(entry, self.spec.source)
+                state.restore(saved.state)
                 self._snapshot_at = saved.position
                 break
             log.error(
@@ -553,17 +363,17 @@ class Experiment:
                 snapshot.position,
             )
         last = self.journal.last()
-        if machine.position > last:
+        if state.position > last:
             raise JournalDamaged(
-                f"the newest snapshot is of position {machine.position}, but the journal ends at {last}."
+                f"the newest snapshot is of position {state.position}, but the journal ends at {last}."
             )
-        for row in self.journal.rows(after=machine.position):
-            machine.replay(row)
-        return machine
+        for row in self.journal.rows(after=state.position):
+            state.replay(row)
+        return state
 
-    def _reconfigure(self, machine: Machine) -> None:
-        """Bring a rebuilt machine to the configuration that was asked for, by way of the journal."""
-        wanted, present = self._config, machine.started(tightrope.__version__)
+    def _reconfigure(self, state: ExperimentState) -> None:
+        """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
+        wanted, present = self._config, state.started(tightrope.__version__)
         if wanted == present:
             return
         changed = [
@@ -574,23 +384,23 @@ class Experiment:
                 f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} says. Put them back; or "
                 "accept the changes, which keeps what was learnt and spent; or give the experiment a new name, to start afresh."
             )
-        batch = _Batch(machine, self._now(), [])
+        batch = Batch(state, self.journal, self._now())
         try:
-            batch.write(machine.reconfigure(wanted))
+            batch.write(state.reconfigure(wanted))
         except InvalidInput as error:
             raise JournalError(str(error)) from error
         self.journal.append(batch.rows)
 
-    def _snapshot_when_due(self, batch: _Batch) -> None:
-        machine = batch.machine
-        every = max(self._snapshot_every, len(machine.waiting))
-        if machine.position - self._snapshot_at >= every:
+    def _snapshot_when_due(self, batch: Batch) -> None:
+        state = batch.state
+        every = max(self._snapshot_every, len(state.waiting))
+        if state.position - self._snapshot_at >= every:
             batch.snapshot(None)
         if batch.snapshots:
-            self._snapshot_at = machine.position
+            self._snapshot_at = state.position
             self._prune(batch)
 
-    def _prune(self, batch: _Batch) -> None:
+    def _prune(self, batch: Batch) -> None:
         nameless = [one.position for one in self.journal.snapshots() if one.label is None]
         batch.drop += nameless[: max(0, len(nameless) - _KEPT_SNAPSHOTS + 1)]
 
@@ -598,59 +408,80 @@ class Experiment:
         return int(self._clock() * 1e6)
 
 
-def _run(op: Op, batch: _Batch) -> Answer:
-    try:
-        return op.run(batch)
-    except Refusal as refusal:
-        return Answer(refusal.status, refusal.body(), refusal.retry_after)
-    except InvalidInput as error:
-        message = str(error).rstrip(".")
-        invalid = Refusal(422, "invalid", message if len(message) <= 600 else message[:597] + "...")
-        return Answer(invalid.status, invalid.body())
+class Writer:
+    """The thread that runs what is asked of an experiment: a batch is whatever came while the last one was written.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        From `start` on, only this thread touches it.
+    metrics : Metrics
+    """
+
+    def __init__(self, experiment: Experiment, metrics: Metrics) -> None:
+        self.experiment = experiment
+        self._metrics = metrics
+        self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writer of {experiment.name}", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin; answers come back on `loop`."""
+        self._loop = loop
+        self._thread.start()
+
+    def submit(self, op: Op) -> asyncio.Future[Answer]:
+        """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
+        assert self._loop is not None
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        with self._wake:
+            self._inbox.append((op, answer))
+            self._wake.notify()
+        return answer
+
+    def stop(self) -> None:
+        """Finish what was submitted, close the experiment, end."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not self._inbox and not self._stopping:
+                    self._wake.wait(_TICK_SECONDS)
+                if self._stopping and not self._inbox:
+                    break
+                asked = [self._inbox.popleft() for _ in range(min(len(self._inbox), _BATCH))]
+            began = time.perf_counter()
+            answers = self.experiment.process([op for op, _ in asked])
+            if asked:
+                self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
+                self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
+                self._on_loop(_deliver, [future for _, future in asked], answers)
+            job = self.experiment.slater_job()
+            if job is not None:
+                threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
+        self.experiment.close()
+
+    def _measure(self, job: Callable[[], Op]) -> None:
+        self._on_loop(self.submit, job())
+
+    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            log.debug("the loop is closed: answers are dropped, what they say is in the journal")
 
 
-def _learn(batch: _Batch, request: OutcomeRequest) -> Answer:
-    machine, event_id = batch.machine, request.event_id
-    decided = batch.decided(event_id)
-    if decided is None:
-        batch.write(machine.refuse(event_id, "unknown", request.reward, request.costs))
-        raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
-    fresh: dict[str, Any] = {}
-    earlier = views.outcome(batch.learnt(event_id))
-    for part in ("reward", "costs"):
-        value = getattr(request, part)
-        if value is None:
-            continue
-        if part not in earlier:
-            fresh[part] = value
-        elif earlier[part] != value:
-            batch.write(machine.refuse(event_id, "differs", request.reward, request.costs))
-            raise Refusal(
-                409,
-                "differs",
-                f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}",
-            )
-    waiting = machine.waiting.get(decided.number)
-    if fresh and waiting is None:
-        batch.write(machine.refuse(event_id, "late", request.reward, request.costs))
-        raise Refusal(
-            410,
-            "late",
-            f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back",
-        )
-    if fresh:
-        batch.write(machine.learn(decided.number, **fresh))
-        waiting = machine.waiting.get(decided.number)
-    awaits = 0 if waiting is None else waiting.awaits
-    missing = [name for name, bit in (("reward", AWAITS_REWARD), ("costs", AWAITS_COSTS)) if awaits & bit]
-    return _json(200, {"event_id": event_id, "sequence": decided.number, "awaits": missing})
-
-
-_json_encoder = msgspec.json.Encoder()
-
-
-def _json(status: int, value: Any) -> Answer:
-    return Answer(status, _json_encoder.encode(value))
+def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> None:
+    for future, answer in zip(futures, answers, strict=True):
+        if not future.done():
+            future.set_result(answer)
 
 
 def _unavailable(experiment: Experiment) -> Answer:
@@ -661,17 +492,9 @@ def _unavailable(experiment: Experiment) -> Answer:
         "closed": "the service is starting or stopping",
     }
     status = experiment.status if experiment.status in words else "closed"
-    refusal = Refusal(503, "unavailable" if status != "standby" else "standby", words[status])
-    return Answer(503, refusal.body(), _RETRY_SECONDS)
-
-
-def _new_event_id() -> str:
-    """Unique, and in the order of time, which keeps the journal's index compact."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
-def _next(rows: Sequence[Row], limit: int) -> int | None:
-    return rows[-1].position if len(rows) == limit else None
+    code = "unavailable" if status != "standby" else "standby"
+    refusal = Refusal(503, code, words[status], retry_after=_RETRY_SECONDS)
+    return refusal.answer()
 
 
 def _example(spec: Spec) -> DecisionRequest:
@@ -681,9 +504,9 @@ def _example(spec: Spec) -> DecisionRequest:
         for name, field in spec.context.items()
     }
     low: dict[str, Any] = {
-        rule.name: rule.range[0]
+        usage: rule.quantity.range[0]
         for rule in spec.rules or ()
-        if isinstance(rule, Budget | Mean) and rule.seen == "before" and rule.name not in spec.usage
+        if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
     }
     grouped = any(rule.among is not None for rule in spec.rules or ())
     return DecisionRequest(

@@ -1,12 +1,12 @@
 """The journal: what happened to an experiment, in order. Everything else about it can be computed from this.
 
 A journal is a list of rows, numbered from 1 without gaps, each an `Entry` in MessagePack, and snapshots of the state at
-some of these positions. `append` is all or nothing, and durable when it returns.
+some of these positions. `append` is all or nothing, and durable when it returns. A storage (`storage/`) is where one is kept:
+it fulfils the contract `Journal`.
 
->>> journal = MemoryJournal()
->>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
->>> [entry_of(row) for row in journal.rows()]
-[Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)]
+>>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))
+>>> entry_of(row)
+Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ __all__ = [
     "JournalLocked",
     "Learnt",
     "Measured",
-    "MemoryJournal",
     "ModeChanged",
     "Refused",
     "RolledBack",
@@ -231,63 +230,3 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Let go of everything; another process may write from now on."""
-
-
-class MemoryJournal:
-    """A journal that lives and dies with the process: for tests, and to see what durability costs."""
-
-    def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self._snapshots: dict[int, Snapshot] = {}
-        self._by_event: dict[str, list[Row]] = {}
-
-    def open(self) -> bool:
-        """Nothing to do."""
-        return True
-
-    def append(
-        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
-    ) -> None:
-        """Keep rows and snapshots."""
-        for row in rows:
-            if row.position != len(self._rows) + 1:
-                raise JournalDamaged(f"row {row.position} can't follow row {len(self._rows)}.")
-            self._rows.append(row)
-            if row.event_id is not None:
-                self._by_event.setdefault(row.event_id, []).append(row)
-        self._snapshots.update({snapshot.position: snapshot for snapshot in snapshots})
-        for position in drop:
-            self._snapshots.pop(position, None)
-
-    def probe(self) -> None:
-        """Nothing to do."""
-
-    def find(self, event_ids: Collection[str]) -> list[Row]:
-        """The rows of these events, in order."""
-        found = [row for one in event_ids for row in self._by_event.get(one, ())]
-        return sorted(found)
-
-    def rows(self, after: int = 0) -> Iterator[Row]:
-        """All rows beyond a position."""
-        return iter(self._rows[after:])
-
-    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of these kinds, newest first."""
-        end = len(self._rows) if before is None else before - 1
-        found = (row for row in reversed(self._rows[:end]) if row.kind in kinds)
-        return [row for row, _ in zip(found, range(limit))]
-
-    def last(self) -> int:
-        """The number of rows."""
-        return len(self._rows)
-
-    def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first, without their states."""
-        return [self._snapshots[at]._replace(state=b"") for at in sorted(self._snapshots)]
-
-    def snapshot(self, position: int) -> Snapshot | None:
-        """The snapshot at a position."""
-        return self._snapshots.get(position)
-
-    def close(self) -> None:
-        """Nothing to do."""

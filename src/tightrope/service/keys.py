@@ -18,7 +18,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 import msgspec
 
 from tightrope.errors import InvalidInput
+from tightrope.files import write
 from tightrope.service.bodies import Refusal
 
 __all__ = ["Key", "Keys", "Scope", "create_key", "revoke_key"]
@@ -163,9 +163,4 @@ def _read(path: Path) -> list[Key]:
 
 def _write(path: Path, keys: list[Key]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(keys)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    write(path, msgspec.json.format(msgspec.json.encode(keys)) + b"\n", private=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["Metrics"]
+__all__ = ["Gauge", "Metrics", "gauges_of"]
 
 _HELP: Final = {
     "requests": "Answers by route and status.",
@@ -25,6 +25,7 @@ _EDGES: Final = {
 }
 
 Labels = Mapping[str, str]
+Gauge = tuple[str, str, Labels, float]
 
 
 class Metrics:
@@ -49,7 +50,7 @@ class Metrics:
 
     def text(
         self,
-        gauges: Iterable[tuple[str, str, Labels, float]] = (),
+        gauges: Iterable[Gauge] = (),
         experiments: frozenset[str] | None = None,
     ) -> str:
         """Everything, with gauges (name, help, labels, value); of some experiments alone, where they are named."""
@@ -80,6 +81,38 @@ class Metrics:
             head(f"tightrope_{name}", words, kind)
             lines.append(f"tightrope_{name}{_braces(labels)} {value!r}")
         return "\n".join(lines) + "\n"
+
+
+def gauges_of(experiment: str, state: Mapping[str, Any]) -> list[Gauge]:
+    """What `GET /v1/state` says of an experiment, as gauges."""
+    label = {"experiment": experiment}
+    outcomes = state["outcomes"]
+    found: list[Gauge] = [
+        ("journal_position", "Entries in the journal.", label, float(state["position"])),
+        ("pending", "Decisions whose outcome is waited for.", label, float(outcomes["pending"])),
+        ("reward_sum", "Sum of the rewards.", label, (outcomes["mean_reward"] or 0.0) * outcomes["rewards"]),
+    ]
+    for action in state["actions"]:
+        labels = {**label, "action": action["name"]}
+        found.append(("decisions_total", "Decisions by action.", labels, float(action["decisions"])))
+    for kind in ("rewards", "complete", "missing", "late", "rejected"):
+        found.append(("outcomes_total", "Outcomes by kind.", {**label, "kind": kind}, float(outcomes[kind])))
+    for column in state["constraints"]:
+        labels = {**label, "constraint": column["name"]}
+        found.append(
+            (
+                "cumulative_cost",
+                "Sum of the costs: a rule holds at or below 0.",
+                labels,
+                column["cumulative_cost"],
+            )
+        )
+        found.append(("queue", "The dual variable of a rule.", labels, column["queue"]))
+    for cap in state["hard_caps"]:
+        labels = {**label, "cap": cap["name"]}
+        found.append(("hard_cap_used", "Used or reserved of a hard cap.", labels, cap["used"]))
+        found.append(("hard_cap_total", "What a hard cap allows in all.", labels, cap["total"]))
+    return found
 
 
 def _braces(labels: Labels) -> str:

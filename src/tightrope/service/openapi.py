@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 import tightrope
-from tightrope.service.bodies import (
-    DecisionRequest,
-    ModeRequest,
-    OutcomeRequest,
-    RollbackRequest,
-    SnapshotRequest,
-)
+from tightrope.service.routes import PARAMETERS, SCHEMAS, Route, ref
 
 __all__ = ["document", "page"]
 
@@ -33,21 +28,22 @@ _REFUSALS: Final = {
 }
 
 
-def document(*, keys: bool = True) -> dict[str, Any]:
-    """The OpenAPI document.
+def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of a table of routes.
 
-    >>> sorted(document()["paths"])[:3]
+    >>> from tightrope.service.app import ROUTES
+    >>> sorted(document(ROUTES)["paths"])[:3]
     ['/docs', '/healthz', '/metrics']
     """
-    bodies = (DecisionRequest, OutcomeRequest, ModeRequest, SnapshotRequest, RollbackRequest)
+    bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         # The attributes' section of a docstring is for Python's readers.
         schema["description"] = schema.get("description", "").partition("\n\nAttributes")[0]
     paths: dict[str, Any] = {}
-    for method, path, scope, summary, body, answer, refusals in _ROUTES:
-        paths.setdefault(path, {})[method] = _operation(path, scope, summary, body, answer, refusals, keys)
-    components: dict[str, Any] = {"schemas": {**schemas, **_SCHEMAS}}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
+    components: dict[str, Any] = {"schemas": {**schemas, **SCHEMAS}}
     if keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     return {
@@ -105,210 +101,40 @@ _STYLE: Final = (
     "a{color:#6cb6ff}}"
 )
 
-_NUMBER: Final = {"type": "number"}
-_TEXT: Final = {"type": "string"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
 
-
-def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_SCHEMAS: Final[dict[str, Any]] = {
-    "Decision": _object(
-        {"event_id": _TEXT, "action": _COUNT, "name": _TEXT, "sequence": _COUNT},
-        proposed={**_TEXT, "description": "In shadow mode: what the policy would have chosen."},
-        explanation={
-            "type": "object",
-            "description": "By action the optimistic reward, the penalty by constraint and the value; queue, V and ε.",
-        },
-    ),
-    "Outcome": _object(
-        {"event_id": _TEXT, "sequence": _COUNT, "awaits": _list({"enum": ["reward", "costs"]})}
-    ),
-    "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
-    "Snapshot": _object(
-        {"position": _COUNT, "time": _NUMBER, "digest": _TEXT, "label": {"type": ["string", "null"]}}
-    ),
-}
-
-
-def _ref(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _listing(name: str, items: dict[str, Any]) -> dict[str, Any]:
-    return _object({name: _list(items), "before": {"type": ["integer", "null"]}})
-
-
-_ANY: Final = {"type": "object"}
-_READ: Final = (400, 401, 403, 404, 503)
-_LIST: Final = (*_READ, 422)
-_WRITE: Final = (400, 401, 403, 404, 408, 413, 422, 503)
-
-# method, path, scope (None: open), summary, body, schema of the answer, refusals
-_ROUTES: Final[list[tuple[str, str, str | None, str, str | None, dict[str, Any] | None, tuple[int, ...]]]] = [
-    (
-        "post",
-        "/v1/decisions",
-        "decide",
-        "Choose an action, once for each event_id.",
-        "DecisionRequest",
-        _ref("Decision"),
-        (*_WRITE, 409),
-    ),
-    (
-        "get",
-        "/v1/decisions",
-        "read",
-        "The newest decisions, and why they were taken.",
-        None,
-        _listing("decisions", _ANY),
-        _LIST,
-    ),
-    (
-        "get",
-        "/v1/decisions/{event_id}",
-        "read",
-        "One decision, its outcome so far, and why it was taken.",
-        None,
-        _ref("Decision"),
-        _READ,
-    ),
-    (
-        "post",
-        "/v1/outcomes",
-        "outcome",
-        "The outcome of a decision, each part of it once.",
-        "OutcomeRequest",
-        _ref("Outcome"),
-        (*_WRITE, 409, 410),
-    ),
-    (
-        "get",
-        "/v1/outcomes",
-        "read",
-        "Outcomes that came late, were rejected, are missing, or are still waited for.",
-        None,
-        _listing("outcomes", _ANY),
-        _LIST,
-    ),
-    ("get", "/v1/state", "read", "Where the experiment stands.", None, _ANY, _READ),
-    (
-        "get",
-        "/v1/history",
-        "read",
-        "Where it stood, at up to 240 moments since its beginning.",
-        None,
-        _ANY,
-        _READ,
-    ),
-    (
-        "get",
-        "/v1/changes",
-        "read",
-        "Changes of its configuration.",
-        None,
-        _listing("changes", _ANY),
-        _LIST,
-    ),
-    (
-        "get",
-        "/v1/snapshots",
-        "read",
-        "Snapshots that can be rolled back to.",
-        None,
-        _object({"snapshots": _list(_ref("Snapshot"))}),
-        _READ,
-    ),
-    (
-        "post",
-        "/v1/snapshots",
-        "admin",
-        "Keep the present state under a name.",
-        "SnapshotRequest",
-        _ref("Snapshot"),
-        _WRITE,
-    ),
-    (
-        "post",
-        "/v1/rollback",
-        "admin",
-        "Go back to a snapshot. Hard caps stay as they are.",
-        "RollbackRequest",
-        _ANY,
-        (*_WRITE, 409),
-    ),
-    ("post", "/v1/mode", "admin", "Go live, into shadow mode, or pause.", "ModeRequest", _ANY, _WRITE),
-    (
-        "get",
-        "/v1/experiments",
-        "read",
-        "The experiments that the key opens.",
-        None,
-        _object({"experiments": _list(_ANY)}),
-        (401, 403),
-    ),
-    ("get", "/metrics", "read", "Numbers for Prometheus.", None, None, (401, 403)),
-    ("get", "/healthz", None, "Whether the process answers.", None, _ANY, ()),
-    ("get", "/readyz", None, "Whether every experiment takes decisions.", None, _ANY, (503,)),
-    ("get", "/openapi.json", None, "This document.", None, _ANY, ()),
-    ("get", "/docs", None, "This document for people.", None, None, ()),
-]
-
-
-def _operation(
-    path: str,
-    scope: str | None,
-    summary: str,
-    body: str | None,
-    answer: dict[str, Any] | None,
-    refusals: tuple[int, ...],
-    keys: bool,
-) -> dict[str, Any]:
-    content = {"application/json": {"schema": answer}} if answer is not None else {"text/plain": {}}
-    if path == "/docs":
-        content = {"text/html": {}}
+def _operation(route: Route, keys: bool) -> dict[str, Any]:
+    json_answer = not isinstance(route.answer, str)
+    content = {"application/json": {"schema": route.answer}} if json_answer else {route.answer: {}}
     responses: dict[str, Any] = {"200": {"description": "Done, and durable.", "content": content}}
-    for code in sorted(refusals):
-        schema = _ANY if path == "/readyz" else _ref("Error")
+    for code, words in route.otherwise.items():
+        responses[str(code)] = {"description": words, "content": content}
+    for code in sorted(route.refusals):
         responses[str(code)] = {
-            "description": _REFUSALS[code] if path != "/readyz" else "At least one does not.",
-            "content": {"application/json": {"schema": schema}},
+            "description": _REFUSALS[code],
+            "content": {"application/json": {"schema": ref("Error")}},
         }
-    operation: dict[str, Any] = {"summary": summary, "responses": responses}
-    parameters = []
-    if "{event_id}" in path:
-        parameters.append(
-            _parameter("event_id", "path", _TEXT, "The caller's name for the decision.", required=True)
-        )
-    if path.startswith("/v1/") and path != "/v1/experiments":
-        parameters.append(
-            _parameter("experiment", "query", _TEXT, "Its name; needed where several are served.")
-        )
-    if answer is not None and "before" in answer.get("properties", {}):
-        limit = {"type": "integer", "minimum": 1, "maximum": 1000}
-        parameters.append(_parameter("limit", "query", limit, "At most so many rows; 20 by default."))
-        before = {"type": "integer", "minimum": 1, "maximum": 1 << 62}
-        parameters.append(_parameter("before", "query", before, "What the page before gave as `before`."))
-    if path == "/v1/outcomes" and body is None:
-        which = {"enum": ["late", "rejected", "missing", "pending"]}
-        parameters.append(_parameter("status", "query", which, "Which outcomes.", required=True))
+    operation: dict[str, Any] = {
+        "summary": (route.handler.__doc__ or "").partition("\n")[0],
+        "responses": responses,
+    }
+    named = [*route.parameters, *(["experiment"] if route.of == "experiment" else [])]
+    # What is in the path first, then the experiment.
+    parameters = sorted(named, key=lambda name: (PARAMETERS[name].where != "path", name != "experiment"))
     if parameters:
-        operation["parameters"] = parameters
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
-    if scope is not None and keys:
+        operation["parameters"] = [
+            {
+                "name": name,
+                "in": PARAMETERS[name].where,
+                "required": PARAMETERS[name].required,
+                "schema": PARAMETERS[name].schema,
+                "description": PARAMETERS[name].words,
+            }
+            for name in parameters
+        ]
+    if route.method == "POST" and route.request is not None:
+        body = {"application/json": {"schema": ref(route.request.__name__)}}
+        operation["requestBody"] = {"required": True, "content": body}
+    if route.scope is not None and keys:
         operation["security"] = [{"key": []}]
-        operation["description"] = f"Needs a key with the scope `{scope}`."
+        operation["description"] = f"Needs a key with the scope `{route.scope}`."
     return operation
-
-
-def _parameter(
-    name: str, where: str, schema: dict[str, Any], words: str, *, required: bool = False
-) -> dict[str, Any]:
-    return {"name": name, "in": where, "required": required, "schema": schema, "description": words}

@@ -1,13 +1,14 @@
 """Journals after the fact: verify that they replay to what they say, and export them.
 
->>> from tightrope.service.bodies import read_decision
->>> from tightrope.service.experiment import Experiment
->>> from tightrope.service.journal import MemoryJournal
+>>> from tightrope.service.bodies import DecisionRequest
+>>> from tightrope.service.experiment import Experiment, Op
+>>> from tightrope.service.operations import decide
+>>> from tightrope.service.storage.memory import MemoryJournal
 >>> from tightrope.spec import make_spec
 >>> journal = MemoryJournal()
 >>> beds = Experiment(make_spec({"name": "beds", "actions": ["icu", "other"]}), journal)
 >>> beds.open()
->>> answers = beds.process([beds.decide(read_decision(b"{}")) for _ in range(3)])
+>>> answers = beds.process([Op(decide, DecisionRequest()) for _ in range(3)])
 >>> report = verify(journal)
 >>> report.entries, report.decisions
 (4, 3)
@@ -18,7 +19,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.files import replacing
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     Decided,
     Expired,
@@ -43,7 +45,8 @@ from tightrope.service.journal import (
     Started,
     entry_of,
 )
-from tightrope.service.machine import Machine, digest_of
+from tightrope.service.snapshots import digest_of
+from tightrope.service.storage import open_journal
 
 __all__ = ["Report", "copy_journal", "export", "open_journal", "verify"]
 
@@ -70,23 +73,6 @@ class Report:
     digest: str
 
 
-def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
-    """A journal to read: the path of a SQLite file, or the URL of a PostgreSQL database and the experiment's name."""
-    journal: Journal
-    if isinstance(source, str) and "://" in source:
-        from tightrope.service.postgres import PostgresJournal
-
-        if experiment is None:
-            raise InvalidInput("experiment must be given: a database holds the journals of several.")
-        journal = PostgresJournal(source, experiment, read_only=True)
-    else:
-        from tightrope.service.sqlite import SqliteJournal
-
-        journal = SqliteJournal(source, read_only=True)
-    journal.open()
-    return journal
-
-
 def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
@@ -107,22 +93,22 @@ def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -
     first = next(rows, None)
     if first is None:
         raise JournalError("the journal is empty.")
-    machine = Machine.begin(first)
+    state = ExperimentState.begin(first)
     decisions = outcomes = 0
-    compared = _compare(machine, recorded, journal)
+    compared = _compare(state, recorded, journal)
     for row in rows:
-        entry = machine.replay(row)
+        entry = state.replay(row)
         decisions += isinstance(entry, Decided)
         outcomes += isinstance(entry, Learnt)
-        compared += _compare(machine, recorded, journal)
+        compared += _compare(state, recorded, journal)
         if progress is not None and row.position % 1000 == 0:
             progress(row.position)
-    beyond = [position for position in recorded if position > machine.position]
+    beyond = [position for position in recorded if position > state.position]
     if beyond:
         raise JournalDamaged(
-            f"there is a snapshot of position {beyond[0]}, but the journal ends at {machine.position}."
+            f"there is a snapshot of position {beyond[0]}, but the journal ends at {state.position}."
         )
-    return Report(machine.spec.name, machine.position, decisions, outcomes, compared, machine.snapshot()[1])
+    return Report(state.spec.name, state.position, decisions, outcomes, compared, state.snapshot()[1])
 
 
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
@@ -135,21 +121,15 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
     if target.suffix not in writers:
         raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
-    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        count = writers[target.suffix](_flat(journal), Path(draft))
-        os.replace(draft, target)
-    except BaseException:
-        os.unlink(draft)
-        raise
-    return count
+    with replacing(target, private=True) as draft:
+        return writers[target.suffix](_flat(journal), draft)
 
 
 def copy_journal(source: Journal, target: Journal) -> int:
     """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return how many rows.
 
-    >>> from tightrope.service.journal import MemoryJournal, Refused, row_of
+    >>> from tightrope.service.journal import Refused, row_of
+    >>> from tightrope.service.storage.memory import MemoryJournal
     >>> one, other = MemoryJournal(), MemoryJournal()
     >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
     >>> copy_journal(one, other), list(other.rows()) == list(one.rows())
@@ -187,16 +167,16 @@ _COLUMNS: Final = (
 )
 
 
-def _compare(machine: Machine, recorded: dict[int, str], journal: Journal) -> int:
-    expected = recorded.get(machine.position)
+def _compare(state: ExperimentState, recorded: dict[int, str], journal: Journal) -> int:
+    expected = recorded.get(state.position)
     if expected is None:
         return 0
-    saved = journal.snapshot(machine.position)
+    saved = journal.snapshot(state.position)
     if saved is not None and digest_of(saved.state) != expected:
-        raise JournalDamaged(f"the snapshot at position {machine.position} does not match its own digest.")
-    if machine.snapshot()[1] != expected:
+        raise JournalDamaged(f"the snapshot at position {state.position} does not match its own digest.")
+    if state.snapshot()[1] != expected:
         raise JournalDamaged(
-            f"the state at position {machine.position} does not come out as its snapshot recorded it."
+            f"the state at position {state.position} does not come out as its snapshot recorded it."
         )
     return 1
 

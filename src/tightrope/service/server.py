@@ -6,21 +6,19 @@ import gc
 import ipaddress
 import logging
 import os
-import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tightrope.errors import InvalidInput
 from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import Journal, MemoryJournal
 from tightrope.service.keys import Keys
+from tightrope.service.storage import journal_at
 from tightrope.spec import Spec, read_spec
 
-__all__ = ["journal_for", "make_service", "serve"]
+__all__ = ["make_service", "serve"]
 
 log = logging.getLogger("tightrope.service")
 
@@ -52,7 +50,7 @@ def serve(
     data : path, optional
         Folder of the SQLite journals; `tightrope-data` by default.
     database : str, optional
-        ``postgresql://…`` instead; or ``memory:``, which keeps nothing.
+        ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
     keys : path, optional
         File of keys, see `create_key`.
     expire_after : float
@@ -131,17 +129,17 @@ def make_service(
             raise InvalidInput(
                 f"specs must have different names, but {name!r} comes {names.count(name)} times."
             )
+    address = database if database is not None else f"sqlite:{os.fspath(data or 'tightrope-data')}"
     limits = Limits(body_bytes=max_body_bytes)
     experiments: list[Experiment] = []
     try:
         for spec in read:
             experiment = Experiment(
                 spec,
-                journal_for(spec.name, data=data, database=database),
+                journal_at(address, spec.name),
                 expire_after=expire_after,
                 max_pending=max_pending,
                 accept_changes=accept_changes,
-                limits=limits,
             )
             experiment.warm_up()
             experiment.open()
@@ -156,27 +154,6 @@ def make_service(
         for experiment in experiments:
             experiment.close()
         raise
-
-
-def journal_for(
-    name: str,
-    *,
-    data: str | os.PathLike[str] | None = None,
-    database: str | None = None,
-    read_only: bool = False,
-) -> Journal:
-    """The journal of the experiment `name`, not open yet."""
-    if database == "memory:":
-        return MemoryJournal()
-    if database is not None:
-        if not re.match(r"postgres(ql)?://", database):
-            raise InvalidInput(f"database must be postgresql://… or memory:, but got {database!r}.")
-        from tightrope.service.postgres import PostgresJournal
-
-        return PostgresJournal(database, name, read_only=read_only)
-    from tightrope.service.sqlite import SqliteJournal
-
-    return SqliteJournal(Path(data or "tightrope-data") / f"{_file_name(name)}.sqlite", read_only=read_only)
 
 
 def require_safe(host: str, keys: object) -> None:
@@ -197,10 +174,3 @@ def require_safe(host: str, keys: object) -> None:
         raise InvalidInput(
             f"host {host!r} can be reached from other machines, so keys are needed: give keys=, or listen on 127.0.0.1."
         )
-
-
-def _file_name(name: str) -> str:
-    """`name` as a file name, different for different names."""
-    if not name:
-        raise InvalidInput("name must not be empty: journals are found by it.")
-    return "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in name)

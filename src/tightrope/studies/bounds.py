@@ -12,8 +12,8 @@ from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Report, bound_figure
 from tightrope.result import Result
-from tightrope.studies.study import Runs, last
-from tightrope.validation import Array
+from tightrope.studies.runs import Runs
+from tightrope.validation import VIOLATION, Array
 
 ROUNDS, REPLICATIONS = 100_000, 20
 CONTEXTS, ACTIONS = 20, 5
@@ -101,11 +101,11 @@ def tell(runs: Runs, report: Report) -> None:
             rows.append(
                 [
                     f"{K}, {delta:g}, {d}",
-                    last(r.regret),
+                    r.regret.at(),
                     float(regret_bound[-1]),
                     float(r.violation.mean.max()),
                     float(violation_bound[np.argmax(r.violation.mean)]),
-                    last(r.violation)[0],
+                    r.violation.at().mean,
                     growth_exponent(r),
                     "yes" if holds else "no",
                 ]
@@ -160,7 +160,8 @@ def _violation_bound(algorithm: str, tau: Any, K: int, delta: float, d: int, T: 
 
 def _holds(result: Result, regret_bound: Array, violation_bound: Array) -> bool:
     return bool(
-        (result.regret.low <= regret_bound).all() and (result.violation.low <= violation_bound + 1e-9).all()
+        (result.regret.low <= regret_bound).all()
+        and (result.violation.low <= violation_bound + VIOLATION).all()
     )
 
 

@@ -13,7 +13,7 @@ from tightrope.policies import OPB, PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
-from tightrope.studies.study import Runs, last
+from tightrope.studies.runs import Runs
 from tightrope.validation import Array
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ def _clip(report: Report, results: dict[str, Result], rounds: int) -> None:
             rows.append(
                 [
                     f"{words}, {name}",
-                    last(result.regret),
+                    result.regret.at(),
                     CLIP[clip, schedule],
                     float(result.violation.mean.max()),
-                    last(result.violation),
+                    result.violation.at(),
                 ]
             )
     report.table(
@@ -172,19 +172,13 @@ def _before(report: Report, results: dict[str, Result]) -> None:
                 [
                     f"{threshold:g}, {name}",
                     float(r.optimum or math.nan),
-                    last(r.regret),
-                    last(r.violation),
+                    r.regret.at(),
+                    r.violation.at(),
                     float(r.last_violation.max(axis=1).mean()),
                 ]
             )
     report.table(
-        [
-            "threshold and schedules",
-            "optimum",
-            "regret",
-            "violation at T",
-            "last violated",
-        ],
+        ["threshold and schedules", "optimum", "regret", "violation at T", "last violated"],
         rows,
         caption="Costs seen before acting",
     )
@@ -210,22 +204,15 @@ def _table(report: Report, results: dict[str, Result], threshold: float) -> None
             rows.append(
                 [
                     label.split(": ")[1],
-                    last(r.regret),
+                    r.regret.at(),
                     float(r.reward[:, -1].mean() / r.rounds[-1]),
                     float(r.cost[:, -1, 0].mean() / r.rounds[-1] + threshold),
-                    last(r.violation),
+                    r.violation.at(),
                     float(r.last_violation.max(axis=1).mean()),
                 ]
             )
     report.table(
-        [
-            "policy",
-            "regret",
-            "reward a round",
-            "cost a round",
-            "violation",
-            "last violated",
-        ],
+        ["policy", "regret", "reward a round", "cost a round", "violation", "last violated"],
         rows,
         caption=f"Threshold {threshold:g}, cost seen after acting, at the last round",
         note=f"Cost: at most {threshold:g} on average. Violation: expected, at the last round. Last violated: mean over runs of the last "
@@ -271,5 +258,5 @@ def _label(threshold: float, seen: str, what: str) -> str:
 
 
 def _text(result: Result) -> str:
-    mean, low, high = last(result.regret)
+    mean, low, high = result.regret.at()
     return f"{mean:,.0f} [{low:,.0f}, {high:,.0f}]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import os
@@ -13,11 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from tightrope.errors import InvalidInput
+from tightrope.files import write, write_csv
 from tightrope.report import Report
-from tightrope.studies import bounds, mab, tail, ward
-from tightrope.studies.study import Runs, Size
+from tightrope.studies import bounds, hospital, mab, tail
+from tightrope.studies.runs import Runs, Size
 
-STUDIES: dict[str, ModuleType] = {"mab": mab, "hospital": ward, "bounds": bounds, "tail": tail}
+STUDIES: dict[str, ModuleType] = {"mab": mab, "hospital": hospital, "bounds": bounds, "tail": tail}
 
 
 def reproduce(
@@ -87,14 +87,8 @@ def reproduce(
         "seconds": round(time.perf_counter() - started, 1),
         "interrupted": interrupted,
     }
-    (folder / "summary.json").write_text(
-        json.dumps({**meta, "rows": rows}, allow_nan=False), encoding="utf-8"
-    )
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with open(folder / "curves.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    write(folder / "summary.json", json.dumps({**meta, "rows": rows}, allow_nan=False))
+    write_csv(folder / "curves.csv", rows, newline="\r\n")
     if interrupted:
         raise KeyboardInterrupt
     return page

@@ -10,7 +10,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.models import ArmMeans
 from tightrope.policies import PessimisticOptimistic
 from tightrope.report import NamedCurve, Report, curve_figure
-from tightrope.studies.study import Runs
+from tightrope.studies.runs import Runs
 
 ROUNDS, REPLICATIONS = 50_000, 1_000
 CASES = {"δ = 0.1": 0.1, "δ = 0.5": 0.5}
@@ -37,10 +37,7 @@ def tell(runs: Runs, report: Report) -> None:
     report.code(
         f"tightrope reproduce tail --rounds {T} --replications {replications} --seed {runs.size.seed}"
     )
-    curves = []
-    for label, r in results.items():
-        share = r.violated_share
-        curves.append(NamedCurve(label, r.rounds, share.mean, share.low, share.high))
+    curves = [NamedCurve.of(label, r.violated_share) for label, r in results.items()]
     curves.append(
         NamedCurve(
             "corollary, δ = 0.5 (1 where it says nothing)",
@@ -56,24 +53,14 @@ def tell(runs: Runs, report: Report) -> None:
         caption="Share of runs whose cumulative cost is above 0, with 95 % Wilson intervals, and the corollary's bound.",
     )
     report.table(
-        [
-            "Slater's constant",
-            "last violated, median",
-            "largest",
-            "corollary speaks from",
-            "share at T",
-        ],
+        ["Slater's constant", "last violated, median", "largest", "corollary speaks from", "share at T"],
         [
             [
                 label,
                 float(np.median(r.last_violation.max(axis=1))),
                 float(r.last_violation.max()),
                 float(theory.tail_starts(K=1, delta=CASES[label])),
-                (
-                    float(r.violated_share.mean[-1]),
-                    float(r.violated_share.low[-1]),
-                    float(r.violated_share.high[-1]),
-                ),
+                r.violated_share.at(),
             ]
             for label, r in results.items()
         ],

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from tightrope import __version__
 from tightrope.engine import simulate
-from tightrope.environments.build import environment_of, policy_for
+from tightrope.environments.build import environment_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
+from tightrope.policies.build import build_policy
 from tightrope.result import Result
 from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
 from tightrope.sweep.design import Design, own_steps, put, steps_of
@@ -396,7 +397,7 @@ def _built(plan: Plan, tables: Mapping[str, Any]) -> tuple[_World, Any, PolicySp
     spec = make_spec(own, source=plan.source)
     world = _worlds.get(plan.world_key(tables), lambda: _World.of(_environment(plan, tables)))
     try:
-        policy = policy_for(spec.policies[0], world.env, {"x": lambda: world.mixture})
+        policy = build_policy(spec.policies[0], world.env.problem({"x": lambda: world.mixture}))
     except InvalidInput as error:
         raise spec.error(str(error)) from error
     return world, policy, spec.policies[0], spec.simulation

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
-import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.files import write_json
 from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, bars_figure, panels_figure
 from tightrope.sweep.analysis import best_first, explained, levels, pareto_layers
 from tightrope.sweep.cells import shown
@@ -48,9 +47,7 @@ def write_page(sweep: Sweep) -> dict[str, Any]:
         report.text(f"{sweep.failed:,} cells have no numbers. The first of them:")
         report.bullets([f"{_settings(one['settings'])}: {one['error']}" for one in data["failures"]])
     report.write(sweep.folder, date=datetime.date.today().isoformat(), seed=sweep.plan.design.seed)
-    draft = sweep.folder / ".summary.json.draft"
-    draft.write_text(json.dumps(data, allow_nan=False, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, sweep.folder / "summary.json")
+    write_json(sweep.folder / "summary.json", data)
     return data
 
 

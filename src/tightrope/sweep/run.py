@@ -7,10 +7,9 @@ import itertools
 import json
 import math
 import os
-import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import __version__
+from tightrope.files import write
+from tightrope.progress import Advance, progress_bar
 from tightrope.spec import SimulationSpec, Spec
 from tightrope.sweep.analysis import ranks
 from tightrope.sweep.cells import Cell, Plan, check_ends
@@ -195,23 +196,21 @@ class Runner:
         kept: NDArray[np.bool_] | None = None
         fractions = RUNGS if halving else (1.0,)
         total = sum(_kept(len(self.plan), i) for i in range(len(fractions)))
-        with _bar(self.plan.base["name"], total, self.progress) as show:
+        with progress_bar(self.plan.base["name"], total, "cells", self.progress, failures=True) as advance:
             for i, fraction in enumerate(fractions):
                 cells: Iterable[Cell] = self.plan.cells()
                 if kept is not None:
                     cells = itertools.compress(cells, kept)
                 if fraction < 1.0:
                     cells = (self._shortened(cell, fraction) for cell in cells)
-                rungs.append(self.run(cells, show))
+                rungs.append(self.run(cells, advance))
                 if i + 1 < len(fractions):
                     kept = self._best(rungs[-1], _kept(len(self.plan), i + 1))
         return Sweep(
             self.folder, self.plan, tuple(rungs), self.ran, self.failed, time.perf_counter() - self.started
         )
 
-    def run(
-        self, cells: Iterable[Cell], show: Callable[[int, int], None] = lambda done, failed: None
-    ) -> Rung:
+    def run(self, cells: Iterable[Cell], advance: Advance = lambda done=1, failed=0: None) -> Rung:
         """Run those of the cells that have not run; give the names of all."""
         names: list[str] = []
         numbers = array("q")
@@ -223,7 +222,7 @@ class Runner:
                 numbers.append(cell.number)
                 if cell.id in self.known:
                     self.failed += cell.id in self.bad
-                    show(1, int(cell.id in self.bad))
+                    advance(1, int(cell.id in self.bad))
                     continue
                 self.known.add(cell.id)
                 yield cell
@@ -236,7 +235,7 @@ class Runner:
             self.ran += len(rows)
             self.failed += failed
             size.learn(len(rows), sum(row["seconds"] for row in rows))
-            show(len(rows), failed)
+            advance(len(rows), failed)
         return Rung(np.array(numbers, dtype=np.int64), tuple(names))
 
     def _shortened(self, cell: Cell, fraction: float) -> Cell:
@@ -290,44 +289,4 @@ def _describe(plan: Plan, folder: Path) -> None:
         "seed": design.seed,
         "fields": axes,
     }
-    draft = folder / ".sweep.json.draft"
-    draft.write_text(json.dumps(data, default=str, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, folder / "sweep.json")
-
-
-@contextlib.contextmanager
-def _bar(label: str, total: int, progress: bool | None) -> Iterator[Callable[[int, int], None]]:
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda done, failed: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("cells, {task.fields[failed]} failed, {task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, failed=0, rate="– per second")
-        counts = {"done": 0, "failed": 0}
-
-        def show(done: int, failed: int) -> None:
-            counts["failed"] += failed
-            bar.advance(task, done)
-            speed = bar.tasks[0].speed
-            rate = "– per second" if speed is None else f"{speed:,.1f} per second"
-            bar.update(task, failed=counts["failed"], rate=rate)
-
-        yield show
+    write(folder / "sweep.json", json.dumps(data, default=str, ensure_ascii=False, indent=1) + "\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import StateDamagedError, TightropeError
+from tightrope.files import replacing
 from tightrope.sweep.cells import MEASURES, Row
 from tightrope.sweep.design import Axis
 
@@ -88,12 +88,8 @@ class Store:
         plain = [{**row, **{path: _as_text(row[path]) for path in text}} for row in rows]
         table = arrow.Table.from_pylist(plain, schema=self._schema(self._axes))
         path = self.folder / f"part-{self._next:07d}.parquet"
-        draft = path.with_name(f".{path.name}.draft")
-        with open(draft, "wb") as file:
-            parquet.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        with replacing(path) as draft:
+            parquet.write_table(table, draft, compression="zstd")
         self._next += 1
 
     def finished(self) -> tuple[set[str], set[str]]:

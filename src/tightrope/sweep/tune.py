@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import TightropeError
+from tightrope.files import replacing
 from tightrope.spec import Spec, read_spec
 from tightrope.sweep.cells import Cell, Plan, Row
 from tightrope.sweep.design import refuse
@@ -150,10 +151,11 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     if isinstance(environment, Mapping) and isinstance(environment.get("file"), str):
         file = os.path.relpath(plan.folder / environment["file"], path.resolve().parent)
         data["environment"] = {**environment, "file": file}
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text("".join(f"# {line}\n" for line in comment.splitlines()) + dumps(data), encoding="utf-8")
-    read_spec(draft)
-    os.replace(draft, path)
+    with replacing(path) as draft:
+        draft.write_text(
+            "".join(f"# {line}\n" for line in comment.splitlines()) + dumps(data), encoding="utf-8"
+        )
+        read_spec(draft)
 
 
 def _candidates(rows: Rows) -> list[int]:

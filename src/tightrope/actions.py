@@ -1,0 +1,159 @@
+"""Which action is meant: names and ids of actions, declared once.
+
+>>> wards = ActionNames(["icu", "surgery", "other"])
+>>> wards.ids(["other", 0]), wards.name(1), len(wards)
+([2, 0], 'surgery', 3)
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.messages import did_you_mean
+from tightrope.validation import whole_number
+
+__all__ = ["Action", "ActionNames", "action_name"]
+
+Action: TypeAlias = str | int
+
+
+class ActionNames:
+    """The actions of a problem, in the order of their ids.
+
+    Parameters
+    ----------
+    actions : sequence of names, int or None
+        With an int n the actions are 0, …, n − 1 and have no names. None: nobody has said how many there are.
+
+    Examples
+    --------
+    >>> ActionNames(["a", "b"]).ids(["b", "d"])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: actions[1] is the unknown name 'd'; known: a, b.
+    >>> ActionNames(3).ids([2, 3])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: actions[1] must be below 3, the number of actions, but got 3.
+    """
+
+    __slots__ = ("_ids", "_limit", "names")
+
+    names: Sequence[Action]
+
+    def __init__(self, actions: Sequence[Action] | int | None) -> None:
+        self.names = () if actions is None else _declared(actions)
+        self._ids = {name: i for i, name in enumerate(self.names)} if self.named else {}
+        self._limit = math.inf if actions is None else len(self.names)
+
+    @property
+    def named(self) -> bool:
+        """Whether the actions have names."""
+        return bool(self.names) and isinstance(self.names[0], str)
+
+    def ids(self, actions: Any, what: str = "actions", *, once: bool = False) -> list[int]:
+        """The id of each action, given by name or by id; with `once` none may come twice. `what` is for messages."""
+        if isinstance(actions, str | bytes | Mapping | Set) or not hasattr(actions, "__len__"):
+            raise InvalidInput(f"{what} must be a sequence of names or ids of actions, but got {actions!r}.")
+        if not len(actions):
+            raise InvalidInput(f"{what} must name at least one action, but it is empty.")
+        known, limit = self._ids, self._limit
+        ids: list[int] = []
+        for i, action in enumerate(actions.tolist() if isinstance(actions, np.ndarray) else actions):
+            if type(action) is int and 0 <= action < limit:
+                ids.append(action)
+            else:
+                found = known.get(action) if isinstance(action, str) else None
+                ids.append(self.id(action, f"{what}[{i}]") if found is None else found)
+        if once and len(set(ids)) < len(ids):
+            raise InvalidInput(f"{what} must name each action once, but got {list(actions)!r}.")
+        return ids
+
+    def id(self, action: Any, what: str = "action") -> int:
+        """The id of one action, given by name or by id.
+
+        >>> ActionNames(["a", "b"]).id("b")
+        1
+        """
+        if isinstance(action, str):
+            if action in self._ids:
+                return self._ids[action]
+            hint = did_you_mean(action, self._ids)
+            raise InvalidInput(f"{what} is the unknown name {action!r}{hint}; {self._known()}.")
+        number = whole_number(what, action, high=2**63 - 1)
+        if number >= self._limit:
+            raise InvalidInput(
+                f"{what} must be below {self._limit}, the number of actions, but got {number}."
+            )
+        return number
+
+    def name(self, action: int) -> Action:
+        """The name of the action with this id; the id itself where actions have no names."""
+        return self.names[action] if self.named else action
+
+    def unknown(self, action: Any) -> str:
+        """In words, that there is no such action.
+
+        >>> ActionNames(["icu", "surgery"]).unknown("surgry")
+        "unknown action 'surgry' (did you mean 'surgery'?); known: icu, surgery"
+        """
+        return f"unknown action {action!r}{did_you_mean(action, self._ids)}; {self._known()}"
+
+    def __contains__(self, action: object) -> bool:
+        """Whether an action was declared under just this name, or this number where there are no names."""
+        return action in (self._ids if self.named else self.names)
+
+    def __iter__(self) -> Iterator[Action]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _known(self) -> str:
+        if self.named:
+            return f"known: {', '.join(map(str, self.names))}"
+        return "no rules name actions here" + (f", they are 0 to {self._limit - 1}" if self.names else "")
+
+
+def action_name(what: str, value: object) -> Action:
+    """A name, or a number ≥ 0, that may stand for an action."""
+    if isinstance(value, str):
+        if value:
+            return str(value)
+    elif (number := _index(value)) is not None and number >= 0:
+        return number
+    raise InvalidInput(f"{what} must be a name or an index >= 0, but got {value!r}")
+
+
+def _index(value: object) -> int | None:
+    """The value as a plain int, or None where it is not an integer."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _declared(actions: object) -> Sequence[Action]:
+    count = _index(actions)
+    if count is not None:
+        if count < 1:
+            raise InvalidInput(f"actions must be at least 1, but got {count}")
+        return range(count)
+    if not isinstance(actions, Sequence) or isinstance(actions, str) or not actions:
+        raise InvalidInput(f"actions must be a list of names or a number of actions, but got {actions!r}")
+    names = tuple(action_name(f"actions[{i}]", one) for i, one in enumerate(actions))
+    if all(isinstance(name, str) for name in names):
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise InvalidInput(f"actions must differ from each other, but {twice!r} comes twice")
+    elif names != tuple(range(len(names))):
+        raise InvalidInput(f"actions must be names, or 0, 1, 2, … in this order, but got {list(names)}")
+    return names

@@ -1,0 +1,138 @@
+"""What commands share: the application, `main` with its exit status, where output goes.
+
+A command is a function under `@command("an example of it")`. It imports what it needs when it runs, hands tables for people and
+data for machines to its `Output`, and returns nothing. Errors that the package raises on purpose become messages in `main`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import App, CycloptsError, Parameter
+
+from tightrope import __version__
+from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+
+__all__ = ["DEFAULT", "FAILED", "Output", "app", "command", "import_extra", "main"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+app = App(
+    name="tightrope",
+    help="Learn to decide under rules that must hold at all times.",
+    help_format="markdown",
+    help_epilogue=(
+        "`tightrope COMMAND --help` tells more of a command, with an example.\n\n"
+        "Exit status: 0; 1 when something failed; 2 for bad usage or a bad spec; 130 after Ctrl-C."
+    ),
+    version=__version__,
+    version_format="plaintext",
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 1 (failed), 2 (bad usage or bad spec) or 130 (Ctrl-C).
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Examples
+    --------
+    >>> main(["oracle", "no-such-file.toml"])
+    2
+    """
+    tokens = sys.argv[1:] if argv is None else list(argv)
+    try:
+        app(tokens, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _complain(f"{_plain(error)}\nTry `tightrope --help`.", BAD_INPUT)
+    except (InvalidInput, InfeasibleProblem) as error:
+        return _complain(str(error), BAD_INPUT)
+    except (TightropeError, ModuleNotFoundError) as error:
+        return _complain(str(error), FAILED)
+    except BrokenPipeError:
+        # The reader has left, as `| head` does; without this Python complains once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    return OK
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """Where a command's results go."""
+
+    json: Annotated[bool, Parameter(negative=())] = False
+    "One JSON object on standard output, and nothing else there."
+
+    out: Path | None = None
+    "Folder for everything that the command produces; made if it is not there."
+
+    def folder(self) -> Path | None:
+        """The folder, made, or None."""
+        if self.out is not None:
+            self.out.mkdir(parents=True, exist_ok=True)
+        return self.out
+
+    def show(self, data: Any, *parts: Any) -> None:
+        """Print `data` for machines, or `parts` (texts and tables) for people."""
+        if self.json:
+            print(json.dumps(data, allow_nan=False, ensure_ascii=False))
+            return
+        from rich.console import Console
+
+        # A file or a pipe has no width: tables are then as wide as they need to be.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+        for part in parts:
+            console.print(part, markup=False, soft_wrap=isinstance(part, str))
+
+
+DEFAULT = Output()
+
+
+def command(example: str, *, of: App = app, name: str | None = None) -> Callable[[_Function], _Function]:
+    """Decorator: make a function a command, with an example below its help."""
+
+    def add(function: _Function) -> _Function:
+        of.command(function, name=name, help_epilogue=f"Example: `{example}`")
+        return function
+
+    return add
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """A module that needs packages of an extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        ) from error
+
+
+def _plain(error: CycloptsError) -> str:
+    """A parsing error in one line, without the frame drawn around it."""
+    return " ".join(str(error).split())
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"tightrope: {message}", file=sys.stderr)
+    return status

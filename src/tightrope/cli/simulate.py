@@ -1,0 +1,169 @@
+"""`tightrope oracle` and `tightrope simulate`: what is best in a spec's environment, and what its policies achieve there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.tables import number_text, summary_table, table
+
+if TYPE_CHECKING:
+    from tightrope.spec import Spec
+
+
+@command("tightrope oracle examples/hospital.toml")
+def oracle(
+    spec: Path, /, *, baseline: Literal["auto", "fluid", "joint"] = "auto", output: Output = DEFAULT
+) -> None:
+    """What the best policy that knows all means earns: value, Slater's constant, binding rules, shares of the actions.
+
+    Also says which of the algorithm's assumptions hold.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with an [environment].
+    baseline
+        The program: on mean costs, on the joint law of context and costs, or whichever is right for the environment.
+    """
+    from tightrope.environments.build import environment_of
+    from tightrope.files import write_json
+    from tightrope.oracle import check, solve
+    from tightrope.spec import read_spec
+
+    read = read_spec(spec)
+    env = environment_of(read)
+    found = solve(env, baseline=baseline)
+    m, horizon = _bounds(read)
+    assumptions = check(env, m=m, horizon=horizon)
+    weights = env.weights if found.atoms is None else found.atoms.weights
+    shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
+    constraints: list[dict[str, Any]] = [
+        {"name": name, "slack": float(slack), "dual": float(dual), "binding": bool(binding)}
+        for name, slack, dual, binding in zip(
+            found.constraints, found.slack, found.duals, found.binding, strict=True
+        )
+    ]
+    proof = found.certificate
+    data = {
+        "name": read.name,
+        "environment": env.name,
+        "value": found.value,
+        "interval": list(found.interval),
+        "baseline": found.baseline,
+        "slater": found.slater,
+        "constraints": constraints,
+        "shares": shares,
+        "certificate": {
+            "verified": proof.verified,
+            "bound": proof.bound,
+            "gap": proof.gap,
+            "primal_residual": proof.primal_residual,
+            "dual_residual": proof.dual_residual,
+        },
+        "assumptions": {
+            "hold": assumptions.holds,
+            "m": assumptions.m,
+            "tau_prime": assumptions.tau_prime,
+            "items": [
+                {"statement": item.statement, "measured": item.measured, "holds": item.holds}
+                for item in assumptions.items
+            ],
+        },
+    }
+    folder = output.folder()
+    if folder is not None:
+        write_json(folder / "oracle.json", data, indent=2)
+    facts = [
+        ("value per round", f"{found.value:.6g}"),
+        ("baseline", found.baseline),
+        ("Slater's constant", f"{found.slater:.6g}"),
+        (
+            "τ', first round with ε ≤ δ/2",
+            "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}",
+        ),
+        ("certificate", f"{'verified' if proof.verified else 'NOT VERIFIED'}, gap {max(0.0, proof.gap):.1e}"),
+    ]
+    if found.baseline == "joint-sampled":
+        facts.insert(1, ("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
+    rows = [
+        (one["name"], number_text(one["slack"]), number_text(one["dual"]), "yes" if one["binding"] else "no")
+        for one in constraints
+    ]
+    output.show(
+        data,
+        table("", ("", read.name), facts),
+        *([table("constraints", ("name", "slack", "dual", "binding"), rows)] if rows else []),
+        table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
+        table(
+            "assumptions",
+            ("must hold", "measured", "holds"),
+            [(item.statement, item.measured, "yes" if item.holds else "NO") for item in assumptions.items],
+        ),
+        *([] if folder is None else [f"written to {folder / 'oracle.json'}"]),
+    )
+
+
+@command("tightrope simulate examples/fair-jobs.toml --rounds 5000 --out out/jobs")
+def simulate(
+    spec: Path,
+    /,
+    *,
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
+    engine: Literal["cpu", "gpu", "gpu-double"] = "cpu",
+    output: Output = DEFAULT,
+) -> None:
+    """Run the policies of a spec in its environment, many times, on all cores or on a GPU.
+
+    Every policy sees the same draws. Ctrl-C keeps the replications that were finished.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with an [environment] and a [policy], or several as [[policy]].
+    rounds
+        Decisions in each replication; by default what the spec says.
+    replications
+        Independent runs of each policy; by default what the spec says.
+    seed
+        Same seed, same numbers; by default what the spec says.
+    workers
+        Cores to use; all by default.
+    engine
+        Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
+    """
+    from tightrope.result import write_summary
+    from tightrope.spec import read_spec
+    from tightrope.studies.simulation import simulate_spec
+
+    folder = output.folder()
+    results, interrupted = simulate_spec(
+        read_spec(spec),
+        rounds=rounds,
+        replications=replications,
+        seed=seed,
+        workers=workers,
+        engine=engine,
+        out=folder,
+    )
+    if results:
+        if folder is not None:
+            write_summary(results, folder / "summary.json")
+        last = [result.rows()[-1] for result in results]
+        cut = any(result.interrupted for result in results)
+        data = {"rows": last, "interrupted": cut, "out": None if folder is None else str(folder)}
+        where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
+        output.show(data, summary_table(last, "policy", "scenario"), where)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _bounds(spec: Spec) -> tuple[float, int]:
+    """m and T as the first policy has them: what the assumptions are checked against."""
+    first = spec.policies[0]
+    m = first.reward.m if first.reward is not None else None
+    return (1.0 if m is None else m), (first.horizon or spec.simulation.rounds)

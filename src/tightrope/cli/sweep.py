@@ -1,0 +1,164 @@
+"""`tightrope sweep` and `tightrope tune`: many settings of a spec, and the best of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.tables import interval_text, number_text, summary_table, table
+from tightrope.errors import TightropeError
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Engine:
+    """Where the cells of a sweep run."""
+
+    engine: Literal["local", "ray", "gpu"] = "local"
+    "The cores of this machine, a Ray cluster, or a GPU with many settings in one launch."
+
+    address: str | None = None
+    "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."
+
+    workers: int | None = None
+    "Cores to use; all by default."
+
+
+_LOCAL = Engine()
+
+
+@command("tightrope sweep examples/sweep-hospital.toml --out out/sweep")
+def sweep(
+    spec: Path,
+    /,
+    *,
+    halving: Annotated[bool, Parameter(negative=())] = False,
+    retry_failed: Annotated[bool, Parameter(negative=())] = False,
+    where: Engine = _LOCAL,
+    output: Output = DEFAULT,
+) -> None:
+    """Simulate many settings of a spec: those that its [sweep] names. Any engine and number of workers gives the same numbers.
+
+    Results go to --out as they finish, by default to out/sweep-NAME. The same command goes on where it was stopped.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with an [environment] and a [sweep].
+    halving
+        Few rounds for all settings first; only the best third goes on, twice.
+    retry_failed
+        Run cells again that failed before.
+    """
+    from tightrope.spec import read_spec
+    from tightrope.sweep import run_sweep, write_page
+
+    folder = output.out or Path("out", f"sweep-{spec.stem}")
+    with _kept():
+        found = run_sweep(read_spec(spec), folder, halving=halving, retry_failed=retry_failed, **vars(where))
+    data = write_page(found)
+    ran = f"{found.ran:,} of {data['cells']:,} cells ran now" if found.ran else "nothing was left to run"
+    output.show(
+        data,
+        *([_settings_table(data["rows"], found.plan.design.paths)] if data["rows"] else []),
+        f"{ran}; the report is {folder / 'index.html'}",
+    )
+    _fail_if_any(data)
+
+
+@command('tightrope tune examples/sweep-hospital.toml --target "violation<=0 after 500"')
+def tune(
+    spec: Path,
+    /,
+    *,
+    target: str,
+    halving: Annotated[bool, Parameter(negative=())] = False,
+    where: Engine = _LOCAL,
+    output: Output = DEFAULT,
+) -> None:
+    """Find the settings that meet a target with the least regret, check them on fresh seeds, and write the spec to serve.
+
+    Everything goes to --out, by default to out/tune-NAME; the spec is tuned.toml there.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with an [environment] and a [sweep] that varies fields of the policy.
+    target
+        Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N.
+    halving
+        Few rounds for all settings first; only the best third goes on, twice.
+    """
+    from tightrope.spec import read_spec
+    from tightrope.sweep import TargetMissed, write_page
+    from tightrope.sweep import tune as find
+
+    folder = output.out or Path("out", f"tune-{spec.stem}")
+    try:
+        with _kept():
+            found = find(read_spec(spec), target, folder, halving=halving, **vars(where))
+    except TargetMissed as missed:
+        write_page(missed.sweep)
+        raise
+    data = {
+        "target": target,
+        "policy": found.policy,
+        "settings": found.settings,
+        "rows": [found.chosen, found.checked],
+        "passed_over": found.passed_over,
+        "spec": str(found.path),
+        "sweep": write_page(found.sweep),
+    }
+    rows = [{"run": "in the sweep", **found.chosen}, {"run": "on fresh seeds", **found.checked}]
+    output.show(
+        data,
+        table("", ("field", "value"), [(path, str(value)) for path, value in found.settings.items()]),
+        summary_table(rows, "run", "policy"),
+        f"the spec to serve is {found.path}; the report is {folder / 'index.html'}",
+    )
+
+
+def _settings_table(rows: Sequence[dict[str, Any]], paths: Sequence[str]) -> Any:
+    head = ("policy", *paths, "regret", "violation", "last violated round")
+    body = [
+        (
+            str(row["policy"]),
+            *(number_text(row[path]) if isinstance(row[path], float) else str(row[path]) for path in paths),
+            interval_text(row, "regret"),
+            interval_text(row, "violation"),
+            number_text(row["last_violation"]),
+        )
+        for row in rows
+    ]
+    return table("best settings", head, body)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Say on Ctrl-C that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("what was finished is kept: the same command goes on from there", file=sys.stderr)
+        raise
+
+
+def _fail_if_any(data: dict[str, Any]) -> None:
+    """End with status 1 where cells failed, naming them."""
+    if data["failed"]:
+        listed = [
+            f"  cell {one['number']} ({', '.join(f'{path} = {value}' for path, value in one['settings'].items())}): {one['error']}"
+            for one in data["failures"]
+        ]
+        more = data["failed"] - len(listed)
+        rest = [f"  and {more:,} more, in the column `error` of {Path(data['out'], 'cells')}"] if more else []
+        raise TightropeError(
+            "\n".join([f"{data['failed']:,} of {data['cells']:,} cells failed", *listed, *rest])
+        )

@@ -1,0 +1,58 @@
+"""Tables and numbers as commands print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["interval_text", "number_text", "summary_table", "table"]
+
+
+def summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
+    """One line for each row: its labels, and what every run is judged by."""
+    head = (*labels, "runs", "round", "regret", "violation", "last violated round")
+    body = [
+        (
+            *(str(row[label]) for label in labels),
+            f"{row['replications']:,}",
+            f"{row['round']:,}",
+            interval_text(row, "regret"),
+            interval_text(row, "violation"),
+            number_text(row["last_violation"]),
+        )
+        for row in rows
+    ]
+    return table("", head, body)
+
+
+def interval_text(row: dict[str, Any], name: str) -> str:
+    """An estimate of a row with its interval, where it has one."""
+    from tightrope.report import format_estimate
+
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    if row[name] is None or low is None or high is None:
+        return number_text(row[name])
+    return format_estimate(row[name], low, high)
+
+
+def number_text(value: float | None) -> str:
+    """A number; what rounding leaves of 0 is 0, and what is not known a dash."""
+    from tightrope.report import format_number
+
+    return "–" if value is None else format_number(0.0 if abs(value) < 1e-12 else value)
+
+
+def table(title: str, head: Sequence[str], body: Iterable[Sequence[str]]) -> Any:
+    """A table for the terminal; columns of numbers are aligned right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(body)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(head):
+        numeric = rows and all(row[i][:1] in "-–0123456789" for row in rows)
+        table.add_column(Text(name), overflow="fold", justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

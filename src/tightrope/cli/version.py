@@ -1,0 +1,23 @@
+"""`tightrope version`."""
+
+from __future__ import annotations
+
+from tightrope import __version__
+from tightrope.cli.app import DEFAULT, Output, command
+
+
+@command("tightrope version --json")
+def version(*, output: Output = DEFAULT) -> None:
+    """The versions of Tightrope, of Python and of what numbers depend on."""
+    import platform
+    from importlib.metadata import version as installed
+
+    from tightrope.files import write_json
+
+    versions = {"tightrope": __version__, "python": platform.python_version()}
+    versions |= {name: installed(name) for name in ("numpy", "scipy", "numba", "highspy")}
+    lines = "\n".join(f"{name} {number}" for name, number in versions.items())
+    folder = output.folder()
+    if folder is not None:
+        write_json(folder / "version.json", versions, indent=2)
+    output.show(versions, lines)

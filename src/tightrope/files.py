@@ -1,0 +1,76 @@
+"""Files that are there whole or not at all: written beside their place, flushed to disk, then moved into it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["replacing", "write", "write_csv", "write_json"]
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
+    """A draft beside `path` to write to: it takes the place of `path` when the block ends, and is removed if the block fails.
+
+    A reader sees the old file or the new one. `private` keeps the file from all but its owner.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "answer.txt")) as draft:
+    ...         count = draft.write_text("42")
+    ...     [(path.name, path.read_text()) for path in Path(folder).iterdir()]
+    [('answer.txt', '42')]
+    """
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}.draft")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
+        yield draft
+        with open(draft, "r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:
+    """Write text, as UTF-8, or bytes."""
+    with replacing(path, private=private) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: str | os.PathLike[str], data: Any, *, indent: int = 1) -> None:
+    """Write plain data; nan and inf, which JSON does not have, are refused."""
+    write(path, json.dumps(data, allow_nan=False, ensure_ascii=False, indent=indent) + "\n")
+
+
+def write_csv(
+    path: str | os.PathLike[str],
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str] | None = None,
+    *,
+    newline: str = "\n",
+) -> None:
+    r"""Write rows; the columns are by default all that occur, in the order in which they do.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_csv(Path(folder, "rows.csv"), [{"a": 1}, {"a": 2, "b": "x"}])
+    ...     Path(folder, "rows.csv").read_text()
+    'a,b\n1,\n2,x\n'
+    """
+    rows = list(rows)
+    buffer = io.StringIO(newline="")
+    names = list(dict.fromkeys(name for row in rows for name in row)) if columns is None else columns
+    writer = csv.DictWriter(buffer, names, lineterminator=newline)
+    writer.writeheader()
+    writer.writerows(rows)
+    write(path, buffer.getvalue())

@@ -1,0 +1,267 @@
+"""Where every number stands in the flat arrays that kernels read, and the codes that they understand.
+
+No other module counts places in these arrays: it asks for a view by name, or for the address of a part. CUDA is given the same
+numbers as macros (`cuda_constants`, `cuda_sizes`).
+
+core     the state of a policy beside its models: round counter, horizon, the constants of V_t and ε_t, K, then Q (K,),
+         cumulative costs (K,), 1 where a cost is seen before acting (K,), and scratch space for intermediate results
+flat     a ridge model: G blocks, p features, M outputs, `stat`, then Θ (G, M, p), Σ⁻¹ and Σ (G, p, p), b (G, M, p), wear (G, 2)
+stat     of any model: outcomes learnt, bonus, m, λ, and the dimension in √β
+trace    behind a decision: r̂ (J,), values (J,), W as used (J, K), Q before the step (K,), V_t, ε_t
+tally    of a simulation: mean reward, drawn reward, drawn costs (K,), costs with the noise averaged out where the action can't
+         depend on it (K,), choices (J,)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightrope.kernels.compile import inlined
+from tightrope.validation import VIOLATION as VIOLATION
+
+# core
+ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, EPSILON_SCALE, EPSILON_EXPONENT, EPSILON_LOG, CONSTRAINTS = (
+    range(9)
+)
+QUEUE = 9
+# flat
+BLOCKS, FEATURES, OUTPUTS, STAT = range(4)
+# stat
+LEARNT, BONUS, NORM, RIDGE, DIMENSION = range(5)
+STAT_SIZE = 5
+# wear, of a block: updates since Σ⁻¹ was last computed afresh, and how much of the error allowed is used up
+SINCE, DRIFT = range(2)
+WEAR_SIZE = 2
+# tally
+MEAN_REWARD, REWARD, COSTS = range(3)
+
+# Actions whose values differ by less are tied.
+TIE = 1e-12
+# Rows that a decision on a catalogue keeps the numbers of.
+SHOWN = 10
+
+# Kinds of noise, of models, of comparators
+FIXED, BERNOULLI, GAUSSIAN = range(3)
+NO_MODEL, RIDGE_MODEL, ARM_MODEL = range(3)
+UNIFORM, STATIC, ROUND_ROBIN, OPB = range(4)
+# The settings of OPB
+OPB_THRESHOLD_ARM, OPB_SAFE_COST, OPB_HIGH, OPB_ALPHA_REWARD, OPB_ALPHA_COST, OPB_LOG = range(6)
+OPB_SETTINGS = 6
+
+# Philox4x32-10, and the slots of a round: 0 has two uniforms, for the context and for a Bernoulli reward; then one slot for each
+# normal or jump.
+PHILOX_M0, PHILOX_M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+PHILOX_W0, PHILOX_W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+PHILOX_ROUNDS = 10
+TO_UNIT = 2.0**-53
+CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = range(3)
+
+
+# core
+
+
+@inlined
+def totals_at(core):
+    """The address of the cumulative costs; Q is at QUEUE."""
+    return QUEUE + int(core[CONSTRAINTS])
+
+
+@inlined
+def known_at(core):
+    """The address of the marks of costs that are seen before acting."""
+    return QUEUE + 2 * int(core[CONSTRAINTS])
+
+
+@inlined
+def scratch_at(core, p):
+    """The address of the scratch space for a model of p features."""
+    return core.shape[0] - scratch_size(p)
+
+
+@inlined
+def scratch_size(p):
+    """Eight rows of p features as columns, as many partial sums, their eight widths, and one outcome."""
+    return 16 * p + 9
+
+
+@inlined
+def scratch_parts(r, p):
+    """The addresses of columns, partial sums and widths in the scratch space at r."""
+    return r, r + 8 * p, r + 16 * p
+
+
+@inlined
+def outcome_at(core):
+    """The address of one outcome."""
+    return core.shape[0] - 1
+
+
+def new_core(K, p, horizon, V, epsilon, known):
+    """A policy's state before its first round; V and epsilon are scale, exponent and power of the logarithm, horizon 0 for none."""
+    core = np.zeros(QUEUE + 3 * K + scratch_size(p))
+    core[:QUEUE] = [0.0, horizon, *V, *epsilon, K]
+    core_views(core).known[:] = known
+    return core
+
+
+class CoreViews(NamedTuple):
+    """Parts of `core`. saved is all that outlasts a round, and has the other parts in it."""
+
+    V: Any
+    epsilon: Any
+    queue: Any
+    totals: Any
+    known: Any
+    saved: Any
+
+
+def core_views(core):
+    """Views on `core`, which may also be the saved part alone."""
+    K = int(core[CONSTRAINTS])
+    totals, known, end = QUEUE + K, QUEUE + 2 * K, QUEUE + 3 * K
+    return CoreViews(
+        core[V_SCALE : V_LOG + 1],
+        core[EPSILON_SCALE : EPSILON_LOG + 1],
+        core[QUEUE:totals],
+        core[totals:known],
+        core[known:end],
+        core[:end],
+    )
+
+
+# flat
+
+
+@inlined
+def ridge_parts(flat):
+    """G, p, M, and the addresses in flat of Θ, Σ⁻¹, Σ, b and wear; stat is at STAT."""
+    G = int(flat[BLOCKS])
+    p = int(flat[FEATURES])
+    M = int(flat[OUTPUTS])
+    theta = STAT + STAT_SIZE
+    inverse = theta + G * M * p
+    sigma = inverse + G * p * p
+    b = sigma + G * p * p
+    return G, p, M, theta, inverse, sigma, b, b + G * M * p
+
+
+class RidgeViews(NamedTuple):
+    """Parts of `flat`."""
+
+    stat: Any
+    Theta: Any
+    Sigma_inv: Any
+    Sigma: Any
+    B: Any
+    wear: Any
+
+
+def new_ridge(G, p, M):
+    """`flat` for so many blocks, features and outputs, all else 0."""
+    head = np.array([G, p, M], dtype=float)
+    wear = ridge_parts(head)[-1]
+    return np.concatenate([head, np.zeros(wear + WEAR_SIZE * G - len(head))])
+
+
+def ridge_views(flat):
+    """Views on `flat`."""
+    G, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    return RidgeViews(
+        flat[STAT:theta],
+        flat[theta:inverse].reshape(G, M, p),
+        flat[inverse:sigma].reshape(G, p, p),
+        flat[sigma:b].reshape(G, p, p),
+        flat[b:wear].reshape(G, M, p),
+        flat[wear:].reshape(G, WEAR_SIZE),
+    )
+
+
+# trace
+
+
+@inlined
+def trace_parts(J, K):
+    """The addresses in trace of values, W, Q, V_t and ε_t; r̂ comes first."""
+    queue = 2 * J + J * K
+    return J, 2 * J, queue, queue + K, queue + K + 1
+
+
+def trace_size(J, K):
+    """How many numbers are behind a decision."""
+    return trace_parts(J, K)[-1] + 1
+
+
+class TraceViews(NamedTuple):
+    """Parts of `trace`."""
+
+    rewards: Any
+    values: Any
+    costs: Any
+    queue: Any
+    V: Any
+    epsilon: Any
+
+
+def trace_views(trace, J):
+    """Views on the trace of a decision among J actions, K from its length; V and epsilon are numbers."""
+    K = (len(trace) - trace_size(J, 0)) // (J + 1)
+    values, costs, queue, V, epsilon = trace_parts(J, K)
+    return TraceViews(
+        trace[:values],
+        trace[values:costs],
+        trace[costs:queue].reshape(J, K),
+        trace[queue:V],
+        float(trace[V]),
+        float(trace[epsilon]),
+    )
+
+
+# tally
+
+
+@inlined
+def tally_parts(K):
+    """The addresses in tally of drawn costs, mean costs and choices."""
+    return COSTS, COSTS + K, COSTS + 2 * K
+
+
+def tally_size(J, K, separate=True):
+    """How many numbers a tally has; without mean costs where they are the drawn ones."""
+    return tally_parts(K)[2 if separate else 1] + J
+
+
+class TallyViews(NamedTuple):
+    """Parts of `tally`."""
+
+    mean_reward: Any
+    reward: Any
+    costs: Any
+    mean_costs: Any
+    counts: Any
+
+
+def tally_views(tallies, J, K):
+    """Views on tallies in the last axis; mean costs are the drawn ones where there are none of their own."""
+    costs, means, _ = tally_parts(K)
+    drawn, counts = tallies[..., costs:means], tallies.shape[-1] - J
+    own = tallies[..., means:counts] if counts > means or K == 0 else drawn
+    return TallyViews(tallies[..., MEAN_REWARD], tallies[..., REWARD], drawn, own, tallies[..., counts:])
+
+
+# CUDA
+
+
+def cuda_constants():
+    """What the CUDA source must know of all this, as macros."""
+    names = (
+        "TIE VIOLATION FIXED BERNOULLI GAUSSIAN NO_MODEL RIDGE_MODEL ARM_MODEL UNIFORM STATIC ROUND_ROBIN OPB TO_UNIT"
+        " PHILOX_M0 PHILOX_M1 PHILOX_W0 PHILOX_W1 PHILOX_ROUNDS CONTEXT_SLOT GAUSSIAN_REWARD_SLOT COST_SLOT"
+        " MEAN_REWARD REWARD COSTS OPB_THRESHOLD_ARM OPB_SAFE_COST OPB_HIGH OPB_ALPHA_REWARD OPB_ALPHA_COST OPB_LOG"
+    )
+    return {name: _literal(globals()[name]) for name in names.split()}
+
+
+def _literal(value):
+    return f"{int(value):#x}u" if isinstance(value, np.uint64) else repr(value)

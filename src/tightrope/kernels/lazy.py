@@ -1,0 +1,322 @@
+"""Choices among many actions or under many constraints: penalties first, then widths only where they can still matter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightrope.kernels.checks import costs_are_valid
+from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.lanes import load8, spread8, store8
+from tightrope.kernels.layout import (
+    CONSTRAINTS,
+    FEATURES,
+    QUEUE,
+    RIDGE,
+    ROUNDS,
+    SHOWN,
+    STAT,
+    TIE,
+    ridge_parts,
+    totals_at,
+    trace_parts,
+)
+from tightrope.kernels.linear_algebra import copy, inner
+from tightrope.kernels.models import ridge_bonus, ridge_width
+from tightrope.kernels.step import penalties, pseudo_action_value, queue_step, queue_update, schedule_values
+from tightrope.validation import NORM_LIMIT
+
+# Rows that are made exact one after the other, before all that are left are in one pass.
+LEADERS = 16
+# A width that was computed earlier bounds today's in exact arithmetic, and a sum in another order is the same; this is more than
+# rounding may take from either.
+WIDTH_SLACK = 1.0 + 1e-6
+MEAN_SLACK = 1e-12
+NO_IDS = np.empty(0, dtype=np.int64)
+
+
+@kernel
+def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
+    """One decision on a catalogue with dense costs; −1, with nothing changed, where a cost is not valid.
+
+    scores (4, J): bounds of the widths, which outlast the round, penalties, rewards, values. trace is for the rows in shown.
+    """
+    J = phi.shape[0]
+    K = W.shape[1]
+    costs = W.reshape(W.size)
+    if W.shape[0] != J or core[CONSTRAINTS] != K or not costs_are_valid(costs, J, core):
+        return -1, 0
+    penalties(costs, 0, core, QUEUE, K, J, scores[1], 0)
+    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
+    n = rows_to_show(row, scores[2], scores[3], fresh, shown, trace)
+    _, at, queue, V, epsilon = trace_parts(n, K)
+    for i in range(n):
+        copy(trace, at + i * K, costs, shown[i] * K, K)
+    copy(trace, queue, core, QUEUE, K)
+    trace[V], eps_t = schedule_values(core)
+    trace[epsilon] = eps_t
+    queue_step(costs, row * K, eps_t, core)
+    return row, n
+
+
+@kernel
+def decide_sparsely(
+    phi, columns, offsets, indices, data, limits, flat, core, scores, fresh, shown, trace, before, scratch
+):
+    """One decision with sparse costs, which are valid; the row, and how many rows are in shown.
+
+    scores are as for `decide_lazily`. trace is that of the rows shown, without costs and queue; before (K,) is Q as it was; scratch
+    has two numbers for each entry of a row.
+    """
+    K = limits.shape[0]
+    copy(before, 0, core, QUEUE, K)
+    sparse_penalties(offsets, indices, data, limits, before, scores[1])
+    row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
+    n = rows_to_show(row, scores[2], scores[3], fresh, shown, trace)
+    _, _, _, V, epsilon = trace_parts(n, 0)
+    trace[V], eps_t = schedule_values(core)
+    trace[epsilon] = eps_t
+    sparse_queue_step(offsets[row], offsets[row + 1], indices, data, limits, eps_t, core, scratch)
+    return row, n
+
+
+@kernel
+def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fresh):
+    """The row that the full sweep would choose, computing only the widths that could change it; the arrays are as in `Candidates`.
+
+    columns is phi transposed, or empty where that would take too much memory.
+    """
+    _, p, _, theta, _, _, _, _ = ridge_parts(flat)
+    J = phi.shape[0]
+    rows = phi.reshape(phi.size)
+    root_beta = ridge_bonus(flat, core)
+    V_t, _ = schedule_values(core)
+    if columns.shape[0] > 0:
+        means_by_columns(columns, flat, theta, rewards)
+    else:
+        for j in range(J):
+            rewards[j] = inner(flat, theta, rows, j * p, p)
+    stretch = root_beta * WIDTH_SLACK
+    for j in range(J):
+        fresh[j] = False
+        rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
+        values[j] = pseudo_action_value(rewards[j], penalty[j], V_t)
+    candidates = Candidates(
+        J, flat, rows, 0, False, NO_IDS, root_beta, penalty, V_t, bounds, rewards, values, fresh
+    )
+    return best_candidate(make_highest_bound_exact(candidates), candidates)
+
+
+class Candidates(NamedTuple):
+    """The rows among which one is chosen, J of them, and what is known of each.
+
+    Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
+    ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
+    values, by row, are exact where fresh is true, else upper bounds.
+    """
+
+    J: Any
+    flat: Any
+    phi: Any
+    at: Any
+    one_row: Any
+    ids: Any
+    root_beta: Any
+    penalty: Any
+    V_t: Any
+    bounds: Any
+    rewards: Any
+    values: Any
+    fresh: Any
+
+
+@kernel
+def make_highest_bound_exact(candidates):
+    """Make exact the row with the highest bound, which is returned."""
+    top = 0
+    for j in range(1, candidates.J):
+        if candidates.values[j] > candidates.values[top]:
+            top = j
+    make_exact(top, candidates)
+    return top
+
+
+@kernel
+def tighten_bounds(top, candidates):
+    """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
+    # No width is above that of an untaught model.
+    widest = math.sqrt(NORM_LIMIT / candidates.flat[STAT + RIDGE])
+    for j in range(candidates.J):
+        if j != top and candidates.values[j] >= candidates.values[top] - TIE:
+            action, theta, x, _ = candidate(j, candidates)
+            mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[FEATURES]))
+            known = candidates.bounds[action]
+            bonus = candidates.root_beta * WIDTH_SLACK * (known if known > 0.0 else widest)
+            candidates.rewards[j] = min(1.0, mean + bonus + MEAN_SLACK)
+            set_value(j, candidates)
+
+
+@kernel
+def best_candidate(chosen, candidates):
+    """The row that the full sweep would choose: makes exact what could change the choice, given one row that is."""
+    values = candidates.values
+    fresh = candidates.fresh
+    best = values[chosen]
+    # A few leaders one after the other, the highest bound first; then whatever is left in one pass.
+    for _ in range(LEADERS):
+        top = -1
+        limit = best
+        for j in range(candidates.J):
+            v = values[j]
+            if v >= limit - TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
+                top = j
+                limit = max(limit, v)
+        if top < 0:
+            return chosen
+        make_exact(top, candidates)
+        if values[top] > best:
+            best = values[top]
+            chosen = first_exact_of_the_best(candidates, best)
+        elif values[top] >= best - TIE and top < chosen:
+            chosen = top
+    for j in range(candidates.J):
+        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
+            make_exact(j, candidates)
+            if values[j] > best:
+                best = values[j]
+                if values[chosen] < best - TIE:
+                    chosen = j
+            elif values[j] >= best - TIE and j < chosen:
+                chosen = j
+    return first_exact_of_the_best(candidates, best)
+
+
+@kernel
+def candidate(j, candidates):
+    """Of row j: the action, the address of its θ̂, that of its features, and the block of its model."""
+    G, p, M, theta, _, _, _, _ = ridge_parts(candidates.flat)
+    action = candidates.ids[j] if candidates.ids.shape[0] > 0 else j
+    block = action if G > 1 else 0
+    return (
+        action,
+        theta + block * M * p,
+        candidates.at if candidates.one_row else candidates.at + j * p,
+        block,
+    )
+
+
+@kernel
+def make_exact(j, candidates):
+    """Make row j exact; its width takes the place of the bound."""
+    action, theta, x, block = candidate(j, candidates)
+    candidates.bounds[action] = ridge_width(candidates.flat, block, candidates.phi, x)
+    mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[FEATURES]))
+    candidates.rewards[j] = min(1.0, mean + candidates.root_beta * candidates.bounds[action])
+    set_value(j, candidates)
+    candidates.fresh[j] = True
+
+
+@inlined
+def set_value(j, candidates):
+    """The value of row j by its reward."""
+    candidates.values[j] = pseudo_action_value(candidates.rewards[j], candidates.penalty[j], candidates.V_t)
+
+
+@kernel
+def first_exact_of_the_best(candidates, best):
+    """The lowest row among the exact ones whose value is ≥ best − 1e-12."""
+    for j in range(candidates.J):
+        if candidates.fresh[j] and candidates.values[j] >= best - TIE:
+            return j
+    return -1
+
+
+@kernel
+def rows_to_show(row, rewards, values, fresh, out, trace):
+    """The row chosen and the best of the others that were computed, at most SHOWN; how many. Their r̂ and values go into trace."""
+    out[0] = row
+    n = 1
+    for j in range(values.shape[0]):
+        if not fresh[j] or j == row:
+            continue
+        at = n
+        while at > 1 and values[out[at - 1]] < values[j]:
+            at -= 1
+        if at >= SHOWN:
+            continue
+        n = min(n + 1, SHOWN)
+        for i in range(n - 1, at, -1):
+            out[i] = out[i - 1]
+        out[at] = j
+    for i in range(n):
+        trace[i] = rewards[out[i]]
+        trace[n + i] = values[out[i]]
+    return n
+
+
+@kernel
+def sparse_penalties(offsets, indices, data, limits, Q, out):
+    """Σ_k (usage_jk − limit_k) Q_k for every action: the limits' part is the same for all."""
+    base = inner(limits, 0, Q, 0, Q.shape[0])
+    for j in range(offsets.shape[0] - 1):
+        total = 0.0
+        for i in range(offsets[j], offsets[j + 1]):
+            total += data[i] * Q[indices[i]]
+        out[j] = total - base
+
+
+@kernel
+def means_by_columns(columns, V, v, out):
+    """⟨v, φ_j⟩ of every action from the transposed features, which vectorises over the actions."""
+    d, J = columns.shape
+    for j in range(J):
+        out[j] = 0.0
+    i = 0
+    while i + 4 <= d:
+        a0, a1, a2, a3 = V[v + i], V[v + i + 1], V[v + i + 2], V[v + i + 3]
+        for j in range(J):
+            out[j] = (
+                out[j]
+                + a0 * columns[i, j]
+                + a1 * columns[i + 1, j]
+                + a2 * columns[i + 2, j]
+                + a3 * columns[i + 3, j]
+            )
+        i += 4
+    while i < d:
+        a = V[v + i]
+        for j in range(J):
+            out[j] += a * columns[i, j]
+        i += 1
+
+
+@kernel
+def sparse_queue_step(first_entry, end, indices, data, limits, eps_t, core, scratch):
+    """`queue_step` by usage − limits, the choice using the entries from first_entry to end, each with two numbers of scratch."""
+    K = limits.shape[0]
+    totals = totals_at(core)
+    # What is used is worked out first and put in place last: in between every resource takes the step of one that is not used.
+    for i in range(first_entry, end):
+        k = indices[i]
+        cost = -limits[k] + data[i]
+        scratch[2 * (i - first_entry)] = core[totals + k] + cost
+        scratch[2 * (i - first_entry) + 1] = queue_update(core[QUEUE + k], cost, eps_t)
+    none = spread8(0.0)
+    eps = spread8(eps_t)
+    k = 0
+    while k + 8 <= K:
+        limit = load8(limits, k)
+        store8(core, totals + k, load8(core, totals + k) - limit)
+        store8(core, QUEUE + k, queue_update(load8(core, QUEUE + k), none - limit, eps))
+        k += 8
+    while k < K:
+        core[totals + k] -= limits[k]
+        core[QUEUE + k] = queue_update(core[QUEUE + k], -limits[k], eps_t)
+        k += 1
+    for i in range(first_entry, end):
+        k = indices[i]
+        core[totals + k] = scratch[2 * (i - first_entry)]
+        core[QUEUE + k] = scratch[2 * (i - first_entry) + 1]
+    core[ROUNDS] += 1.0

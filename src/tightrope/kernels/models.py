@@ -1,0 +1,222 @@
+"""What is believed of rewards and costs: widths, optimistic values, learning; for ridge models and for the means of arms."""
+
+from __future__ import annotations
+
+import math
+
+from tightrope import schedules
+from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.layout import (
+    BONUS,
+    DIMENSION,
+    DRIFT,
+    HORIZON,
+    LEARNT,
+    NORM,
+    RIDGE,
+    ROUNDS,
+    SINCE,
+    STAT,
+    WEAR_SIZE,
+    ridge_parts,
+    scratch_at,
+    scratch_parts,
+)
+from tightrope.kernels.linear_algebra import (
+    LARGE,
+    add_scaled,
+    eight_quadratic_forms,
+    inner,
+    invert,
+    matvec,
+    quadratic_form,
+    rows_as_columns,
+)
+
+REFRESH_EVERY = 256
+REFRESH_ROWS = 8
+REFRESH_ROUNDING = 2e-8
+REFRESH_GROWTH = 8.0
+MACHINE_EPSILON = 2.220446049250313e-16
+# From how many rows on it pays to compute eight side by side.
+ENOUGH_ROWS = 4
+
+confidence_radius = kernel(schedules.confidence_radius)
+
+
+@kernel
+def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
+    """r̂_j = min(1, ⟨θ̂, φ_j⟩ + bonus·√β_t·‖φ_j‖_{Σ⁻¹}) into trace[:J].
+
+    One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, whose
+    radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
+    """
+    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    root_beta = ridge_bonus(flat, core)
+    ridge_widths(flat, phi, at, one_row, ids, core, scratch_at(core, p), trace, 0, 1)
+    for j in range(ids.shape[0]):
+        block = theta + (ids[j] * M * p if G > 1 else 0)
+        x = at if one_row else at + j * p
+        trace[j] = min(1.0, inner(flat, block, phi, x, p) + root_beta * trace[j])
+
+
+@kernel
+def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W, K):
+    """W̌_jk = clip(⟨μ̂_k, ψ_j⟩ − bonus·√β_t·‖ψ_j‖_{Σ_w⁻¹}, low_k, high_k) into the columns of W (J, K) that are seen after acting."""
+    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    root_beta = ridge_bonus(flat, core)
+    ridge_widths(flat, psi, at, one_row, ids, core, scratch_at(core, p), W, columns[0], K)
+    for j in range(ids.shape[0]):
+        block = theta + (ids[j] * M * p if G > 1 else 0)
+        x = at if one_row else at + j * p
+        stretch = root_beta * W[j * K + columns[0]]
+        for i in range(columns.shape[0]):
+            low = inner(flat, block + i * p, psi, x, p) - stretch
+            W[j * K + columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
+
+
+@kernel
+def ridge_bonus(flat, core):
+    """bonus·√β_t of a model for the round to come."""
+    T = horizon_at(core, core[ROUNDS] + 1.0)
+    n, d = flat[STAT + LEARNT], flat[STAT + DIMENSION]
+    return flat[STAT + BONUS] * confidence_radius(n, d, T, flat[STAT + NORM], flat[STAT + RIDGE])
+
+
+@kernel
+def ridge_bonuses_ahead(flat, core, out):
+    """`ridge_bonus` of as many rounds to come as out has places, an outcome learnt in each; flat and core are used up."""
+    for i in range(out.shape[0]):
+        out[i] = ridge_bonus(flat, core)
+        flat[STAT + LEARNT] += 1.0
+        core[ROUNDS] += 1.0
+
+
+@kernel
+def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
+    """‖φ_j‖_{Σ⁻¹} of every action on offer into out[o + j·step]: by one block for all, or by block ids[j]; one_row stands for all.
+
+    scratch, of `scratch_size(p)` numbers from r on, is overwritten.
+    """
+    G, p, _, _, inverse, _, _, _ = ridge_parts(flat)
+    columns, sums, widths = scratch_parts(r, p)
+    J = ids.shape[0]
+    j = 0
+    if G == 1 and not one_row:
+        enough = ENOUGH_ROWS if p < LARGE else 1
+        while J - j >= enough:
+            rows = min(8, J - j)
+            rows_as_columns(phi, at + j * p, rows, p, scratch, columns)
+            eight_quadratic_forms(flat, inverse, scratch, columns, p, scratch, widths, sums)
+            for i in range(rows):
+                out[o + (j + i) * step] = root_or_zero(scratch[widths + i])
+            j += rows
+    while j < J:
+        out[o + j * step] = ridge_width(flat, ids[j] if G > 1 else 0, phi, at if one_row else at + j * p)
+        j += 1
+
+
+@kernel
+def ridge_width(flat, g, X, x):
+    """‖x‖_{Σ⁻¹} by block g."""
+    _, p, _, _, inverse, _, _, _ = ridge_parts(flat)
+    return root_or_zero(quadratic_form(flat, inverse + g * p * p, X, x, p))
+
+
+@kernel
+def ridge_learn(flat, g, X, x, Y, y, scratch, r):
+    """Σ ← Σ + xxᵀ, b ← b + xy and, by Sherman–Morrison, Σ⁻¹ and θ̂ of block g, one θ̂ for each of M outcomes; whether to refresh.
+
+    It is time for `ridge_refresh` every max(256, 8p) updates, and sooner where the error R = ΣX − I of X ≈ Σ⁻¹ could matter. With
+    u = Xx and s = 1/(1 + xᵀu) an update turns R into R(I − s·xuᵀ), plus rounding of the order of eps·‖Σ‖·‖X‖: the wear adds up
+    this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
+    scratch[r : r + p] is overwritten, by u.
+    """
+    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    inverse += g * p * p
+    sigma += g * p * p
+    wear += WEAR_SIZE * g
+    matvec(flat, inverse, X, x, p, scratch, r)
+    s = 1.0 / (1.0 + inner(X, x, scratch, r, p))
+    growth = s * math.sqrt(inner(X, x, X, x, p) * inner(scratch, r, scratch, r, p))
+    top = 0.0
+    trace = 1.0
+    for i in range(p):
+        top = max(top, flat[inverse + i * p + i])
+        trace += flat[sigma + i * p + i]
+    for i in range(p):
+        add_scaled(flat, inverse + i * p, -(s * scratch[r + i]), scratch, r, p)
+        add_scaled(flat, sigma + i * p, X[x + i], X, x, p)
+    for i in range(M):
+        row = (g * M + i) * p
+        gain = s * (Y[y + i] - inner(flat, theta + row, X, x, p))
+        add_scaled(flat, b + row, Y[y + i], X, x, p)
+        add_scaled(flat, theta + row, gain, scratch, r, p)
+    flat[STAT + LEARNT] += 1.0
+    flat[wear + SINCE] += 1.0
+    flat[wear + DRIFT] += MACHINE_EPSILON * trace * top / REFRESH_ROUNDING
+    if growth > 1.0:
+        flat[wear + DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
+    return flat[wear + SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + DRIFT] >= 1.0
+
+
+@kernel
+def ridge_refresh(flat, g, scratch):
+    """Σ⁻¹ and Θ = B Σ⁻¹ of block g afresh from the sums, which carry no drift; scratch (2p²,) is overwritten."""
+    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    block = inverse + g * p * p
+    invert(flat, sigma + g * p * p, p, flat, block, scratch)
+    for i in range(M):
+        row = (g * M + i) * p
+        matvec(flat, block, flat, b + row, p, flat, theta + row)
+    flat[wear + WEAR_SIZE * g + SINCE] = 0.0
+    flat[wear + WEAR_SIZE * g + DRIFT] = 0.0
+
+
+@kernel
+def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
+    """r̂_j = min(1, mean_j + bonus·sqrt(log t / N_j)), 1 for an arm without an outcome, into trace[:J]."""
+    log_t = math.log(core[ROUNDS] + 1.0)
+    for j in range(ids.shape[0]):
+        a = ids[j]
+        n = counts[a]
+        if n == 0.0:
+            trace[j] = 1.0
+        else:
+            trace[j] = min(1.0, sums[a, 0] / n + stat[BONUS] * math.sqrt(log_t / n))
+
+
+@kernel
+def optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W, K):
+    """W̌_jk = clip(mean_jk − bonus·sqrt(log t / N_j), low_k, high_k); low_k for an arm without an outcome."""
+    log_t = math.log(core[ROUNDS] + 1.0)
+    for j in range(ids.shape[0]):
+        a = ids[j]
+        n = counts[a]
+        half = 0.0 if n == 0.0 else stat[BONUS] * math.sqrt(log_t / n)
+        for i in range(columns.shape[0]):
+            if n == 0.0:
+                W[j * K + columns[i]] = ranges[i, 0]
+            else:
+                W[j * K + columns[i]] = max(ranges[i, 0], min(ranges[i, 1], sums[a, i] / n - half))
+
+
+@kernel
+def arms_learn(a, y, counts, sums, stat):
+    """One more outcome y (M,) of arm a."""
+    counts[a] += 1.0
+    for i in range(y.shape[0]):
+        sums[a, i] += y[i]
+    stat[LEARNT] += 1.0
+
+
+@kernel
+def horizon_at(core, t):
+    """T, or t where no horizon is set."""
+    return core[HORIZON] if core[HORIZON] > 0.0 else t
+
+
+@inlined
+def root_or_zero(square):
+    """√square, 0 where rounding has made it negative."""
+    return math.sqrt(max(0.0, square))

@@ -1,0 +1,195 @@
+"""How mistakes in what a user wrote are put in words: near misses of a name, and msgspec's errors with the field first.
+
+>>> import msgspec
+>>> try:
+...     msgspec.convert({"age": True}, dict[str, float | str])
+... except msgspec.ValidationError as error:
+...     fault(error, {"age": True}, dict[str, float | str])
+Fault(path='.age', words='must be a number or a text, but got True', unknown='')
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    import msgspec
+
+__all__ = ["Fault", "did_you_mean", "fault", "fields_at"]
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value, and where in it.
+
+    Attributes
+    ----------
+    path : str
+        From the whole value to the entry, such as ``.reward.bonus`` or ``.range[1]``; empty for the whole.
+    words : str
+        What goes after the entry's name: "is missing", "must be a number, but got 'x'".
+    unknown : str
+        The name of a field that does not exist, the last step of `path`; else empty.
+    """
+
+    path: str
+    words: str
+    unknown: str = ""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The nearest of the known names, in words, where one is near.
+
+    >>> did_you_mean("slatr", ["slater", "horizon"])
+    " (did you mean 'slater'?)"
+    """
+    import difflib
+
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def fault(
+    error: msgspec.ValidationError,
+    value: Any,
+    kind: Any,
+    *,
+    shown: Callable[[Any], str] = repr,
+    table: str = "a table",
+) -> Fault:
+    """msgspec's error about `value`, which was to become a `kind`.
+
+    Parameters
+    ----------
+    error : msgspec.ValidationError
+    value : plain data
+        What came; None where it can't be told.
+    kind : type
+        A Struct, or any type that msgspec reads.
+    shown : callable
+        How values are written in the message.
+    table : str
+        What the caller's format calls a mapping.
+    """
+    message, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`")
+    if "[...]" in path:
+        path = _with_keys(path, value, message)
+    came = shown(_value_at(value, path))
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+    expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
+    length = re.fullmatch(r"Expected `str` of length (.*)", message)
+    own = re.match(r"(\w+) (?=must )", message)
+    if unknown:
+        return Fault(f"{path}.{unknown[1]}", "is an unknown field", unknown[1])
+    if missing:
+        return Fault(f"{path}.{missing[1]}", "is missing")
+    if expected or message.startswith("Invalid enum value"):
+        parts = expected[1].split(" | ") if expected else []
+        words = [{**_WORDS, "object": table}.get(part, part) for part in parts if part != "null"]
+        return Fault(
+            path, f"must be {' or '.join(_choices(_type_at(kind, path), shown) or words)}, but got {came}"
+        )
+    if message == "Number out of range":
+        return Fault(path, "must be a finite number, but what came is too large for one")
+    if "matching regex" in message:
+        return Fault(path, f"must hold no control characters, but got {came}")
+    if length:
+        return Fault(path, f"must have a length {length[1]}, but got {came}")
+    if own and own[1] in fields_at(kind, path):
+        # A Struct's own check says which of its fields it means.
+        return Fault(f"{path}.{own[1]}", message[own.end() :])
+    return Fault(path, message)
+
+
+def fields_at(kind: Any, path: str) -> tuple[str, ...]:
+    """The fields of the Struct that stands at `path` below something of type `kind`."""
+    struct = _struct(_type_at(kind, path))
+    return () if struct is None else struct.__struct_fields__
+
+
+_WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+}
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+
+
+def _value_at(value: Any, path: str) -> Any:
+    for name, index in _STEP.findall(path):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _type_at(kind: Any, path: str) -> Any:
+    """The type of what stands at `path` below something of type `kind`; None where no Struct says."""
+    import msgspec
+
+    for name, _ in _STEP.findall(path):
+        struct = _struct(kind)
+        fields = () if struct is None else msgspec.structs.fields(struct)
+        kind = next((one.type for one in fields if one.encode_name == name), None)
+    return kind
+
+
+def _struct(kind: Any) -> type[msgspec.Struct] | None:
+    """The Struct that `kind` is, or that it admits."""
+    import msgspec
+
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+    return None
+
+
+def _choices(kind: Any, shown: Callable[[Any], str]) -> list[str]:
+    """In words what a field admits, where certain texts are among it."""
+    parts = getattr(kind, "__args__", ())
+    texts = [shown(text) for part in (kind, *parts) for text in get_args(part) if isinstance(text, str)]
+    return ["a number", *texts] if texts and float in parts else texts
+
+
+def _with_keys(path: str, value: Any, message: str) -> str:
+    """`path` with each [...], which is msgspec's word for the values of a mapping, replaced by the key that is at fault."""
+    got = re.search(r"got `(\w+)`", message)
+    is_that = _KINDS[got[1] if got else "number"]
+    for concrete in _expanded(path, value):
+        if is_that(_value_at(value, concrete)):
+            return concrete
+    return path.partition("[...]")[0]
+
+
+def _expanded(path: str, value: Any) -> Iterator[str]:
+    head, more, tail = path.partition("[...]")
+    if not more:
+        yield path
+        return
+    table = _value_at(value, head)
+    for key in table if isinstance(table, Mapping) else ():
+        yield from _expanded(f"{head}.{key}{tail}", value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# What msgspec says came, and out of range: a number that is too large to be one.
+_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "str": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "int": _is_number,
+    "float": _is_number,
+    "number": lambda value: _is_number(value) and math.isinf(value),
+}

@@ -1,0 +1,96 @@
+"""The mean outcome of each arm, without features."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.models.model import Model, checked_outcome, factor, known_action, register
+from tightrope.validation import Array, finite_number, whole_number
+
+
+@register("arm-means")
+class ArmMeans(Model):
+    """The mean outcome of each arm, with the width sqrt(log t / N) of the multi-armed case.
+
+    Parameters
+    ----------
+    n_arms : int
+        Ids run from 0 to n_arms − 1.
+    bonus : float
+        Multiplies the width; 1 is the paper's.
+    n_outputs : int
+        Quantities learnt for each arm. A policy sets it to the number of costs that it learns.
+
+    Examples
+    --------
+    >>> model = ArmMeans(2)
+    >>> model.learn(None, 1.0, action=0)
+    >>> model.learn(None, 0.0, action=0)
+    >>> model.means()
+    array([0.5, nan])
+    """
+
+    compiled: ClassVar[str | None] = "arms"
+    takes_features: ClassVar[bool] = False
+    n_actions: int
+
+    def __init__(self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1) -> None:
+        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
+        self.n_outputs = whole_number("n_outputs", n_outputs)
+        self.bonus = factor("bonus", bonus)
+        self.stat = np.zeros(kernels.STAT_SIZE)
+        self.stat[kernels.BONUS] = self.bonus
+        self.counts = np.zeros(self.n_actions)
+        self.sums = np.zeros((self.n_actions, self.n_outputs))
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> ArmMeans:
+        """One arm for each action; features are not looked at."""
+        return cls(n_actions, **settings)
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far, over all arms."""
+        return int(self.stat[kernels.LEARNT])
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) of `action`; there are no features."""
+        a = known_action(action, self.n_actions)
+        kernels.arms_learn(a, checked_outcome(outcome, self.n_outputs), self.counts, self.sums, self.stat)
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The mean by arm, (J,), or (J, n_outputs); NaN for an arm without an outcome."""
+        arms = slice(None) if actions is None else actions
+        with np.errstate(invalid="ignore"):
+            means: Array = self.sums[arms] / self.counts[arms, None]
+        return means.reshape(-1) if self.n_outputs == 1 else means
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """1/√N by arm; infinite for an arm without an outcome."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(1.0 / np.sqrt(self.counts if actions is None else self.counts[actions]))
+
+    def widths_at(self, t: float) -> Array:
+        """bonus · sqrt(log t / N) by arm; infinite for an arm without an outcome."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.counts == 0, np.inf, self.bonus * np.sqrt(np.log(t) / self.counts))
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """½/√N: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
+        return 0.5 * self.widths(features, actions)
+
+    def radius(self, horizon: float) -> float:
+        """bonus · sqrt(log t) at t = horizon."""
+        return self.bonus * math.sqrt(math.log(finite_number("horizon", horizon, low=1.0)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, not copies."""
+        return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
+
+    def __repr__(self) -> str:
+        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g})"

@@ -1,0 +1,186 @@
+"""What every model offers, and models by name.
+
+A model is frozen settings plus arrays: what is believed of a reward, or of several costs, from what was seen. A policy takes a
+copy of the one that it is given, so that a model that has learnt from past data gives the policy a warm start, and one object
+may be named twice. `docs/models.md` shows one of your own, in one file, from a simulation to the service.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.registry import Registry
+from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
+
+__all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
+
+Ids = NDArray[np.int64]
+
+MODELS = Registry("model")
+register = MODELS.register
+
+
+class Model(ABC):
+    """One quantity, or several, learnt from features, from the action, or from both.
+
+    A model of your own defines `means`, `learn`, `arrays` and one of `deviations` and `widths`, and keeps every parameter of its
+    constructor in an attribute of the same name, as plain data. The constructor is given `n_actions` and `n_features` where it
+    asks for them, and `n_outputs`, how many quantities it is to learn. Everything else follows: any policy that takes models
+    can be simulated, compared, saved and served with it, by the plain path.
+
+    `features` are rows (n, n_features) and `actions` their action ids (n,), None where the model does not tell actions apart; they
+    come checked from a policy. Answers are (n,), or (n, n_outputs) where there are several outputs.
+    """
+
+    kind: ClassVar[str]
+    # The compiled kernels that can take the place of the methods: "ridge", "arms", or None for the plain path.
+    compiled: ClassVar[str | None] = None
+    # Whether a prediction is linear in the features, so that features may be added up.
+    linear: ClassVar[bool] = False
+    takes_features: ClassVar[bool] = True
+    # Whether ‖φ‖ ≤ 1 is asked for.
+    unit_features: ClassVar[bool] = False
+
+    n_features: int = 0
+    n_actions: int | None = None
+    n_outputs: int = 1
+
+    @abstractmethod
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The expected outcome of each row."""
+
+    @abstractmethod
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times."""
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """How unsure the means are, before any radius: ‖φ‖_{Σ⁻¹} where there is a Σ, else the standard deviation."""
+        return self.deviations(features, actions)
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """The standard deviation of each mean, in the outcome's own units."""
+        raise NotImplementedError(f"{type(self).__name__} must define deviations, or widths")
+
+    def radius(self, horizon: float) -> float:
+        """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
+        return math.sqrt(2.0 * math.log(max(1.0, horizon)))
+
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
+        """A draw for each row (n,), `scale` widths wide; `normals(n, slot)` gives n standard normals of the policy's own stream."""
+        means = np.asarray(self.means(features, actions))
+        ids = np.arange(len(means)) if actions is None else np.asarray(actions)
+        spread = scale * np.asarray(self.widths(features, actions))
+        return np.asarray(means + spread * np.array([normals(1, int(a))[0] for a in ids]))
+
+    def of_sum(self, z: Array) -> tuple[float, float]:
+        """Mean and width of features that were added up; of a `linear` model alone."""
+        raise InvalidInput(f"{self!r} is not linear, so features can't be added up.")
+
+    @property
+    def dimension(self) -> int:
+        """The d of the formulas: how many parameters an output has."""
+        return max(1, self.n_features) * (self.n_actions or 1)
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far, where the model counts them."""
+        return 0
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Model:
+        """The model for so many actions, with `n_features` for each of them (`per_action`), or one vector for all."""
+        sizes = {"n_actions": n_actions, "n_features": n_features}
+        asked = inspect.signature(cls).parameters
+        return cls(**{name: size for name, size in sizes.items() if name in asked}, **settings)
+
+    def settings(self) -> dict[str, Any]:
+        """Plain data from which an equal, untaught model can be made."""
+        return {
+            "model": self.kind,
+            **{name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
+        }
+
+    def with_outputs(self, n: int) -> Self:
+        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
+        settings = {name: value for name, value in self.settings().items() if name != "model"}
+        if "n_outputs" in settings:
+            settings["n_outputs"] = n
+        elif n != self.n_outputs:
+            raise InvalidInput(
+                f"{self!r} learns {self.n_outputs} quantities, but {n} are needed: it takes no n_outputs."
+            )
+        fresh = type(self)(**settings)
+        if n == self.n_outputs:
+            mine = self.arrays()
+            for name, array in fresh.arrays().items():
+                array[...] = mine[name]
+        elif self.n_learnt:
+            raise InvalidInput(
+                f"a model that has learnt {self.n_outputs} quantities can't go on with {n}: make it with n_outputs={n}."
+            )
+        return fresh
+
+    def copy(self) -> Self:
+        """An independent copy, state included."""
+        return self.with_outputs(self.n_outputs)
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={value!r}"
+            for name, value in self.settings().items()
+            if name not in ("model", "n_outputs")
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def model_from_settings(settings: dict[str, Any]) -> Model:
+    """An untaught model from what `settings()` gave.
+
+    >>> from tightrope.models import ArmMeans
+    >>> model_from_settings(ArmMeans(3).settings())
+    ArmMeans(3, bonus=1)
+    """
+    rest = dict(settings)
+    made = MODELS.find(str(rest.pop("model", None)))
+    try:
+        model: Model = made(**rest)
+    except TypeError as error:
+        raise InvalidInput(f"settings of a {made.kind} model: {error}.") from error
+    return model
+
+
+def checked_outcome(outcome: Any, n_outputs: int) -> Array:
+    """An outcome as (n_outputs,) finite numbers."""
+    shapes: list[tuple[int | None, ...]] = [(n_outputs,)]
+    if n_outputs == 1:
+        shapes.append(())
+    y = real_array("outcome", outcome, *shapes).reshape(n_outputs)
+    require_finite("outcome", y)
+    return y
+
+
+def known_action(action: Any, n_actions: int) -> int:
+    """An action id below n_actions."""
+    a = whole_number("action", action)
+    if a >= n_actions:
+        raise InvalidInput(f"action must be below {n_actions}, but got {a}.")
+    return a
+
+
+def factor(name: str, value: Any) -> float:
+    """A number that multiplies, at least 0."""
+    return finite_number(name, value, low=0.0)

@@ -1,0 +1,97 @@
+"""Ridge regression on features that tell actions apart by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tightrope.models.linear import Linear, require_rows_in_ball
+from tightrope.models.model import register
+from tightrope.validation import Array, real_array
+
+
+@register("ridge")
+class Ridge(Linear):
+    """Ridge regression on features φ ∈ R^d shared by all actions, with the confidence radius of LinUCB.
+
+    Parameters
+    ----------
+    n_features : int
+        d, the length of φ; ‖φ‖ ≤ 1 is asked for.
+    bonus : float
+        Multiplies the radius √β; 1 is the paper's.
+    m : float
+        Bound on ‖θ*‖.
+    ridge : float
+        λ in Σ = λI + Σ φφᵀ; at least 1e-8.
+    n_outputs : int
+        Quantities learnt from the same features. A policy sets it to the number of costs that it learns.
+
+    Examples
+    --------
+    >>> model = Ridge(2)
+    >>> model.learn([1.0, 0.0], 1.0)
+    >>> model.means([[1.0, 0.0], [0.0, 1.0]])
+    array([0.5, 0. ])
+    >>> model.widths([[1.0, 0.0], [0.0, 1.0]]).round(3)
+    array([0.707, 1.   ])
+    """
+
+    def __init__(
+        self, n_features: int, *, bonus: float = 1.0, m: float = 1.0, ridge: float = 1.0, n_outputs: int = 1
+    ) -> None:
+        self._start(1, n_features, bonus, m, ridge, n_outputs)
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Ridge:
+        """For one x for all actions: on φ = e_j ⊗ x, which has n_actions · n_features entries."""
+        return cls(n_features if per_action else n_actions * n_features, **settings)
+
+    @property
+    def sigma(self) -> Array:
+        """Σ = λI + Σ φφᵀ, (d, d), a copy."""
+        block: Array = self.Sigma[0]
+        return block.copy()
+
+    @property
+    def sigma_inverse(self) -> Array:
+        """Σ⁻¹ as it is used, (d, d), a copy."""
+        block: Array = self.Sigma_inv[0]
+        return block.copy()
+
+    @property
+    def theta(self) -> Array:
+        """θ̂, (d,), or (n_outputs, d)."""
+        theta: Array = self.Theta[0, 0] if self.n_outputs == 1 else self.Theta[0]
+        return theta.copy()
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) seen at `features` (d,); the action does not matter."""
+        self._learn(0, features, outcome)
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """⟨θ̂, φ⟩ for rows (J, d): (J,), or (J, n_outputs)."""
+        means: Array = self._rows(features) @ self.Theta[0].T
+        return means.reshape(-1) if self.n_outputs == 1 else means
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """‖φ‖_{Σ⁻¹} for rows (J, d), without the radius."""
+        rows = self._rows(features)
+        return self._widths(rows, np.zeros(len(rows), dtype=np.int64))
+
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
+        """⟨θ̃, φ⟩ for one θ̃ ~ N(θ̂, scale² Σ⁻¹)."""
+        values: Array = self._rows(features) @ self._sampled_theta(0, scale, normals)
+        return values
+
+    def _rows(self, features: Any) -> Array:
+        rows = real_array("features", features, (None, self.n_features))
+        require_rows_in_ball("features", rows)
+        return rows
+
+    def __repr__(self) -> str:
+        return f"Ridge({self.n_features}, bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g})"

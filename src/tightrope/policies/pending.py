@@ -1,0 +1,142 @@
+"""Decisions that await their outcome: kept by one class, for every policy and for the service."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.policies.decision import NOBODY, Decision
+from tightrope.policies.state_file import Arrays, checked
+from tightrope.validation import Array, whole_number
+
+__all__ = ["AWAITS_COSTS", "AWAITS_REWARD", "Pending", "PendingDecisions"]
+
+AWAITS_REWARD: Final = 1
+AWAITS_COSTS: Final = 2
+
+# What a decision still awaits, its action, the features φ and ψ that its outcome will be learnt at, the context's group, and
+# whatever else its keeper notes (the service: whose event it is).
+Pending = tuple[int, int, Array | None, Array | None, Any, Any]
+
+
+class PendingDecisions(dict[int, Pending]):
+    """Pending decisions by number, oldest first; `made` counts all decisions, `owner` tells this policy's from another's.
+
+    >>> decisions = PendingDecisions()
+    >>> number = decisions.add(AWAITS_REWARD, 2)
+    >>> decisions.find(number)[1]
+    2
+    >>> decisions.learnt(number, AWAITS_REWARD)
+    >>> decisions.find(number)
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: decision 0 has had its whole outcome already, or was forgotten.
+    """
+
+    __slots__ = ("made", "owner")
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.owner = secrets.randbits(63)
+
+    def add(
+        self, awaits: int, action: int, phi: Array | None = None, psi: Array | None = None, group: Any = None
+    ) -> int:
+        """Keep a new decision, and give it its number."""
+        number = self.made
+        self.made = number + 1
+        self[number] = (awaits, action, phi, psi, group, None)
+        return number
+
+    def number_of(self, decision: Decision | int) -> int:
+        """The number of a decision that still awaits a part of its outcome."""
+        if isinstance(decision, Decision):
+            if decision.owner == NOBODY:
+                raise InvalidInput(
+                    "decision was proposed, not made: only what `decide` returns has an outcome."
+                )
+            if decision.owner != self.owner:
+                raise InvalidInput(f"decision {decision.number} was made by another policy.")
+            number = decision.number
+        else:
+            number = whole_number("decision must be a Decision or its number, which", decision)
+        if number not in self:
+            if number >= self.made:
+                raise InvalidInput(
+                    f"decision {number} was never made: this policy has made {self.made}, from number 0."
+                )
+            raise InvalidInput(f"decision {number} has had its whole outcome already, or was forgotten.")
+        return number
+
+    def find(self, decision: Decision | int) -> Pending:
+        """What is kept of a decision that still awaits a part of its outcome."""
+        return self[self.number_of(decision)]
+
+    def require(self, number: int, part: int) -> None:
+        """Refuse a part of an outcome that came before."""
+        if not self[number][0] & part:
+            raise InvalidInput(
+                f"decision {number} has its {'reward' if part == AWAITS_REWARD else 'costs'} already."
+            )
+
+    def learnt(self, number: int, parts: int) -> None:
+        """Parts of an outcome have come; with the last of them the decision is no longer pending."""
+        awaits, *rest = self[number]
+        if awaits & ~parts:
+            self[number] = (awaits & ~parts, *rest)  # type: ignore[assignment]
+        else:
+            del self[number]
+
+    def note(self, number: int, note: Any) -> None:
+        """Let the keeper's own note stand by a decision."""
+        self[number] = (*self[number][:5], note)
+
+    def arrays(self, n_phi: int, n_psi: int) -> Arrays:
+        """The state, by name; a row that a decision does not have is NaN. Groups are not numbers: see `groups`."""
+        entries = list(self.values())
+        return {
+            "made": np.array([self.made], dtype=np.int64),
+            "pending/number": np.array(list(self), dtype=np.int64),
+            "pending/awaits": np.array([one[0] for one in entries], dtype=np.int64),
+            "pending/action": np.array([one[1] for one in entries], dtype=np.int64),
+            "pending/phi": _stacked([one[2] for one in entries], n_phi),
+            "pending/psi": _stacked([one[3] for one in entries], n_psi),
+        }
+
+    def groups(self) -> list[Any] | None:
+        """The group of each, None where none has one."""
+        groups = [one[4] for one in self.values()]
+        return groups if any(group is not None for group in groups) else None
+
+    def set_groups(self, groups: list[Any] | None) -> None:
+        """Give each its group again, as `groups` told them."""
+        for number, group in zip(list(self), groups or ()):
+            entry = self[number]
+            self[number] = (*entry[:4], tuple(group) if isinstance(group, list) else group, entry[5])
+
+    def restore(self, arrays: Arrays, n_phi: int, n_psi: int, n_actions: int | None) -> None:
+        """Become what gave `arrays`; the owner stays."""
+        n = len(arrays["pending/number"])
+        numbers, awaits, actions = (
+            checked(arrays, f"pending/{name}", np.int64, (n,)) for name in ("number", "awaits", "action")
+        )
+        phi = checked(arrays, "pending/phi", np.float64, (n, n_phi))
+        psi = checked(arrays, "pending/psi", np.float64, (n, n_psi))
+        if n and (actions.min() < 0 or (n_actions is not None and actions.max() >= n_actions)):
+            raise ValueError(f"pending/action must lie in 0..{n_actions}, but found {actions.tolist()}")
+        self.made = int(checked(arrays, "made", np.int64, (1,))[0])
+        for i, number in enumerate(numbers.tolist()):
+            self[number] = (int(awaits[i]), int(actions[i]), _row(phi[i]), _row(psi[i]), None, None)
+
+
+def _stacked(rows: list[Array | None], width: int) -> Array:
+    if not rows or not width:
+        return np.empty((len(rows), width))
+    return np.stack([np.full(width, np.nan) if row is None else row for row in rows])
+
+
+def _row(row: Array) -> Array | None:
+    return None if not len(row) or np.isnan(row[0]) else row.copy()

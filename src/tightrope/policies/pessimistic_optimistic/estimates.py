@@ -1,0 +1,62 @@
+"""Optimism about rewards and costs: r̂ and W̌ of the actions on offer, by compiled kernels where a model has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.models import Model
+from tightrope.policies.offer import Offer, rows_for_each
+from tightrope.policies.policy import estimates
+from tightrope.validation import Array
+
+Ids = NDArray[np.int64]
+
+
+def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Array | None) -> int:
+    """The row chosen by r̂ and W, the numbers behind it into trace, its φ into x; moves the queue. −1 where input is not valid."""
+    ids, phi, W = offer.ids, offer.phi, offer.W
+    if model.compiled == "ridge":
+        return int(kernels.decide_ridge(phi, ids, W, model.flat, core, trace, x))
+    if model.compiled == "arms":
+        return int(kernels.decide_arms(ids, W, model.counts, model.sums, model.stat, core, trace))
+    J, costs = len(ids), W.reshape(-1)
+    if not kernels.costs_are_valid(costs, J, core) or not (phi is None or np.isfinite(phi).all()):
+        return -1
+    means, widths = _plain_estimates(model, phi, ids)
+    trace[:J] = np.minimum(1.0, (means + radius_now(model, core) * widths)[:, 0])
+    row = int(kernels.choose_and_step(J, costs, 0, core, trace))
+    if x is not None and phi is not None:
+        x[...] = phi[row if len(phi) == J else 0]
+    return row
+
+
+def optimistic_costs(
+    model: Any, psi: Array | None, ids: Ids, core: Array, ranges: Array, columns: Ids, W: Array
+) -> None:
+    """W̌ into the columns of W (J, K) that are seen after acting: lower bounds, clipped to what is known of the costs."""
+    if model.compiled == "ridge" and psi is not None:
+        one_row = len(psi) < len(ids)
+        kernels.optimistic_costs_ridge(
+            model.flat, psi.reshape(-1), 0, one_row, ids, core, ranges, columns, W.reshape(-1), W.shape[1]
+        )
+    elif model.compiled == "arms":
+        kernels.optimistic_costs_arms(
+            ids, model.counts, model.sums, model.stat, core, ranges, columns, W.reshape(-1), W.shape[1]
+        )
+    else:
+        means, widths = _plain_estimates(model, psi, ids)
+        W[:, columns] = np.clip(means - radius_now(model, core) * widths, ranges[:, 0], ranges[:, 1])
+
+
+def radius_now(model: Model, core: Array) -> float:
+    """What multiplies the widths in the round to come."""
+    return model.radius(float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
+
+
+def _plain_estimates(model: Model, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
+
+    return estimates(model, rows_for_each(rows, len(ids)), ids)

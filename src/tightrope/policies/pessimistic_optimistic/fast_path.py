@@ -1,0 +1,156 @@
+"""The fast path of `decide` and `learn`: compiled code for plain arrays, called without a look at every argument."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.policies.decision import Decision
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
+from tightrope.validation import FLOAT, Array
+
+# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
+READABLE = 0x101
+
+_LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+
+
+class FastPath(NamedTuple):
+    """`decide` by the number of dimensions of features, None where there is none, and `learn`."""
+
+    decide: tuple[Any, ...]
+    learn: Any
+
+
+@cache
+def learning_only() -> FastPath:
+    """`costs_before` where other code decides, so that none need be compiled for it."""
+    return FastPath((None, None, None), kernels.entry(kernels.learn_reward, 0, _LINE, 0.0, _LINE, _LINE))
+
+
+@cache
+def costs_before(disjoint: bool) -> FastPath:
+    """For a ridge reward model and costs that are seen before acting."""
+
+    def decide(features: Any) -> Any:
+        return kernels.entry(kernels.decide_ridge, features, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE)
+
+    return FastPath((None, decide(_LINE) if disjoint else None, decide(_TABLE)), learning_only().learn)
+
+
+@cache
+def costs_after(disjoint: bool, cost_disjoint: bool) -> FastPath:
+    """For ridge models of the reward and of all costs, seen after acting: `decide` by 3 · dimensions of φ + dimensions of ψ."""
+    ways: list[Any] = [None] * 9
+    for i, phi in enumerate((_LINE, _TABLE), start=1):
+        for j, psi in enumerate((_LINE, _TABLE), start=1):
+            if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
+                ways[3 * i + j] = kernels.entry(
+                    kernels.decide_with_learnt_costs,
+                    phi,
+                    psi,
+                    _IDS,
+                    _LINE,
+                    _LINE,
+                    _TABLE,
+                    _IDS,
+                    _LINE,
+                    _LINE,
+                    _LINE,
+                    _LINE,
+                )
+    learn = kernels.entry(
+        kernels.learn_reward_and_costs, 0, 0, _LINE, _LINE, 0.0, _LINE, _LINE, _LINE, _TABLE, _IDS, _LINE
+    )
+    return FastPath(tuple(ways), learn)
+
+
+def readable(value: Any) -> bool:
+    """Whether compiled code can read `value` as it is."""
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.num & READABLE == READABLE
+
+
+def open_learning(policy: Any) -> None:
+    """Open the fast path of `learn` alone: the decision was made by code of its own."""
+    if policy._plain_before and policy._fast_before is None:
+        policy._fast_before = learning_only()
+
+
+def decide_many(policy: Any, features: Array, costs: Array) -> list[Decision] | None:
+    """Successive decisions in one compiled call; None, with nothing changed, where an input is not valid."""
+    n, J = features.shape[:2]
+    ids, size = policy._offer_of(J)
+    traces = np.empty((n, size))
+    rows = np.empty(n, dtype=np.int64)
+    if not kernels.decide_many_ridge(features, ids, costs, policy._flat, policy._core, traces, rows):
+        return None
+    pending, labels = policy.decisions, policy.labels
+    chosen = rows.tolist()
+    numbers = [pending.add(AWAITS_REWARD, row, x) for row, x in zip(chosen, features[np.arange(n), rows])]
+    open_learning(policy)
+    return [
+        Decision(row, row, number, pending.owner, ids, trace, labels)
+        for number, row, trace in zip(numbers, chosen, traces)
+    ]
+
+
+def decide_after(policy: Any, fast: FastPath, phi: Any, psi: Any) -> Decision | None:
+    """Where all costs are seen after acting; None where the fast path is not open."""
+    if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+        return None
+    cost = policy._cost
+    J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
+    offer, decide = policy._offers.get(J), fast.decide[3 * phi.ndim + psi.ndim]
+    if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
+        return None
+    ids, size = offer
+    trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(cost.n_features)
+    columns = policy._input.columns
+    row = decide(phi, psi, ids, policy._flat, cost.flat, policy._ranges, columns, policy._core, trace, x, z)
+    if row < 0:
+        return None
+    number = policy._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)
+    return Decision(row, row, number, policy._pending.owner, ids, trace, policy._labels)
+
+
+def learn_after(policy: Any, fast: FastPath, decision: Any, reward: Any, costs: Any) -> bool:
+    """Where all costs are seen after acting; whether the fast path was open."""
+    waiting = policy._pending
+    if type(decision) is not Decision or decision.owner != waiting.owner:
+        return False
+    pending, cost = waiting.get(decision.number), policy._cost
+    if (
+        pending is None
+        or pending[0] != AWAITS_REWARD | AWAITS_COSTS
+        or type(reward) is not float
+        or reward - reward != 0.0
+        or not readable(costs)
+        or costs.ndim != 1
+    ):
+        return False
+    g = pending[1] if policy._disjoint else 0
+    h = pending[1] if cost.n_actions is not None else 0
+    due = fast.learn(
+        g,
+        h,
+        pending[2],
+        pending[3],
+        reward,
+        costs,
+        policy._flat,
+        cost.flat,
+        policy._ranges,
+        policy._input.columns,
+        policy._core,
+    )
+    if due < 0:
+        return False
+    del waiting[decision.number]
+    if due & 1:
+        policy._reward.refresh(g)
+    if due & 2:
+        cost.refresh(h)
+    return True

@@ -1,0 +1,777 @@
+"""The policy: one round in two steps, what may be refused, then what changes the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels, schedules
+from tightrope.catalogue import Catalogue, SparseCosts
+from tightrope.errors import InvalidInput
+from tightrope.models import Model, model_from_settings
+from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.offer import Offer, logged_rows, plain_group
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
+from tightrope.policies.pessimistic_optimistic import fast_path
+from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
+from tightrope.policies.pessimistic_optimistic.estimates import optimistic_choice, optimistic_costs
+from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath
+from tightrope.policies.pessimistic_optimistic.input import (
+    Input,
+    cost_ranges,
+    power_settings,
+    require_in_ranges,
+    require_readable,
+    rounds_given,
+    seen_before,
+)
+from tightrope.policies.policy import Choice, Policy, copy_of_model, one_hot
+from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays, checked
+from tightrope.problem import Setting
+from tightrope.rules import Rules
+from tightrope.validation import (
+    FLOAT,
+    Array,
+    finite_number,
+    is_plain,
+    real_array,
+    require_finite,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from tightrope.policies.pessimistic_optimistic.slater import SlaterMeter
+
+# Names of this module, for they are looked up in every round.
+ndarray, empty = np.ndarray, np.empty
+
+
+@register("pessimistic-optimistic")
+class PessimisticOptimistic(Policy):
+    """Maximise reward while every cumulative cost stays at or below 0 at every round.
+
+    Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
+    queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
+    (algorithm A), or learnt by a linear model from what is seen after acting (algorithm B: give `cost`), or some each
+    way (rules with `seen="after"`).
+
+    Parameters
+    ----------
+    reward : Model
+        Model of the reward. The policy works on a copy, so a model that has learnt already is a warm start.
+    constraints : int or Rules
+        K, or rules in words, which also state ranges, names and what is seen when.
+    cost : Model, optional
+        Model of the costs that are seen after acting.
+    slater : float, optional
+        δ in (0, 1]: some mixture of actions keeps every expected cost at or below −δ. None measures it from the costs
+        seen so far (see `docs/no-constants.md`), which is refused where V must come from δ and costs are seen only after acting.
+    horizon : int, optional
+        T of the formulas. None runs for ever, with T := t.
+    V, epsilon : Power, optional
+        Schedules V_t and ε_t; the paper's for the case at hand by default.
+    cost_range : pair or (K, 2), optional
+        What the costs are known to lie in; clips the estimates of costs seen after acting. Rules set it themselves.
+    seed : int
+        Of the sample on which δ is measured.
+
+    Examples
+    --------
+    Two actions; the better one costs 0.5 a round, the other gives 0.5 back.
+
+    >>> import tightrope as tr
+    >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=1000)
+    >>> for _ in range(1000):
+    ...     decision = policy.decide(costs=[[0.5], [-0.5]])
+    ...     policy.learn(decision, reward=(0.9, 0.2)[decision.action])
+    >>> bool(policy.totals[0] <= 0)
+    True
+    """
+
+    loop: ClassVar[str | None] = "pessimistic-optimistic"
+    _reward: Any
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        constraints: int | Rules = 0,
+        cost: Model | None = None,
+        slater: float | None = None,
+        horizon: int | None = None,
+        V: schedules.Power | None = None,
+        epsilon: schedules.Power | None = None,
+        cost_range: Any = None,
+        seed: int = 0,
+    ) -> None:
+        self.rules = constraints if isinstance(constraints, Rules) else None
+        self.n_constraints = K = (
+            constraints.n_constraints
+            if isinstance(constraints, Rules)
+            else whole_number("constraints must be Rules or their number, which", constraints)
+        )
+        known = seen_before(K, self.rules, cost)
+        after = np.flatnonzero(~known)
+        ranges = cost_ranges(K, self.rules, cost_range)
+        self._settings: dict[str, Any] = {
+            "slater": None
+            if slater is None
+            else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
+            "horizon": None if horizon is None else whole_number("horizon", horizon, low=1, high=2**53),
+            "V": power_settings("V", V),
+            "epsilon": power_settings("epsilon", epsilon),
+            "cost_range": ranges.tolist(),
+            "seed": whole_number("seed", seed),
+        }
+        self._reward = copy_of_model("reward", reward)
+        copy = None if cost is None else copy_of_model("cost", cost, len(after) or cost.n_outputs)
+        self._cost = copy if len(after) else None
+        self._input = Input(self._reward, self._cost, self.rules, K, known)
+        self.n_actions = self._input.n_actions
+
+        d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
+        unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
+        eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
+        self._unit_V = unit_V
+        self._meter: SlaterMeter | None = None
+        self._delta = slater
+        if V is not None or K == 0:
+            V_t = unit_V if V is None else schedules.as_schedule("V", V)
+        elif slater is not None:
+            V_t = unit_V.times(float(slater))
+        elif len(after):
+            raise InvalidInput(
+                "slater=None measures Slater's constant from costs that are seen before acting, but "
+                + (
+                    "every constraint here is"
+                    if len(after) == K
+                    else f"{len(after)} of {K} constraints here are"
+                )
+                + " seen only after. Give slater=, or V= (V_t is all that needs it)."
+            )
+        else:
+            from tightrope.policies.pessimistic_optimistic.slater import (
+                SlaterMeter,  # the LP solver takes long to import
+            )
+
+            self._meter = SlaterMeter(K, self._settings["seed"])
+            V_t = unit_V.times(self._meter.value)
+
+        self._core = kernels.new_core(
+            K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
+        )
+        self._ranges = np.ascontiguousarray(ranges[after])
+        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
+        self._pending = self.decisions
+        # By the number of actions on offer: their ids, and how many numbers are behind a decision.
+        self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
+        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
+        self._fast_before: FastPath | None = None
+        self._fast_after: FastPath | None = None
+        self._disjoint = self._reward.n_actions is not None
+        ridge = self._reward.compiled == "ridge" and self._meter is None
+        self._plain_before = ridge and self._cost is None
+        self._plain_after = (
+            ridge
+            and self._cost is not None
+            and self._cost.compiled == "ridge"
+            and len(after) == K
+            and self.rules is None
+        )
+        self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
+        self._row_length = self._reward.n_features
+        self._lazy: LazyChoices | None = None
+        names = (None, None) if self.rules is None else (self._input.names, self.rules.names)
+        self._labels = Labels(*names, unpack_trace)
+
+    # What the policy knows
+
+    @property
+    def queue(self) -> Array:
+        """The dual variables Q, (K,), a copy."""
+        Q: Array = kernels.core_views(self._core).queue
+        return Q.copy()
+
+    dual = queue
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs, (K,), a copy: as chosen where they are seen before acting, as learnt where they are seen after."""
+        totals: Array = kernels.core_views(self._core).totals
+        return totals.copy()
+
+    @property
+    def labels(self) -> Labels:
+        """Names of actions and constraints, and how its traces are packed."""
+        return self._labels
+
+    @property
+    def slater(self) -> float | None:
+        """δ as given, or as measured so far; None where V does not come from it."""
+        return self._meter.value if self._meter is not None else self._delta
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
+        return self._meter is None and None not in (
+            self._reward.compiled,
+            "none" if self._cost is None else self._cost.compiled,
+        )
+
+    @property
+    def setting(self) -> Setting:
+        """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
+        known = np.isin(np.arange(self.n_constraints), self._input.known_columns)
+        return Setting(
+            n_constraints=self.n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
+        )
+
+    # Decide
+
+    def decide(  # type: ignore[override]
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """Choose one action, and move the queue by its cost.
+
+        Parameters
+        ----------
+        features : (J, d) array, or (p,) for `DisjointRidge`; none for `ArmMeans`
+            φ of each action on offer, ‖φ‖ ≤ 1. J may change from round to round.
+        costs : (J, K) array
+            W of each action on offer, in [−1, 1]. With `cost=` it is the cost features instead. Where some constraints
+            are seen after acting, only the columns of the others, (J, K_before), may be given.
+        cost_features : (J, d_w) array, or (p_w,) for `DisjointRidge`
+            ψ of each action on offer, ‖ψ‖ ≤ 1.
+        actions : sequence of ids or names
+            Which action each row is; 0..J−1 by default.
+        usage, group
+            With rules they stand in for the cost matrix: see `Rules.costs`.
+
+        Returns
+        -------
+        Decision
+        """
+        fast = self._fast_before
+        if (
+            fast is not None
+            and type(features) is ndarray
+            and actions is None
+            and cost_features is None
+            and ((usage is None and group is None) or (costs is None and self.rules is not None))
+        ):
+            # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
+            # below says why.
+            W = costs
+            if W is None:
+                if self.rules is not None:
+                    group = plain_group(group)
+                    W = self.rules.costs(usage, group)
+                elif not self.n_constraints:
+                    W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
+            if (
+                type(W) is ndarray
+                and features.dtype is FLOAT
+                and W.dtype is FLOAT
+                and W.ndim == 2
+                and features.flags.num & READABLE == READABLE
+                and W.flags.num & READABLE == READABLE
+                and (features.ndim == 1 or len(features) == len(W))
+                and (offer := self._offers.get(len(W))) is not None
+                and (decide := fast.decide[features.ndim if features.ndim < 3 else 0]) is not None
+            ):
+                ids, size = offer
+                trace = empty(size)
+                x = empty(self._row_length)
+                row = decide(features, ids, W, self._flat, self._core, trace, x)
+                if row >= 0:
+                    pending = self._pending
+                    number = pending.made
+                    pending.made = number + 1
+                    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                    return Decision(row, row, number, pending.owner, ids, trace, self._labels)
+        elif (
+            self._fast_after is not None
+            and actions is None
+            and usage is None
+            and group is None
+            and (costs is None or cost_features is None)
+        ):
+            decision = fast_path.decide_after(
+                self, self._fast_after, features, cost_features if costs is None else costs
+            )
+            if decision is not None:
+                return decision
+        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
+            if cost_features is not None or actions is not None or usage is not None or group is not None:
+                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+            return self._decide_lazily(features, costs)
+        return self._commit(self._input.offer(features, costs, cost_features, actions, usage, group))
+
+    def propose(  # type: ignore[override]
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing can be learnt from it.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
+        >>> policy.propose(costs=[[0.5], [-0.5]]).action, policy.rounds
+        (0, 0)
+        """
+        offer = self._input.offer(features, costs, cost_features, actions, usage, group)
+        row, trace, _ = self._choose(offer, self._core.copy())
+        return Decision(int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels)
+
+    def follow(self, action: int, **offer: Any) -> Decision:
+        """As `decide`, where someone else has chosen `action` among those on offer: the queue moves by its cost."""
+        ids = offer.get("actions")
+        row = action if ids is None else list(ids).index(action)
+        alone = {
+            name: value if value is None or np.ndim(value) < 2 else np.ascontiguousarray(value[row : row + 1])
+            for name, value in offer.items()
+            if name != "actions"
+        }
+        return self.decide(**alone, actions=[action])
+
+    def choose(self, offer: Offer) -> Choice:
+        """The row with the highest optimistic reward less penalties."""
+        row, trace, _ = self._choose(offer, self._core.copy())
+        numbers = unpack_trace(trace, len(offer.ids))
+        return Choice(row, numbers["rewards"], numbers["values"], one_hot(row, len(offer.ids)))
+
+    def decide_many(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[Sequence[int | str] | None] | None = None,
+        usage: Sequence[Mapping[str, Any] | None] | None = None,
+        group: Sequence[Any] | None = None,
+        rounds: int | None = None,
+    ) -> list[Decision]:
+        """As many successive `decide` calls with no `learn` between: t and Q advance, the estimates stay.
+
+        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
+        such argument. All input is checked before the first decision is made.
+
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=0)
+        >>> [d.action for d in policy.decide_many(rounds=2)]
+        [0, 0]
+        """
+        if (
+            self._plain_before
+            and not self._disjoint
+            and is_plain(features)
+            and is_plain(costs)
+            and features.ndim == costs.ndim == 3
+            and len(features) == len(costs)
+            and all(value is None for value in (cost_features, actions, usage, group, rounds))
+        ):
+            found = fast_path.decide_many(self, features, costs)
+            if found is not None:
+                return found
+        given = {
+            "features": features,
+            "costs": costs,
+            "cost_features": cost_features,
+            "actions": actions,
+            "usage": usage,
+            "group": group,
+        }
+        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
+        if rounds is not None:
+            lengths["rounds"] = whole_number("rounds", rounds)
+        if not lengths:
+            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(
+                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
+            )
+        offers = []
+        for i in range(next(iter(lengths.values()))):
+            entry = {name: None if value is None else value[i] for name, value in given.items()}
+            try:
+                offer = self._input.offer(**entry)
+                self._input.require_valid(offer)
+            except InvalidInput as error:
+                raise InvalidInput(f"round {i} of decide_many: {error}") from error
+            offers.append(offer)
+        return [self._commit(offer) for offer in offers]
+
+    # Learn
+
+    def learn(
+        self,
+        decision: Decision | int,
+        reward: Any = None,
+        costs: Any = None,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take in the outcome of a decision, at any time and in any order; each part at most once.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            A decision of this policy (or of the one that it was restored from), or its number.
+        reward : float, optional
+        costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
+            The costs that are seen after acting, in the order of the constraints.
+        usage : mapping of usage names to numbers, optional
+            With rules, in place of costs.
+        """
+        fast = self._fast_before
+        if (
+            fast is not None
+            and type(decision) is Decision
+            and type(reward) is float
+            and costs is None
+            and decision.owner == self._pending.owner
+            and reward - reward == 0.0
+        ):
+            # The fast path again; what is refused is left to the careful way below.
+            waiting = self._pending.pop(decision.number, None)
+            if waiting is not None:
+                g = waiting[1] if self._disjoint else 0
+                if fast.learn(g, waiting[2], reward, self._flat, self._core):
+                    self._reward.refresh(g)
+                return
+        elif self._fast_after is not None and fast_path.learn_after(
+            self, self._fast_after, decision, reward, costs
+        ):
+            return
+        number = self._pending.number_of(decision)
+        pending = self._pending[number]
+        if usage is not None:
+            if costs is not None:
+                raise InvalidInput("give costs, or usage by name, not both.")
+            costs = dict(usage)
+        if reward is None and costs is None:
+            raise InvalidInput("learn needs a reward, costs, or both.")
+        _, action, phi, psi, group, _ = pending
+        parts, y, w = 0, None, None
+        if reward is not None:
+            self._pending.require(number, AWAITS_REWARD)
+            y, parts = finite_number("reward", reward), AWAITS_REWARD
+        if costs is not None:
+            if self._cost is None:
+                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
+            self._pending.require(number, AWAITS_COSTS)
+            w = require_in_ranges(self._input.observed(costs, action, group), self._ranges)
+            parts |= AWAITS_COSTS
+        if y is not None:
+            self._reward.learn(phi, y, action)
+        if w is not None and self._cost is not None:
+            self._cost.learn(psi, w, action)
+            kernels.core_views(self._core).totals[self._input.columns] += w
+        self._pending.learnt(number, parts)
+
+    def warm_start(
+        self, features: Any, actions: Any, rewards: Any, costs: Any = None, *, cost_features: Any = None
+    ) -> None:
+        """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
+
+        The log may be of any policy whose choices depended on nothing but what the features tell. Row by row it is what the models'
+        own `learn` does. All rows are checked before the first is learnt.
+
+        Parameters
+        ----------
+        features : (n, d) array, or (n, p) for `DisjointRidge`; None for `ArmMeans`
+            φ of what was done, ‖φ‖ ≤ 1.
+        actions : (n,) ids or names; None where no model tells actions apart
+        rewards : (n,) array
+        costs : (n, K_after) array, optional; (n,) where K_after is 1
+            The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
+        cost_features : (n, d_w) array, optional
+            ψ of what was done; `features` by default.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
+        >>> policy.warm_start(None, [0, 1, 1], [0.0, 1.0, 1.0])
+        >>> policy.reward_model.means(), policy.queue, policy.rounds
+        (array([0., 1.]), array([0.]), 0)
+        """
+        y = real_array("rewards", rewards, (None,))
+        require_finite("rewards", y)
+        n = len(y)
+        ids = self._input.logged_ids(actions, n)
+        phi = self._logged("features", features, self._reward, n)
+        w = psi = None
+        if costs is not None:
+            if self._cost is None:
+                raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
+            K = len(self._input.columns)
+            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
+            w = require_in_ranges(w, self._ranges)
+            if cost_features is None and self._cost.takes_features:
+                cost_features = features
+            psi = self._logged("cost_features", cost_features, self._cost, n)
+        elif cost_features is not None:
+            raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
+        for i in range(n):
+            self._reward.learn(None if phi is None else phi[i], y[i : i + 1], ids[i])
+            if w is not None and self._cost is not None:
+                self._cost.learn(None if psi is None else psi[i], w[i], ids[i])
+
+    # Slater's constant, measured elsewhere
+
+    def defer_slater(self) -> bool:
+        """From now on `decide` never stops to measure δ, which stays as it is until `take_slater`; whether δ is measured at all.
+
+        For a service, which can't solve an LP while someone waits. A saved policy does not remember this.
+
+        >>> import tightrope as tr
+        >>> from tightrope.policies.pessimistic_optimistic.slater import measure
+        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
+        >>> policy.defer_slater()
+        True
+        >>> decision = policy.decide(costs=[[0.5], [-0.25]])
+        >>> policy.slater
+        0.001
+        >>> policy.take_slater(measure(policy.slater_sample()))
+        >>> policy.slater
+        0.25
+        """
+        if self._meter is None:
+            return False
+        self._meter.deferred = True
+        return True
+
+    def slater_sample(self) -> list[Array]:
+        """The cost matrices on which δ is measured, for `slater.measure` on any thread."""
+        return [] if self._meter is None else list(self._meter.matrices)
+
+    def take_slater(self, value: float) -> None:
+        """Go on with a δ that was measured on `slater_sample`."""
+        if self._meter is None:
+            raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
+        self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
+        self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+
+    # Save, restore, go on
+
+    def settings(self) -> dict[str, Any]:
+        """All that is not arrays, as plain data."""
+        return {
+            **self._settings,
+            "constraints": self.n_constraints
+            if self.rules is None
+            else {"rules": self.rules.to_data(), "actions": list(self.rules.actions)},
+            "reward": self._reward.settings(),
+            "cost": None if self._cost is None else self._cost.settings(),
+            "owner": self._pending.owner,
+            "pending_groups": self._pending.groups(),
+        }
+
+    def state(self) -> Arrays:
+        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
+        state: Arrays = {
+            "core": kernels.core_views(self._core).saved.copy(),
+            **self._pending.arrays(*self.kept_lengths()),
+        }
+        for part, model in (("reward", self._reward), ("cost", self._cost)):
+            for name, array in model.arrays().items() if model is not None else ():
+                state[f"{part}/{name}"] = array.copy()
+        if self._meter is not None:
+            for name, array in self._meter.arrays().items():
+                state[f"slater/{name}"] = array
+        return state
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> PessimisticOptimistic:
+        """The policy that gave `settings` and `state`."""
+        constraints = settings["constraints"]
+        policy = cls(
+            reward=model_from_settings(settings["reward"]),
+            cost=None if settings["cost"] is None else model_from_settings(settings["cost"]),
+            constraints=Rules.from_data(constraints["rules"], constraints["actions"])
+            if isinstance(constraints, dict)
+            else constraints,
+            slater=settings["slater"],
+            horizon=settings["horizon"],
+            V=None if settings["V"] is None else schedules.Power(*settings["V"]),
+            epsilon=None if settings["epsilon"] is None else schedules.Power(*settings["epsilon"]),
+            cost_range=settings["cost_range"] if not isinstance(constraints, dict) and constraints else None,
+            seed=settings["seed"],
+        )
+        policy._pending.owner = int(settings["owner"])
+        policy.load(arrays)
+        policy._pending.set_groups(settings["pending_groups"])
+        return policy
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+        core = kernels.core_views(self._core).saved
+        core[:] = checked(arrays, "core", core.dtype, core.shape)
+        for part, model in (("reward", self._reward), ("cost", self._cost)):
+            for name, array in model.arrays().items() if model is not None else ():
+                array[...] = checked(arrays, f"{part}/{name}", array.dtype, array.shape)
+        if self._meter is not None:
+            parts = {
+                name.removeprefix("slater/"): one
+                for name, one in arrays.items()
+                if name.startswith("slater/")
+            }
+            self._meter = type(self._meter).restore(self.n_constraints, parts)
+        self._pending.clear()
+        self._pending.restore(arrays, *self.kept_lengths(), self.n_actions)
+
+    def copy(self, seed: int | None = None) -> PessimisticOptimistic:
+        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
+        twin = Policy.copy(self, seed)
+        if seed is not None and twin._meter is not None:
+            twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+        return twin
+
+    def resume(self, old: Policy, *, same_costs: bool) -> None:
+        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total.
+
+        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
+        """
+        assert isinstance(old, PessimisticOptimistic)
+        now, arrays = old.state(), self.state()
+        kept = ("reward/", "cost/", "pending/", "made")
+        measured = same_costs and self._meter is not None and old._meter is not None
+        arrays = {
+            name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
+            for name, array in arrays.items()
+        }
+        self.load(arrays)
+        self._pending.update(old._pending)
+        self._core[kernels.ROUNDS] = old._core[kernels.ROUNDS]
+        was, now_views = kernels.core_views(old._core), kernels.core_views(self._core)
+        for k, name in enumerate(_names(self)):
+            if name in _names(old):
+                at = _names(old).index(name)
+                now_views.queue[k], now_views.totals[k] = was.queue[at], was.totals[at]
+        if measured and old.slater is not None:
+            self.take_slater(old.slater)
+
+    def __repr__(self) -> str:
+        s = self._settings
+        parts = [f"reward={self._reward!r}"]
+        if self._cost is not None:
+            parts.append(f"cost={self._cost!r}")
+        K = self.n_constraints
+        parts.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
+        parts += [f"{name}={s[name]!r}" for name in ("slater", "horizon") if s[name] is not None]
+        parts += [
+            f"{name}=Power({s[name][0]:g}, {s[name][1]:g})"
+            for name in ("V", "epsilon")
+            if s[name] is not None
+        ]
+        return f"PessimisticOptimistic({', '.join(parts)})"
+
+    # One round
+
+    def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
+        """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
+        ids, _, W, psi, group, _ = offer
+        if self._cost is not None:
+            if psi is not None and not kernels.rows_are_valid(psi):
+                self._input.require_valid(offer)
+            optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
+            if self.rules is not None:
+                # Outside its group a rule's cost is known to be 0.
+                late = self._input.columns
+                W[:, late[~self.rules.in_force(group)[late]]] = 0.0
+        trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
+        x = np.empty(self._reward.n_features) if self._reward.takes_features else None
+        row = optimistic_choice(self._reward, offer, core, trace, x)
+        if row < 0:
+            self._input.require_valid(offer)
+            raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
+        return row, trace, x
+
+    def _commit(self, offer: Offer) -> Decision:
+        ids, _, W, psi, group, _ = offer
+        row, trace, x = self._choose(offer, self._core)
+        self._offer_of(len(ids))
+        if self._plain_before:
+            self._fast_before = fast_path.costs_before(self._disjoint)
+        elif self._plain_after and self._cost is not None:
+            self._fast_after = fast_path.costs_after(self._disjoint, self._cost.n_actions is not None)
+        self._measure(W)
+        z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
+        number = self._pending.add(self._awaits, int(ids[row]), x, z, group)
+        return Decision(int(ids[row]), row, number, self._pending.owner, ids, trace, self._labels)
+
+    def _decide_lazily(self, features: Any, costs: Any) -> Decision:
+        if self._reward.compiled != "ridge" or self._disjoint or self._cost is not None:
+            raise InvalidInput(
+                "a Catalogue or SparseCosts need a Ridge reward model and costs that are seen before acting."
+            )
+        if isinstance(costs, SparseCosts) and self._meter is not None:
+            raise InvalidInput(
+                "slater=None can't be measured on SparseCosts: give slater=, or V= (V_t is all that needs it)."
+            )
+        if self._lazy is None:
+            self._lazy = LazyChoices(self._reward, self.n_constraints)
+        row, x, shown, behind, W = self._lazy.choose(features, costs, self._core)
+        if W is not None:
+            self._measure(W)
+        fast_path.open_learning(self)
+        number = self._pending.add(self._awaits, row, x)
+        return Decision(row, row, number, self._pending.owner, shown, behind, self._labels, 1.0, 0)
+
+    def _measure(self, W: Array) -> None:
+        if self._meter is not None and self._meter.offer(W):
+            self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+
+    def _offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
+        offer = self._offers.get(J)
+        if offer is None:
+            offer = self._offers[J] = (np.arange(J), kernels.trace_size(J, self.n_constraints))
+        return offer
+
+    def _logged(self, name: str, value: Any, model: Model, n: int) -> Array | None:
+        rows = logged_rows(name, value, model, n)
+        if rows is not None:
+            require_readable(name, rows, model)
+        return rows
+
+
+def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimistic:
+    """LinUCB (Abbasi-Yadkori, Pál, Szepesvári 2011): the pessimistic-optimistic policy without constraints.
+
+    >>> import tightrope as tr
+    >>> policy = tr.LinUCB(tr.Ridge(2), horizon=100)
+    >>> policy.decide([[1.0, 0.0], [0.0, 1.0]]).action
+    0
+    """
+    return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)
+
+
+def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
+    """The numbers behind a decision among J actions, by their names in an `Explanation`."""
+    seen = kernels.trace_views(trace, J)
+    return {
+        name: np.copy(value) if isinstance(value, np.ndarray) else value
+        for name, value in seen._asdict().items()
+    }
+
+
+def _names(policy: PessimisticOptimistic) -> tuple[str, ...]:
+    return tuple(map(str, range(policy.n_constraints))) if policy.rules is None else policy.rules.names

@@ -1,0 +1,109 @@
+"""Slater's constant, measured from the costs of all actions, which are seen before acting whatever the policy does.
+
+The largest δ that the rounds seen so far admit is
+
+    δ̂ = max_x min_k −(1/n) Σ_i Σ_j W_i[j, k] x_ij   =   min_{λ ∈ simplex} (1/n) Σ_i max_j −⟨λ, W_i[j]⟩,
+
+a small LP (`tightrope.lp.slater`). Since the minimum of an average is on average below the minimum of the expectation,
+E[δ̂] ≤ δ: the estimate errs on the cautious side, and converges to δ as the kept matrices do. `docs/no-constants.md`
+states what this guarantees.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import lp
+from tightrope.errors import SolverError
+from tightrope.policies.state_file import checked
+from tightrope.validation import Array
+
+KEPT = 1024
+FLOOR = 1e-3
+
+
+class SlaterMeter:
+    """A uniform sample of at most 1,024 cost matrices, and δ̂ recomputed on them when the number of rounds doubles."""
+
+    def __init__(self, K: int, seed: int) -> None:
+        self.K = K
+        self.seen = 0
+        self.value = FLOOR
+        self.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+        self.matrices: list[Array] = []
+        self.deferred = False
+
+    def offer(self, W: Array) -> bool:
+        """Take note of one round's costs (J, K); whether δ was measured afresh, which `deferred` leaves to someone else."""
+        self.seen += 1
+        if len(self.matrices) < KEPT:
+            self.matrices.append(W.copy())
+        else:
+            slot = self._draw() % self.seen
+            if slot < KEPT:
+                self.matrices[slot] = W.copy()
+        if self.seen & (self.seen - 1) == 0 and not self.deferred:
+            try:
+                self.value = measure(self.matrices)
+            except SolverError as error:
+                # The round's decision stands whether or not an LP could be solved; δ is measured again when rounds have doubled.
+                warnings.warn(f"δ stays at {self.value:g}: {error}", RuntimeWarning, stacklevel=4)
+            return True
+        return False
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {
+            "numbers": np.array([float(self.seen), self.value]),
+            "random": np.array([self.random], dtype=np.uint64),
+            "sizes": np.array([len(W) for W in self.matrices], dtype=np.int64),
+            "rows": np.concatenate([np.empty((0, self.K)), *self.matrices]),
+        }
+
+    @classmethod
+    def restore(cls, K: int, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
+        """The meter that gave `arrays`."""
+        meter = cls(K, 0)
+        seen, value = checked(arrays, "numbers", np.float64, (2,)).tolist()
+        meter.seen, meter.value = int(seen), value
+        sizes = checked(arrays, "sizes", np.int64, (min(meter.seen, KEPT),))
+        if (sizes < 1).any():
+            raise ValueError("every cost matrix that is kept must have a row")
+        rows = checked(arrays, "rows", np.float64, (int(sizes.sum()), K))
+        meter.random = np.uint64(checked(arrays, "random", np.uint64, (1,))[0])
+        ends = np.cumsum(sizes)
+        meter.matrices = [m.copy() for m in np.split(rows, ends[:-1])] if len(ends) else []
+        return meter
+
+    def _draw(self) -> int:
+        """splitmix64: a generator whose whole state is one number, so that it is easy to save."""
+        mask = 0xFFFFFFFFFFFFFFFF
+        state = (int(self.random) + 0x9E3779B97F4A7C15) & mask
+        self.random = np.uint64(state)
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return z ^ (z >> 31)
+
+
+def measure(matrices: list[Array]) -> float:
+    """δ̂ on cost matrices (J_i, K), at least FLOOR and at most 1: a pure function, for any thread.
+
+    >>> measure([np.array([[0.5], [-0.25]])])
+    0.25
+    """
+    # Rules often give the same costs in every round: each matrix enters once, with its frequency.
+    times: dict[tuple[int, bytes], int] = {}
+    distinct: list[Array] = []
+    for W in matrices:
+        key = (len(W), W.tobytes())
+        if key not in times:
+            distinct.append(W)
+        times[key] = times.get(key, 0) + 1
+    weights = np.array(list(times.values())) / len(matrices)
+    offsets = np.concatenate([[0], np.cumsum([len(W) for W in distinct])])
+    estimate = lp.slater(weights, np.concatenate(distinct), offsets=offsets).value
+    return min(1.0, max(FLOOR, estimate))

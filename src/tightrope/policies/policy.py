@@ -1,0 +1,484 @@
+"""What every policy does: decide, learn, propose, forget, copy, explain, save and load."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.actions import ActionNames
+from tightrope.errors import InvalidInput
+from tightrope.models import Model, model_from_settings
+from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group, rows_for_each
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.state_file import Arrays, checked, write_state
+from tightrope.problem import Setting
+from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
+
+__all__ = ["Choice", "Policy", "copy_of_model"]
+
+
+class Choice(NamedTuple):
+    """A row, and by row: expected rewards, the values compared, the probabilities; `note` is for `chosen`."""
+
+    row: int
+    rewards: Array
+    values: Array
+    probabilities: Array
+    note: Any = None
+
+    @property
+    def probability(self) -> float:
+        """That of the row which was chosen; NaN where it has no closed form."""
+        return float(self.probabilities[self.row])
+
+
+class Policy(ABC):
+    """A policy keeps its constructor's parameters under their names, its state in arrays, and its pending decisions in one place.
+
+    One of your own defines `choose`, and as far as it needs them `chosen`, `learn_reward`, `learn_costs`, `arrays` and `setting`;
+    it can then be simulated, compared, saved, loaded and served. Models are parameters called `reward` and `cost`, kept as
+    `_reward` and `_cost` (`copy_of_model`). Randomness comes from `uniform`, which depends on the seed and the decision's number
+    alone, so that `choose` can be asked again. `examples/own_policy.py` is one.
+    """
+
+    kind: ClassVar[str]
+    n_actions: int | None = None
+    n_constraints: int = 0
+    # The compiled loop of the simulator that can take the policy's place.
+    loop: ClassVar[str | None] = None
+    # Whether `decide` is told the number of the context, which no learner is.
+    sees_context: bool = False
+    # Whether outcomes are looked at, and in what range rewards must lie.
+    learns: ClassVar[bool] = True
+    reward_range: ClassVar[tuple[float, float] | None] = None
+    # What can't be given to `decide`, and why.
+    refuses: ClassVar[tuple[tuple[str, ...], str]] = ((), "")
+    _reward: Model | None = None
+    _cost: Model | None = None
+
+    # What a policy defines
+
+    @abstractmethod
+    def choose(self, offer: Offer) -> Choice:
+        """The row to play. Changes nothing."""
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Take note that the choice is played."""
+        return
+
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """φ and ψ at which the outcome will be learnt."""
+        row = choice.row
+        return (
+            None if offer.phi is None else offer.phi[row].copy(),
+            None if offer.psi is None else offer.psi[row].copy(),
+        )
+
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of a decision."""
+        if self._reward is not None:
+            self._reward.learn(pending[2], reward, pending[1])
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Take in the K costs of a decision, which are seen after acting."""
+        if self._cost is not None:
+            self._cost.learn(pending[3], costs, pending[1])
+
+    def learn_outcome(
+        self, pending: Pending, reward: float | None, costs: Array | None, complete: bool
+    ) -> None:
+        """Take in the parts of an outcome that have come; `complete` where none is left to come."""
+        if reward is not None:
+            self.learn_reward(pending, reward)
+        if costs is not None:
+            self.learn_costs(pending, costs)
+
+    def kept_lengths(self) -> tuple[int, int]:
+        """How many numbers φ and ψ of a pending decision have."""
+        return (
+            0 if self._reward is None else self._reward.n_features,
+            0 if self._cost is None else self._cost.n_features,
+        )
+
+    def arrays(self) -> Arrays:
+        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes."""
+        return {}
+
+    @property
+    def setting(self) -> Setting:
+        """What the policy asks of its problem."""
+        return Setting(n_actions=self.n_actions, reward=self._reward)
+
+    @property
+    def cost_bounds(self) -> Array:
+        """What observed costs must lie in, (K, 2)."""
+        return np.array([[-COST_LIMIT, COST_LIMIT]] * self.n_constraints)
+
+    # What follows
+
+    @cached_property
+    def decisions(self) -> PendingDecisions:
+        """The decisions whose outcome is still to come, and the number of all that were made."""
+        return PendingDecisions()
+
+    @cached_property
+    def _action_names(self) -> ActionNames:
+        return ActionNames(self.n_actions)
+
+    @cached_property
+    def _totals(self) -> Array:
+        return np.zeros(self.n_constraints)
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs that are known, (K,), a copy."""
+        return self._totals.copy()
+
+    @property
+    def rounds(self) -> int:
+        """Decisions made so far."""
+        return self.decisions.made
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Numbers of the decisions whose outcome is still to come, oldest first."""
+        return tuple(self.decisions)
+
+    @property
+    def reward_model(self) -> Any:
+        """A copy of the model of the reward; None where there is none."""
+        return None if self._reward is None else self._reward.copy()
+
+    @property
+    def cost_model(self) -> Any:
+        """A copy of the model of the costs that are seen after acting; None where there is none."""
+        return None if self._cost is None else self._cost.copy()
+
+    @property
+    def labels(self) -> Labels:
+        """How the numbers behind its decisions are read."""
+        return Labels(None, None, _unpack_choice)
+
+    @property
+    def dual(self) -> Array:
+        """What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without."""
+        return np.zeros(self.n_constraints)
+
+    def uniform(self) -> float:
+        """The number in [0, 1) that the next decision is drawn with: a function of the seed and the decision's number."""
+        return float(kernels.own_uniform(getattr(self, "seed", 0), self.decisions.made))
+
+    def decide(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+        context: int | None = None,
+    ) -> Decision:
+        """Choose one of the actions on offer.
+
+        Parameters
+        ----------
+        features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
+        costs : (J, d_w) array
+            For a policy that learns costs from what is seen after acting: the features of the costs, `features` by default.
+            A policy without constraints does not look at costs.
+        cost_features : (J, d_w) array
+            The same, by its own name.
+        actions : sequence of ids
+            Which action each row is; all by default.
+        usage, group
+            Of rules, at which a policy without constraints does not look.
+        context : int
+            The number of the context, for a policy that `sees_context`.
+        """
+        offer = self._offer(features, costs, cost_features, actions, group, context)
+        return self._play(offer, self.choose(offer))
+
+    def propose(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+        context: int | None = None,
+    ) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
+        offer = self._offer(features, costs, cost_features, actions, group, context)
+        return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
+
+    def follow(self, action: int, **offer: Any) -> Decision:
+        """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
+        read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
+        choice = self.choose(read)._replace(row=read.row_of("the action that was chosen", action), note=None)
+        return self._play(read, choice)
+
+    def mixture(self, *args: Any, **kwargs: Any) -> Array:
+        """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
+        return np.array(self.propose(*args, **kwargs).explain().probabilities)
+
+    def learn(
+        self,
+        decision: Decision | int,
+        reward: Any = None,
+        costs: Any = None,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
+        number = self.decisions.number_of(decision)
+        pending = self.decisions[number]
+        if not self.learns:
+            self.decisions.learnt(number, AWAITS_REWARD | AWAITS_COSTS)
+            return
+        if usage is not None:
+            raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
+        if reward is None and (costs is None or not self.n_constraints):
+            raise InvalidInput("learn needs a reward, costs, or both.")
+        parts, y, w = 0, None, None
+        if reward is not None:
+            self.decisions.require(number, AWAITS_REWARD)
+            low, high = self.reward_range or (-np.inf, np.inf)
+            y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
+        if costs is not None and self.n_constraints:
+            self.decisions.require(number, AWAITS_COSTS)
+            w, parts = self._observed(costs), parts | AWAITS_COSTS
+        self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
+        if w is not None:
+            self._totals[...] += w
+        self.decisions.learnt(number, parts)
+
+    def forget(self, decision: Decision | int) -> None:
+        """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
+        del self.decisions[self.decisions.number_of(decision)]
+
+    # Save, restore, copy
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, pending decisions too; `tightrope.load` gives it back exactly."""
+        write_state(path, self.kind, self.settings(), self.state())
+
+    def settings(self) -> dict[str, Any]:
+        """All that is not arrays, as plain data."""
+        given = {name: _plain(self._parameter(name)) for name in inspect.signature(type(self)).parameters}
+        return {**given, "owner": self.decisions.owner, "pending_groups": self.decisions.groups()}
+
+    def state(self) -> Arrays:
+        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
+        return {
+            **self.decisions.arrays(*self.kept_lengths()),
+            **{name: array.copy() for name, array in self._all_arrays().items()},
+        }
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
+        """The policy that gave `settings` and `state`."""
+        parameters = {
+            name: value for name, value in settings.items() if name not in ("owner", "pending_groups")
+        }
+        for part in ("reward", "cost"):
+            if isinstance(parameters.get(part), dict):
+                parameters[part] = model_from_settings(parameters[part])
+        policy = cls(**parameters)
+        policy.decisions.owner = int(settings["owner"])
+        policy.load(arrays)
+        policy.decisions.set_groups(settings["pending_groups"])
+        return policy
+
+    def resume(self, old: Policy, *, same_costs: bool) -> None:
+        """Go on where `old` stands, a policy of the same kind and size under another configuration.
+
+        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
+        """
+        for name, array in old._all_arrays().items():
+            mine = self._all_arrays().get(name)
+            if mine is not None and mine.shape == array.shape:
+                mine[...] = array
+        self.decisions.made = old.decisions.made
+        self.decisions.update(old.decisions)
+
+    def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+        """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops.
+
+        Decisions keep their numbers. Those that were pending then and still are stay pending; unless `learnt_only`, younger ones
+        are dropped.
+        """
+        now = self.state()
+        dropped: list[int] = []
+        if learnt_only:
+            arrays = {name: then[name] if self.is_learnt(name) else array for name, array in now.items()}
+        else:
+            dropped = sorted(set(self.decisions) - set(then["pending/number"].tolist()))
+            arrays = {
+                name: now[name] if name.startswith("pending/") or name == "made" else then[name]
+                for name in now
+            }
+        kept = dict(self.decisions)
+        self.load(arrays)
+        self.decisions.update(kept)
+        for number in dropped:
+            del self.decisions[number]
+        return dropped
+
+    def is_learnt(self, name: str) -> bool:
+        """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
+        return name.startswith(("reward/", "cost/", "rewards/", "usage/")) or name in ("counts", "sums")
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+        for name, array in self._all_arrays().items():
+            array[...] = checked(arrays, name, array.dtype, array.shape)
+        self.decisions.clear()
+        self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
+
+    def defer_slater(self) -> bool:
+        """Whether the policy measures Slater's constant, and leaves the measuring to its keeper from now on: seldom so."""
+        return False
+
+    def copy(self, seed: int | None = None) -> Self:
+        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
+        settings = self.settings()
+        if seed is not None and "seed" in settings:
+            settings["seed"] = seed
+        twin = type(self).restore(settings, self.state())
+        twin.decisions.owner = secrets.randbits(63)
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For worker processes: what is saved is all there is."""
+        return type(self).restore, (self.settings(), self.state())
+
+    # Helpers
+
+    def _offer(
+        self, features: Any, costs: Any, cost_features: Any, actions: Any, group: Any, context: Any
+    ) -> Offer:
+        given = {"features": features, "costs": costs, "actions": actions}
+        names, why = self.refuses
+        for name in names:
+            if given[name] is not None:
+                raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
+        ids = offered_ids(actions, self._action_names)
+        J = self.n_actions if ids is None else len(ids)
+        phi = psi = None
+        if self._reward is not None:
+            phi, J = feature_rows("features", features, self._reward, J if ids is not None else None)
+        if self._cost is not None:
+            psi_given = cost_features if costs is None else costs
+            psi_given = features if psi_given is None and self._cost.takes_features else psi_given
+            psi, n = feature_rows("cost features", psi_given, self._cost, None if ids is None else len(ids))
+            if J is not None and n != J:
+                raise InvalidInput(
+                    f"features and cost features must have a row for each action, but got {J} and {n} rows."
+                )
+            J = n
+        if J is None:
+            raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
+        ids = np.arange(J) if ids is None else ids
+        return Offer(
+            ids, rows_for_each(phi, J), np.empty((J, 0)), rows_for_each(psi, J), plain_group(group), context
+        )
+
+    def _play(self, offer: Offer, choice: Choice) -> Decision:
+        phi, psi = self.kept_features(offer, choice)
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if self.n_constraints else 0)
+        decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
+        self.chosen(offer, choice)
+        self.decisions.add(awaits, decision.action, phi, psi, offer.group)
+        return decision
+
+    def _decision(self, offer: Offer, choice: Choice, number: int, owner: int) -> Decision:
+        trace = np.concatenate([choice.rewards, choice.values, choice.probabilities])
+        action = int(offer.ids[choice.row])
+        return Decision(action, choice.row, number, owner, offer.ids, trace, self.labels, choice.probability)
+
+    def _observed(self, costs: Any) -> Array:
+        K = self.n_constraints
+        shapes: list[tuple[int | None, ...]] = [(K,), *([()] if K == 1 else [])]
+        w = real_array("costs", costs, *shapes).reshape(K)
+        low, high = self.cost_bounds.T
+        require_range("costs", w, low, high)
+        return w
+
+    def _parameter(self, name: str) -> Any:
+        return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)
+
+    def _all_arrays(self) -> Arrays:
+        found: Arrays = {"totals": self._totals, **self.arrays()}
+        for part, model in (("reward", self._reward), ("cost", self._cost)):
+            if model is not None:
+                found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
+        return found
+
+
+_GIVEN = ("features", "costs", "cost_features", "actions", "group", "context")
+
+
+def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
+    """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
+    if not isinstance(model, Model):
+        raise InvalidInput(
+            f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
+        )
+    return model.with_outputs(n_outputs)
+
+
+def estimates(model: Model, rows: Array | None, ids: Any) -> tuple[Array, Array]:
+    """Means and widths, (J, n_outputs) or (J, 1), of the actions on offer; what was never seen has mean 0 and an infinite width."""
+    means = np.asarray(model.means(rows, ids)).reshape(len(ids), -1)
+    return np.where(np.isnan(means), 0.0, means), np.asarray(model.widths(rows, ids)).reshape(len(ids), -1)
+
+
+def failure_probability(failure: Any) -> float:
+    """A probability in (0, 1)."""
+    p = finite_number("failure", failure, low=0.0, high=1.0, open_low=True)
+    if p == 1.0:
+        raise InvalidInput("failure must lie in (0, 1), but got 1.")
+    return p
+
+
+def one_hot(row: int, J: int) -> Array:
+    """All probability on one row."""
+    pi = np.zeros(J)
+    pi[row] = 1.0
+    return pi
+
+
+def best_row(values: Array) -> int:
+    """The lowest row whose value is at most 1e-12 below the highest."""
+    return int(kernels.first_of_the_best(values))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.settings()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unpack_choice(trace: Array, J: int) -> dict[str, Any]:
+    rewards, values, probabilities = trace.reshape(3, J).copy()
+    return {
+        "rewards": rewards,
+        "values": values,
+        "probabilities": probabilities,
+        "costs": np.empty((J, 0)),
+        "queue": np.empty(0),
+    }

@@ -1,0 +1,41 @@
+"""Any action on offer, each as likely as the other."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.policies.offer import Offer
+from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.registry import register
+from tightrope.validation import whole_number
+
+
+@register("uniform")
+class Uniform(Policy):
+    """One of the actions on offer, each as likely as the other.
+
+    >>> policy = Uniform(3, seed=1)
+    >>> decision = policy.decide()
+    >>> round(decision.probability, 3)
+    0.333
+    """
+
+    loop: ClassVar[str | None] = "uniform"
+    learns: ClassVar[bool] = False
+    n_actions: int
+
+    def __init__(self, n_actions: int, *, seed: int = 0) -> None:
+        self.n_actions = whole_number("n_actions", n_actions, low=1)
+        self.seed = whole_number("seed", seed)
+
+    def choose(self, offer: Offer) -> Choice:
+        """Draw an action; features and costs are not looked at."""
+        J = len(offer.ids)
+        row = int(kernels.uniform_choice(np.arange(J), self.uniform()))
+        return Choice(row, np.zeros(J), np.zeros(J), np.full(J, 1.0 / J))
+
+    def __repr__(self) -> str:
+        return f"Uniform({self.n_actions})"

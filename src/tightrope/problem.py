@@ -1,0 +1,314 @@
+"""The problem that is decided on: which actions there are, what a round brings, which costs are seen when.
+
+A `Problem` is made once, from rules, from a spec or from an environment, and whoever needs to know whether a model, a policy or an
+environment fits asks it. A policy states its `Setting`; `Problem.misfits` says what of it does not hold, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.rules import Rules
+from tightrope.validation import NORM_LIMIT, Array
+
+__all__ = ["Problem", "Setting", "Truth", "Vectors"]
+
+Seen = Literal["before", "after"]
+Part = Literal["reward", "cost"]
+
+_ROUNDING = 1e-9
+
+
+class Learner(Protocol):
+    """What of a model a problem looks at."""
+
+    n_features: int
+    n_actions: int | None
+    takes_features: bool
+    unit_features: bool
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Features that a round brings: `length` numbers for each action, or once for all of them; `longest` is their greatest norm."""
+
+    length: int
+    per_action: bool
+    longest: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The means behind an environment, for C contexts and J actions: what a policy was told can be held against them."""
+
+    weights: Array
+    rewards: Array
+    costs: Array
+    available: NDArray[np.bool_]
+    rewards_in_unit: bool
+    costs_fixed: bool
+    random_costs: bool
+
+    @property
+    def met(self) -> NDArray[np.bool_]:
+        """Which contexts can occur, (C,)."""
+        return np.asarray(self.weights > 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Setting:
+    """What a policy asks of its problem. What is None is not asked for.
+
+    Parameters
+    ----------
+    n_actions : int, optional
+    n_constraints : int, optional
+        Of a policy that looks at costs.
+    seen_before : (K,) of bool, optional
+        Which of them it must see before acting.
+    reward, cost : Model, optional
+    takes_features, takes_contexts, takes_sleep : bool
+        Whether it can be shown features, several contexts, actions that are not always on offer.
+    unit_rewards : bool
+        Observed rewards must lie in [0, 1].
+    counts_on : tuple of (name, action)
+        Actions that must always be on offer.
+    any_of : tuple of int
+        Actions of which one must be on offer in every round.
+    told : tuple of callables
+        What it was told of the means; each gives its reasons for a `Truth`.
+    """
+
+    n_actions: int | None = None
+    n_constraints: int | None = None
+    seen_before: NDArray[np.bool_] | None = None
+    reward: Learner | None = None
+    cost: Learner | None = None
+    takes_features: bool = True
+    takes_contexts: bool = True
+    takes_sleep: bool = True
+    unit_rewards: bool = False
+    shared_costs: bool = False
+    counts_on: tuple[tuple[str, int], ...] = ()
+    any_of: tuple[int, ...] = ()
+    told: tuple[Callable[[Problem, Truth], Iterator[str]], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """J actions, K constraints, and what is seen of them.
+
+    Parameters
+    ----------
+    n_actions : int
+    features, cost_features : Vectors, optional
+        None for arms alone; `cost_features` are the same as `features` unless given.
+    n_constraints : int
+        K; rules say it themselves.
+    rules : Rules, optional
+    seen : "before" or "after"
+        When costs are seen; rules say it themselves, each its own.
+    cost_range : (K, 2) array, optional
+        What the costs are known to lie in; rules say it themselves.
+    actions : tuple of str, optional
+        Names.
+    truth : Truth, optional
+        Where an environment stands behind it.
+    tells : mapping of names to functions
+        What a policy's constructor may ask for by name beyond all this; a function is called only where that is so.
+
+    Examples
+    --------
+    >>> import tightrope as tr
+    >>> problem = Problem(n_actions=3, features=Vectors(2, per_action=False), n_constraints=1)
+    >>> problem.model_misfits("reward", tr.Ridge(5))
+    ['its features need DisjointRidge(3, 2) or Ridge(6) as the reward model, not Ridge(5, bonus=1, m=1, ridge=1)']
+    """
+
+    n_actions: int
+    features: Vectors | None = None
+    cost_features: Vectors | None = None
+    n_constraints: int = 0
+    rules: Rules | None = None
+    seen: Seen = "before"
+    cost_range: Any = None
+    actions: tuple[str, ...] | None = None
+    truth: Truth | None = None
+    tells: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rules is not None:
+            object.__setattr__(self, "n_constraints", self.rules.n_constraints)
+        if self.cost_features is None:
+            object.__setattr__(self, "cost_features", self.features)
+
+    @property
+    def seen_before(self) -> NDArray[np.bool_]:
+        """Which of the K costs are seen before acting, (K,)."""
+        if self.rules is not None:
+            return np.asarray(self.rules.seen, dtype=bool)
+        return np.full(self.n_constraints, self.seen == "before")
+
+    @property
+    def constraints(self) -> int | Rules:
+        """K, or the rules: what a policy's `constraints` is given."""
+        return self.n_constraints if self.rules is None else self.rules
+
+    # What fits
+
+    def misfits(self, policy: Any) -> list[str]:
+        """Why a policy can't play here at all; empty where it can. A policy that states no `setting` can."""
+        setting = getattr(policy, "setting", None)
+        return [] if setting is None else list(self._shapes(setting))
+
+    def outside(self, policy: Any) -> list[str]:
+        """Why this is not what a policy was made for, though it may be able to play: what it counts on, and was told."""
+        setting = getattr(policy, "setting", None)
+        return [] if setting is None else [*self._shapes(setting), *self._assumptions(setting)]
+
+    def require_fit(self, policy: Any) -> None:
+        """Refuse a policy that can't play here."""
+        reasons = self.misfits(policy)
+        if reasons:
+            raise InvalidInput(f"{policy!r} does not fit the environment: {'; '.join(reasons)}.")
+
+    def model_misfits(self, part: Part, model: Learner) -> list[str]:
+        """Why the features of a round are not what a model of its rewards or costs reads; empty where they are."""
+        vectors, J, d = self._vectors(part), self.n_actions, model.n_features
+        if model.n_actions not in (None, J):
+            return [f"it has {J} actions, but the {part} model is {model!r}"]
+        if not model.takes_features:
+            return []
+        if vectors is None:
+            if model.n_actions is None and d == J:
+                return []
+            return [
+                f"it has no features for the {part} model {model!r}; arms alone need Ridge({J}) or ArmMeans({J})"
+            ]
+        p = vectors.length
+        if model.n_actions is not None:
+            fits, wanted = d == p, f"DisjointRidge({J}, {p})"
+        elif vectors.per_action:
+            fits, wanted = d == p, f"Ridge({p})"
+        else:
+            fits, wanted = d == J * p, f"DisjointRidge({J}, {p}) or Ridge({J * p})"
+        reasons = [] if fits else [f"its features need {wanted} as the {part} model, not {model!r}"]
+        if model.unit_features and vectors.longest is not None and not vectors.longest**2 <= NORM_LIMIT:
+            reasons.append(f"a feature vector has norm {vectors.longest:.4g}, but at most 1 is asked for")
+        return reasons
+
+    def model_rows(self, part: Part, model: Learner | None, features: Array | None) -> Array | None:
+        """An environment's features as the rows that a model reads: (C, J, d), or (C, 1, p) for one row that serves all actions.
+
+        None for a model that reads none. Arms alone are e_j to a model that all actions share, and one x for all is e_j ⊗ x.
+        """
+        if model is None or not model.takes_features:
+            return None
+        reasons = self.model_misfits(part, model)
+        if reasons:
+            raise InvalidInput(f"the {part} model does not fit the environment: {'; '.join(reasons)}.")
+        J = self.n_actions
+        if features is None:
+            return np.eye(J)[None]
+        if features.ndim == 3:
+            return np.array(features)
+        if model.n_actions is not None:
+            return np.array(features[:, None, :])
+        rows = np.einsum("jk,cp->cjkp", np.eye(J), features)
+        return np.ascontiguousarray(rows.reshape(len(features), J, -1))
+
+    def _vectors(self, part: Part) -> Vectors | None:
+        return self.features if part == "reward" else self.cost_features
+
+    def _shapes(self, setting: Setting) -> Iterator[str]:
+        """What stands in the way of a single round."""
+        if setting.n_actions not in (None, self.n_actions):
+            yield f"it has {self.n_actions} actions, but the policy has {setting.n_actions}"
+        if setting.n_constraints is not None:
+            before, wanted = self.seen_before, setting.seen_before
+            if self.n_constraints != setting.n_constraints:
+                yield f"it has {self.n_constraints} constraints, but the policy has {setting.n_constraints}"
+            elif wanted is not None and (wanted & ~before).any():
+                yield "its costs are seen after acting, but the policy has no model of them"
+            elif wanted is not None and (before & ~wanted).any():
+                yield "its costs are seen before acting, but the policy learns them from what is seen after"
+        if setting.reward is not None:
+            yield from self.model_misfits("reward", setting.reward)
+        if setting.cost is not None:
+            yield from self.model_misfits("cost", setting.cost)
+        if not setting.takes_features and self.features is not None:
+            yield "it has features, which the policy does not take"
+        if (
+            not setting.takes_sleep
+            and self.truth is not None
+            and not self.truth.available[self.truth.met].all()
+        ):
+            yield "some actions are not always on offer"
+
+    def _assumptions(self, setting: Setting) -> Iterator[str]:
+        """What the policy's promises rest on."""
+        if setting.shared_costs and (self.cost_features is None or not self.cost_features.per_action):
+            yield (
+                "nothing seen of one action tells about another, so no action would ever be shown to be safe: "
+                "features of the costs for each action are needed"
+            )
+        for name, action in setting.counts_on:
+            if action >= self.n_actions:
+                yield f"{name} is action {action}, but there are {self.n_actions} actions"
+            elif self.truth is not None and not self.truth.available[self.truth.met, action].all():
+                yield f"{name} (action {action}) is not on offer in every context"
+        truth = self.truth
+        if truth is None:
+            return
+        if not setting.takes_contexts and len(truth.weights) > 1:
+            yield f"it has {len(truth.weights)} contexts, which the policy does not look at"
+        if setting.unit_rewards and not truth.rewards_in_unit:
+            yield "its rewards do not stay in [0, 1]"
+        there = [action for action in setting.any_of if action < self.n_actions]
+        if setting.any_of and not truth.available[truth.met][:, there].any(axis=1).all():
+            yield "in some context no known safe action is on offer"
+        for told in setting.told:
+            yield from told(self, truth)
+
+
+# What policies are told, held against the means
+
+
+def mean_costs_at_most(action: int, bound: float) -> Callable[[Problem, Truth], Iterator[str]]:
+    """That no mean cost of an action is above a bound."""
+
+    def reasons(problem: Problem, truth: Truth) -> Iterator[str]:
+        if action < problem.n_actions:
+            worst = truth.costs[truth.met, action].max(initial=-np.inf)
+            if not worst <= bound + _ROUNDING:
+                yield f"action {action} has a mean cost of {worst:.4g} in some context, above {bound:g}"
+
+    return reasons
+
+
+def usage_within(limits: Array, noop: int) -> Callable[[Problem, Truth], Iterator[str]]:
+    """That costs are usage in [0, 1] minus the limits, and that the no-op uses nothing."""
+
+    def reasons(problem: Problem, truth: Truth) -> Iterator[str]:
+        if problem.n_constraints != len(limits):
+            return
+        low, high = np.asarray(problem.cost_range).reshape(-1, 2).T
+        if truth.costs_fixed:
+            low, high = truth.costs[truth.met].min(axis=(0, 1)), truth.costs[truth.met].max(axis=(0, 1))
+        for k in np.flatnonzero((low < -limits - _ROUNDING) | (high > 1.0 - limits + _ROUNDING)):
+            yield (
+                f"costs of constraint {k} lie in [{low[k]:g}, {high[k]:g}], but usage in [0, 1] less the limit "
+                f"{limits[k]:g} lies in [{-limits[k]:g}, {1 - limits[k]:g}]"
+            )
+        if noop < problem.n_actions:
+            most = (truth.costs[truth.met, noop] + limits).max()
+            if most > _ROUNDING:
+                yield f"the no-op (action {noop}) uses {most:.4g} of a resource, but must use nothing"
+
+    return reasons

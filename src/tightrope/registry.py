@@ -1,0 +1,110 @@
+"""Registries: what a spec, a saved file or a command line calls by name, from the package or from a file of the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from tightrope.errors import InvalidInput
+
+__all__ = ["Registry"]
+
+_Made = TypeVar("_Made")
+
+
+class Registry(dict[str, Any]):
+    """Classes or functions by name; `module:Name` and `path/to/file.py:Name` name what was never registered.
+
+    Parameters
+    ----------
+    what : str
+        What is registered, for error messages: "policy".
+
+    Examples
+    --------
+    >>> pets = Registry("pet")
+    >>> @pets.register("cat")
+    ... class Cat: ...
+    >>> pets.find("cat").kind
+    'cat'
+    >>> pets.find("dog")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as ..., but got 'dog'.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def register(self, name: str) -> Callable[[_Made], _Made]:
+        """Decorator: make a class or function known under `name`, which becomes its `kind`."""
+
+        def add(made: _Made) -> _Made:
+            if name in self:
+                article = "an" if self.what[0] in "aeiou" else "a"
+                raise InvalidInput(
+                    f"{article} {self.what} named {name!r} is registered already: {self[name]!r}."
+                )
+            self[name] = made
+            made.kind = name  # type: ignore[attr-defined]
+            return made
+
+        return add
+
+    def find(self, name: str, folder: Path = Path()) -> Any:
+        """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`."""
+        if name in self:
+            return self[name]
+        place, _, attribute = name.rpartition(":")
+        if not place:
+            listed = ", ".join(map(repr, sorted(self)))
+            raise InvalidInput(
+                f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
+                f"but got {name!r}."
+            )
+        module = (
+            self._module_of_file(name, folder / place) if place.endswith(".py") else self._module(name, place)
+        )
+        found = getattr(module, attribute, None)
+        if not callable(found):
+            raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
+        if not isinstance(vars(found).get("kind"), str):
+            # What it is saved under: a file by its whole path, so that another process finds it too.
+            found.kind = self.absolute(name, folder)
+        return found
+
+    @staticmethod
+    def absolute(name: str, folder: Path = Path()) -> str:
+        """The same name for a process that runs in another folder."""
+        place, _, attribute = name.rpartition(":")
+        return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name
+
+    def _module(self, name: str, module: str) -> ModuleType:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise InvalidInput(f"{self.what} {name!r}: {error}.") from error
+
+    def _module_of_file(self, name: str, place: Path) -> ModuleType:
+        path = place.resolve()
+        if not path.is_file():
+            raise InvalidInput(f"{self.what} {name!r}: there is no file {place}.")
+        label = f"_tightrope_own_{path.stem}_{abs(hash(str(path))):x}"
+        if label in sys.modules:
+            return sys.modules[label]
+        spec = importlib.util.spec_from_file_location(label, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[label] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[label]
+            raise
+        return module

@@ -1,0 +1,242 @@
+"""Bars with their values written out, and strips with a dot for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tightrope.errors import InvalidInput
+from tightrope.report.canvas import (
+    DASHES,
+    LIGHT,
+    POINTS,
+    SERIES,
+    WIDTH,
+    add_axes,
+    blank_figure,
+    figure_style,
+    finish_axes,
+    text_width,
+    thinned,
+    wrapped,
+)
+from tightrope.report.numbers import format_number
+from tightrope.validation import Array, finite_number, real_array, require_finite
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["BarSeries", "bars_figure", "last_violation_figure"]
+
+_HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
+
+
+@dataclass(frozen=True, eq=False)
+class BarSeries:
+    """One value for each label of a bar chart, with an interval where known.
+
+    >>> BarSeries("LinUCB", [0.3, 0.7]).name
+    'LinUCB'
+    """
+
+    name: str
+    values: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+
+
+def bars_figure(
+    labels: Sequence[str],
+    series: Sequence[BarSeries],
+    *,
+    xlabel: str,
+    marks: Mapping[str, ArrayLike] | None = None,
+) -> Figure:
+    """Horizontal bars, grouped by label, with intervals and their values written out.
+
+    `marks` puts a tick on each label's bars, such as a limit for each action: name → one number for each label (nan: none).
+
+    >>> figure = bars_figure(["icu", "other"], [BarSeries("share", [0.2, 0.8])], xlabel="Share of rounds",
+    ...                      marks={"capacity": [0.2, float("nan")]})
+    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    ['icu', 'other']
+    """
+    n, m = len(labels), len(series)
+    if n == 0 or m == 0 or m > len(_HATCHES):
+        raise InvalidInput(
+            f"bars need at least one label and 1 to {len(_HATCHES)} series, but got {n} and {m}."
+        )
+    values = [real_array(f"values of {s.name!r}", s.values, (n,)) for s in series]
+    for s, v in zip(series, values):
+        require_finite(f"values of {s.name!r}", v)
+    ticks = {name: real_array(f"marks[{name!r}]", v, (n,)) for name, v in (marks or {}).items()}
+    with figure_style():
+        pitch = max(26.0, 17.0 * m + 10.0)
+        head = 18.0 + (22.0 if m > 1 or ticks else 0.0)
+        figure = blank_figure(pitch * n + 54.0 + head)
+        names = [wrapped(label) for label in labels]
+        left = 20.0 + max(text_width(figure, name) for name in names)
+        axes = add_axes(figure, left, WIDTH - 96.0, 54.0, 54.0 + pitch * n)
+        thickness = (pitch - 10.0) / m / pitch
+        handles: list[Any] = []
+        for i, (s, v) in enumerate(zip(series, values)):
+            y = np.arange(n) + (i - (m - 1) / 2) * thickness
+            low, high = _interval_of(s, v)
+            handles.append(
+                axes.barh(
+                    y,
+                    v,
+                    height=thickness * 0.86,
+                    color=SERIES[i],
+                    edgecolor=LIGHT["paper"],
+                    linewidth=0.0,
+                    hatch=_HATCHES[i],
+                    label=s.name,
+                )
+            )
+            known = np.isfinite(low) & np.isfinite(high)
+            axes.hlines(y[known], low[known], high[known], color=LIGHT["ink"], linewidth=1.4)
+            for place, value in zip(y, v):
+                axes.text(
+                    1.0 + 66.0 / axes.bbox.width,
+                    float(place),
+                    format_number(float(value)),
+                    transform=axes.get_yaxis_transform(),
+                    ha="right",
+                    va="center",
+                )
+        for i, (name, at) in enumerate(ticks.items()):
+            has = np.isfinite(at)
+            handles.append(
+                axes.vlines(
+                    at[has],
+                    np.arange(n)[has] - 0.42,
+                    np.arange(n)[has] + 0.42,
+                    color=LIGHT["ink"],
+                    linewidth=2.0,
+                    linestyle=DASHES[i % len(DASHES)],
+                    label=name,
+                )
+            )
+        axes.axvline(0.0, color=LIGHT["muted"], linewidth=1.0)
+        axes.set_yticks(np.arange(n), names)
+        axes.set_ylim(n - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        finish_axes(axes, xlabel)
+        if m > 1 or ticks:
+            axes.legend(
+                handles=handles,
+                loc="lower left",
+                bbox_to_anchor=(0.0, 1.0),
+                ncols=4,
+                frameon=False,
+                borderaxespad=0.3,
+                borderpad=0.0,
+                handlelength=1.8,
+                columnspacing=1.6,
+            )
+    return figure
+
+
+def last_violation_figure(
+    samples: Mapping[str, ArrayLike],
+    *,
+    xlabel: str = "Last round in violation (0: never)",
+    references: Mapping[str, float] | None = None,
+    reference_name: str = "paper",
+) -> Figure:
+    """A strip for each name with one dot for each run, the median as a bar, and a diamond for a value reported elsewhere.
+
+    >>> figure = last_violation_figure({"capacity": [3, 8, 12], "fairness": [0, 0, 4]}, references={"capacity": 32})
+    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    ['capacity', 'fairness']
+    """
+    if not samples:
+        raise InvalidInput("samples must have at least one name.")
+    references = references or {}
+    unknown = set(references) - set(samples)
+    if unknown:
+        raise InvalidInput(f"references must be among the samples' names, but got {sorted(unknown)}.")
+    runs = {name: np.sort(real_array(f"samples[{name!r}]", v, (None,))) for name, v in samples.items()}
+    for name, v in runs.items():
+        require_finite(f"samples[{name!r}]", v)
+        if v.size == 0:
+            raise InvalidInput(f"samples[{name!r}] must not be empty.")
+    with figure_style():
+        pitch = 62.0
+        figure = blank_figure(pitch * len(runs) + 78.0)
+        names = [wrapped(name) for name in runs]
+        left = 20.0 + max(text_width(figure, name) for name in names)
+        axes = add_axes(figure, left, WIDTH - 150.0, 54.0, 54.0 + pitch * len(runs))
+        for i, (name, v) in enumerate(runs.items()):
+            shown = v[thinned(v.size, POINTS)]
+            # The golden ratio spreads dots evenly without chance.
+            jitter = (np.arange(shown.size) * 0.6180339887498949) % 1.0 - 0.5
+            axes.plot(
+                shown,
+                i + 0.12 + 0.42 * jitter,
+                linestyle="none",
+                marker="o",
+                markersize=4.5,
+                color=SERIES[0],
+                alpha=0.45,
+                markeredgewidth=0.0,
+                clip_on=False,
+            )
+            median = float(np.median(v))
+            axes.vlines(median, i - 0.16, i + 0.4, color=LIGHT["ink"], linewidth=2.4)
+            text = f"median {format_number(median)}\nmax {format_number(float(v[-1]))}"
+            axes.text(
+                1.0 + 14.0 / axes.bbox.width,
+                i + 0.1,
+                text,
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                color=LIGHT["muted"],
+            )
+            if name in references:
+                at = finite_number(f"references[{name!r}]", references[name])
+                axes.plot(
+                    [at],
+                    [i - 0.26],
+                    marker="D",
+                    markersize=7.5,
+                    color=LIGHT["paper"],
+                    markeredgecolor=SERIES[1],
+                    markeredgewidth=2.0,
+                )
+                _note(axes, f"{reference_name} {format_number(at)}", (at, i - 0.26), (9.0, 0.0))
+        axes.set_yticks(range(len(runs)), names)
+        axes.set_ylim(len(runs) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
+        axes.set_xlim(0.0, max(1.0, 1.04 * largest))
+        finish_axes(axes, xlabel)
+    return figure
+
+
+def _interval_of(series: BarSeries, values: Array) -> tuple[Array, Array]:
+    if series.low is None or series.high is None:
+        return np.full_like(values, np.nan), np.full_like(values, np.nan)
+    name = series.name
+    return (
+        real_array(f"low of {name!r}", series.low, values.shape),
+        real_array(f"high of {name!r}", series.high, values.shape),
+    )
+
+
+def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float]) -> None:
+    axes.annotate(
+        text,
+        at,
+        xytext=shift,
+        textcoords="offset points",
+        va="center",
+        color=LIGHT["ink"],
+        annotation_clip=False,
+    )

@@ -1,0 +1,146 @@
+"""A quantity over the rounds and over the runs: mean and 95 % interval, and the runs themselves where they have it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.intervals import mean_interval
+from tightrope.report.numbers import format_estimate
+from tightrope.validation import Array, finite_number
+
+__all__ = ["UNKNOWN", "Curve", "Estimate", "LastViolated", "known"]
+
+
+class Estimate(NamedTuple):
+    """A mean with its 95 % interval; nan where one replication can't tell.
+
+    >>> print(Estimate(612.3, 598.1, 626.6))
+    612 [598, 627]
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return format_estimate(*self)
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """As three columns of a table; None for what is not known.
+
+        >>> Estimate(1.0, math.nan, math.nan).columns("regret")
+        {'regret': 1.0, 'regret_low': None, 'regret_high': None}
+        """
+        return {f"{name}{end}": known(value) for end, value in zip(("", "_low", "_high"), self)}
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A quantity at each recorded round: mean over runs and 95 % interval, (G,), or (G, N) for N constraints or actions.
+
+    `paths` holds the runs one by one, (R, G) or (R, G, N), where the quantity exists within a run. With one replication `low` and
+    `high` are nan: one run says nothing about the spread between runs.
+
+    >>> curve = Curve(np.array([1, 2]), np.array([0.5, 1.0]), np.array([0.4, 0.8]), np.array([0.6, 1.2]))
+    >>> curve.at(2)
+    Estimate(mean=1.0, low=0.8, high=1.2)
+    """
+
+    rounds: NDArray[np.int64]
+    mean: Array
+    low: Array
+    high: Array
+    paths: Array | None = None
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile over runs at each recorded round."""
+        if self.paths is None:
+            raise InvalidInput(
+                "this curve belongs to all runs together and has no quantiles over runs; use path_violation."
+            )
+        return np.asarray(np.quantile(self.paths, finite_number("q", q, low=0.0, high=1.0), axis=0))
+
+    def at(self, round: int | None = None, column: int | None = None) -> Estimate:
+        """The estimate at a recorded round, by default the last; `column` picks a constraint or an action."""
+        curve = self if column is None else self.column(column)
+        if curve.mean.ndim != 1:
+            raise InvalidInput(f"column must be given, from 0 to {curve.mean.shape[1] - 1}.")
+        i = len(self.rounds) - 1 if round is None else int(np.searchsorted(self.rounds, round))
+        if round is not None and (i == len(self.rounds) or self.rounds[i] != round):
+            raise InvalidInput(f"round must be one of the recorded rounds, but got {round}.")
+        return curve.estimate(i)
+
+    def estimate(self, i: int) -> Estimate:
+        """The estimate at the i-th of the recorded rounds."""
+        return Estimate(float(self.mean[i]), float(self.low[i]), float(self.high[i]))
+
+    def column(self, n: int) -> Curve:
+        """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""
+        if self.mean.ndim != 2 or not 0 <= n < self.mean.shape[1]:
+            raise InvalidInput(
+                f"column must name one of the curve's {self.mean.shape[1:]} columns, but got {n}."
+            )
+        paths = None if self.paths is None else self.paths[..., n]
+        return Curve(self.rounds, self.mean[:, n], self.low[:, n], self.high[:, n], paths)
+
+
+@dataclass(frozen=True, eq=False)
+class LastViolated:
+    """The last round in which any constraint of a group was in violation, run by run (0: never), and its mean with an interval.
+
+    >>> last = LastViolated(("icu",), np.array([3, 0, 9]))
+    >>> last.mean, last.max, last.quantile(0.5), last.never
+    (4.0, 9, 3.0, 0.3333333333333333)
+    """
+
+    constraints: tuple[str, ...]
+    values: NDArray[np.int64]
+
+    @property
+    def estimate(self) -> Estimate:
+        """Mean over runs with its 95 % t-interval, cut off at 0."""
+        mean, low, high = mean_interval(self.values.astype(float))
+        return Estimate(float(mean), max(0.0, float(low)) if math.isfinite(low) else float(low), float(high))
+
+    @property
+    def mean(self) -> float:
+        """Mean over runs."""
+        return self.estimate.mean
+
+    @property
+    def low(self) -> float:
+        """Low end of the mean's interval."""
+        return self.estimate.low
+
+    @property
+    def high(self) -> float:
+        """High end of the mean's interval."""
+        return self.estimate.high
+
+    @property
+    def max(self) -> int:
+        """The latest over all runs."""
+        return int(self.values.max())
+
+    @property
+    def never(self) -> float:
+        """Share of runs that were never in violation."""
+        return float((self.values == 0).mean())
+
+    def quantile(self, q: float) -> float:
+        """The q-quantile over runs."""
+        return float(np.quantile(self.values, finite_number("q", q, low=0.0, high=1.0)))
+
+
+def known(value: float) -> float | None:
+    """A number as JSON can hold it: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None

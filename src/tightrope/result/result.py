@@ -1,0 +1,507 @@
+"""`Result`: the runs of one policy in one scenario, and every curve, table and figure that can be made of them."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
+from tightrope.files import write_csv, write_json
+from tightrope.intervals import mean_interval, share_interval
+from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
+from tightrope.result.curves import UNKNOWN, Curve, LastViolated, known
+from tightrope.result.files import plain, read_archive, write_archive, write_long
+from tightrope.result.violation import positive_part, violation_interval
+from tightrope.validation import Array, finite_number, real_array, require_finite
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Result", "Summary", "write_summary"]
+
+Row: TypeAlias = dict[str, str | int | float | None]
+
+_ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation", "choices"}
+_BASELINES = ("fluid", "joint", "joint-sampled", "given")
+_ACTIONS_SHOWN = 7
+
+
+class Summary(Mapping[str, Any]):
+    """The final round as a mapping for programs (the last of `Result.rows()`, with the run's settings) and a table for people."""
+
+    def __init__(self, title: str, values: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> None:
+        self._title = title
+        self._values = dict(values)
+        self._lines = tuple(lines)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self._lines)
+        return "\n".join([self._title, *(f"  {name:<{width}}  {text}" for name, text in self._lines)])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """R replications of one policy in one scenario, at G recorded rounds, with J actions and K constraints.
+
+    Parameters
+    ----------
+    policy, scenario : str
+        Registered names.
+    rounds : (G,) of int
+        Recorded rounds, increasing; the last is the number of rounds played.
+    reward : (R, G)
+        Cumulative mean rewards r(c, a).
+    observed_reward : (R, G)
+        Cumulative rewards as drawn.
+    cost : (R, G, K)
+        Cumulative costs as drawn.
+    mean_cost : (R, G, K)
+        The same with the noise averaged out where the action can't depend on it (costs seen after acting); else equal to `cost`.
+    counts : (R, G, J) of int
+        How often each action was chosen.
+    last_violation : (R, K) of int
+        The last round, recorded or not, at which the cumulative drawn cost was above 0; 0: never.
+    optimum : float, optional
+        Value per round of the best policy that keeps the constraints; regret needs it.
+    optimum_interval : (low, high), optional
+        95 % interval of the optimum where it was estimated.
+    baseline : str
+        Where the optimum comes from: "fluid", "joint", "joint-sampled" or "given".
+    seed : int
+    actions, constraints : tuples of str
+    seconds : float
+        Time that the simulation took.
+    interrupted : bool
+        Whether it was stopped before its time; it then holds what was finished.
+    choices : (R, rounds) of int16, optional
+        Every action of every run.
+    settings : dict
+        Plain description of policy and environment, for the record.
+
+    Examples
+    --------
+    >>> run = Result(policy="safe", scenario="two-arms", rounds=[1, 2], reward=[[0.5, 1.0], [0.7, 1.2]],
+    ...              observed_reward=[[1, 1], [0, 1]], cost=[[[0.1], [-0.2]], [[0.1], [0.0]]],
+    ...              mean_cost=[[[0.1], [-0.2]], [[0.1], [0.0]]], counts=[[[1, 0], [1, 1]], [[0, 1], [1, 1]]],
+    ...              last_violation=[[1], [1]], optimum=0.8, optimum_interval=None, baseline="fluid", seed=0,
+    ...              actions=("a", "b"), constraints=("limit",), seconds=0.1)
+    >>> run.regret.mean.round(3).tolist(), run.violation.mean.tolist(), run.expected_last_violation
+    ([0.2, 0.5], [0.1, 0.0], 1)
+    >>> print(run.summary())
+    safe on two-arms: 2 rounds, 2 replications, seed 0
+      regret               0.5 [−0.8, 1.8]
+      average reward       0.6 [−0.1, 1.2]
+      expected violation   0.00 [0.00, 0.92]
+      path violation       0 [0, 0]
+      paths in violation   0.00 [0.00, 0.66]
+      last violated round  1 [1, 1], at most 1
+      optimum per round    0.8 (fluid)
+    """
+
+    policy: str
+    scenario: str
+    rounds: NDArray[np.int64]
+    reward: Array
+    observed_reward: Array
+    cost: Array
+    mean_cost: Array
+    counts: NDArray[np.int64]
+    last_violation: NDArray[np.int64]
+    optimum: float | None
+    optimum_interval: tuple[float, float] | None
+    baseline: str
+    seed: int
+    actions: tuple[str, ...]
+    constraints: tuple[str, ...]
+    seconds: float
+    interrupted: bool = False
+    choices: NDArray[np.int16] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("actions", "constraints"):
+            self._set(name, tuple(str(item) for item in getattr(self, name)))
+        rounds = _whole("rounds", self.rounds, (None,))
+        if rounds.size == 0 or rounds[0] < 1 or (np.diff(rounds) <= 0).any():
+            raise InvalidInput("rounds must be increasing, not empty and start at 1 or later.")
+        self._set("rounds", _frozen(rounds))
+        reward = real_array("reward", self.reward, (None, rounds.size))
+        R, G, J, K = *reward.shape, len(self.actions), len(self.constraints)
+        if R == 0:
+            raise InvalidInput("reward must have at least one replication, but its shape is (0, G).")
+        shapes = {"reward": (R, G), "observed_reward": (R, G), "cost": (R, G, K), "mean_cost": (R, G, K)}
+        for name, shape in shapes.items():
+            array = real_array(name, getattr(self, name), shape)
+            require_finite(name, array)
+            self._set(name, _frozen(array))
+        total = int(rounds[-1])
+        counts = _whole("counts", self.counts, (R, G, J))
+        if (counts < 0).any() or (counts.sum(axis=2) > rounds).any():
+            raise InvalidInput("counts must not be negative, nor sum to more than the rounds so far.")
+        self._set("counts", _frozen(counts))
+        last = _whole("last_violation", self.last_violation, (R, K))
+        if ((last < 0) | (last > total)).any():
+            raise InvalidInput(f"last_violation must lie between 0 and the last round, {total}.")
+        self._set("last_violation", _frozen(last))
+        if self.choices is not None:
+            self._set("choices", _frozen(_whole("choices", self.choices, (R, total), np.int16)))
+        if self.baseline not in _BASELINES:
+            raise InvalidInput(f"baseline must be one of {', '.join(_BASELINES)}, but got {self.baseline!r}.")
+        if self.optimum is not None:
+            self._set("optimum", finite_number("optimum", self.optimum))
+        if self.optimum_interval is not None:
+            low, high = (finite_number("optimum_interval", end) for end in self.optimum_interval)
+            if low > high:
+                raise InvalidInput(f"optimum_interval must be (low, high), but got ({low:g}, {high:g}).")
+            self._set("optimum_interval", (low, high))
+        self._set("seconds", finite_number("seconds", self.seconds, low=0.0))
+        self._set("settings", {str(key): plain(value) for key, value in self.settings.items()})
+
+    @property
+    def n_replications(self) -> int:
+        """R."""
+        return int(self.reward.shape[0])
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds played in each replication."""
+        return int(self.rounds[-1])
+
+    # ------------------------------------------------------------------------------------------------------------ curves
+
+    @cached_property
+    def regret(self) -> Curve:
+        """τ·optimum − cumulative mean reward, with a 95 % t-interval over runs.
+
+        An estimated optimum widens the interval by its own (method of variance estimates recovery: the two errors are
+        independent, so their squares add on each side).
+        """
+        if self.optimum is None:
+            raise InvalidInput(
+                "regret needs the optimum per round, which is not known for this environment: "
+                "use result.with_optimum(value), for instance with value = tr.solve(env).value."
+            )
+        best = self.rounds * self.optimum
+        paths = best - self.reward
+        mean, low, high = mean_interval(paths)
+        if self.optimum_interval is not None:
+            below, above = (max(0.0, d) for d in np.subtract(self.optimum_interval, self.optimum) * (-1, 1))
+            low = mean - np.hypot(mean - low, self.rounds * below)
+            high = mean + np.hypot(high - mean, self.rounds * above)
+        return Curve(self.rounds, mean, low, high, paths)
+
+    @cached_property
+    def reward_curve(self) -> Curve:
+        """Cumulative mean reward."""
+        return self._over_runs(self.reward)
+
+    @cached_property
+    def average_reward(self) -> Curve:
+        """Mean reward per round so far."""
+        return self._over_runs(self.reward / self.rounds)
+
+    @cached_property
+    def violation(self) -> Curve:
+        """Σ_k (E[S_k])⁺, the expected violation, with a 95 % bootstrap interval over runs (2,000 resamples, always the same).
+
+        The sum of positive parts has kinks, where the plain bootstrap fails: with eighteen constraints at exactly zero it would put
+        a positive lower end on a violation of zero. So each constraint enters according to where its mean μ stands, in standard
+        errors from zero: clearly positive ones with their error e, clearly negative ones not at all, and those between with
+        max(e, 0) for the lower end and min(e, 0) for the upper one, the extremes that (μ + e)⁺ − μ⁺ can take.
+        """
+        mean = positive_part(self.mean_cost.mean(axis=0)).sum(axis=1)
+        low, high = violation_interval(self.mean_cost, mean)
+        return Curve(self.rounds, mean, low, high)
+
+    @cached_property
+    def mean_cost_curve(self) -> Curve:
+        """E[S_k], the expected cumulative cost by constraint, (G, K); below zero it is slack."""
+        return self._over_runs(self.mean_cost)
+
+    @cached_property
+    def violation_by_constraint(self) -> Curve:
+        """(E[S_k])⁺ by constraint, (G, K)."""
+        cost = self.mean_cost_curve
+        mean, low, high = (positive_part(part) for part in (cost.mean, cost.low, cost.high))
+        return Curve(self.rounds, mean, low, high)
+
+    @cached_property
+    def path_violation(self) -> Curve:
+        """Σ_k (S_k)⁺ within each run: its mean over runs, its quantiles, and the paths themselves."""
+        paths = positive_part(self.cost).sum(axis=2)
+        curve = self._over_runs(paths)
+        return Curve(self.rounds, curve.mean, np.maximum(curve.low, 0.0), curve.high, paths)
+
+    @cached_property
+    def violated_share(self) -> Curve:
+        """Share of runs with at least one constraint in violation, with Wilson's 95 % interval."""
+        paths = (positive_part(self.cost) > 0).any(axis=2).astype(float)
+        mean = paths.mean(axis=0)
+        low, high = share_interval(mean, self.n_replications)
+        return Curve(self.rounds, mean, low, high, paths)
+
+    @cached_property
+    def shares(self) -> Curve:
+        """How often each action was chosen so far, as a share of the rounds, (G, J)."""
+        return self._over_runs(self.counts / self.rounds[:, None])
+
+    def last_violated(self, group: Iterable[int | str] | None = None) -> LastViolated:
+        """The last round in which any constraint of the group was in violation: of all, or of those given by index or name.
+
+        Exact to the round, whatever rounds were recorded; by the drawn costs of each run.
+        """
+        if isinstance(group, str):
+            raise InvalidInput(f"group must be a list of constraints, such as [{group!r}].")
+        columns = list(range(len(self.constraints))) if group is None else [self._column(k) for k in group]
+        if group is not None and not columns:
+            raise InvalidInput("group must have at least one constraint.")
+        values = self.last_violation[:, columns].max(axis=1, initial=0)
+        return LastViolated(tuple(self.constraints[k] for k in columns), values)
+
+    @cached_property
+    def expected_last_violation(self) -> int:
+        """The last recorded round at which the expected violation is above 0; 0: at none. No finer than the recorded rounds."""
+        at = np.flatnonzero(self.violation.mean > 0)
+        return int(self.rounds[at[-1]]) if at.size else 0
+
+    def with_optimum(
+        self, value: float, interval: tuple[float, float] | None = None, *, baseline: str = "given"
+    ) -> Result:
+        """A copy whose regret is measured against `value` per round."""
+        return replace(self, optimum=value, optimum_interval=interval, baseline=baseline)
+
+    # ------------------------------------------------------------------------------------------------- tables and figures
+
+    def rows(self) -> list[Row]:
+        """One dict of plain values for each recorded round; None for what is not known.
+
+        `violation` is the expected one; `path_violation` the mean over runs of Σ_k (S_k)⁺, with its median and 95 % quantile.
+        `last_violation` (mean over runs), `last_violation_max` and `expected_last_violation` are those of the whole run, the
+        same in every row.
+        """
+        curves: dict[str, Curve | None] = {
+            "regret": None if self.optimum is None else self.regret,
+            "reward": self.reward_curve,
+            "violation": self.violation,
+            "path_violation": self.path_violation,
+            "violated_share": self.violated_share,
+        }
+        observed = self.observed_reward.mean(axis=0)
+        median, tail = self.path_violation.quantile(0.5), self.path_violation.quantile(0.95)
+        last = self.last_violated()
+        rows = []
+        for g, at in enumerate(self.rounds.tolist()):
+            row: Row = {"policy": self.policy, "scenario": self.scenario, "round": at}
+            for name, curve in curves.items():
+                row |= (curve.estimate(g) if curve else UNKNOWN).columns(name)
+            row["observed_reward"] = float(observed[g])
+            row["path_violation_median"] = float(median[g])
+            row["path_violation_q95"] = float(tail[g])
+            row["last_violation"] = last.mean
+            row["last_violation_max"] = last.max
+            row["expected_last_violation"] = self.expected_last_violation
+            row["replications"] = self.n_replications
+            rows.append(row)
+        return rows
+
+    def summary(self) -> Summary:
+        """The final round: print it, or read it as a mapping."""
+        values = {**self.rows()[-1], **self._described()}
+        last = self.last_violated()
+        interrupted = ", interrupted" if self.interrupted else ""
+        title = (
+            f"{self.policy} on {self.scenario}: {self.n_rounds:,} rounds, "
+            f"{self.n_replications:,} replications, seed {self.seed}{interrupted}"
+        )
+        lines = []
+        if self.optimum is not None:
+            lines.append(("regret", str(self.regret.at())))
+        lines += [
+            ("average reward", str(self.average_reward.at())),
+            ("expected violation", str(self.violation.at())),
+            ("path violation", str(self.path_violation.at())),
+            ("paths in violation", str(self.violated_share.at())),
+            ("last violated round", f"{last.estimate}, at most {last.max:,}"),
+        ]
+        if self.optimum is not None:
+            lines.append(("optimum per round", f"{format_number(self.optimum)} ({self.baseline})"))
+        return Summary(title, values, lines)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Regret (reward per round where the optimum is not known), expected violation and shares of the actions, by round.
+
+        Written to `path` if given: `.png`, `.svg` or `.pdf`. Rounds are on a logarithmic axis, since violations end early.
+        """
+        if self.optimum is None:
+            panels = [
+                Panel([NamedCurve.of("average reward", self.average_reward)], "Round", "Reward per round")
+            ]
+        else:
+            panels = [Panel([NamedCurve.of("regret", self.regret)], "Round", "Regret (reward)")]
+        if self.constraints:
+            curve = NamedCurve.of("expected violation", self.violation)
+            panels.append(Panel([curve], "Round", "Violation (cost)", logx=self.n_rounds > 1))
+        panels.append(Panel(self._share_curves(), "Round", "Share of rounds", logx=self.n_rounds > 1))
+        figure = panels_figure(panels)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+    # ------------------------------------------------------------------------------------------------------------- files
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Write the result into `directory`, made if need be, and return it.
+
+        `result.npz` is what `Result.load` reads, exact. The others are for reading: `summary.json` (rows and settings),
+        `curves.csv` (the same rows), `by_constraint.csv`, `shares.csv` and `last_violation.csv`.
+        """
+        folder = Path(directory)
+        write_summary([self], folder / "summary.json")
+        write_csv(folder / "curves.csv", self.rows())
+        write_csv(folder / "last_violation.csv", self._last_violation_rows())
+        costs = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
+        write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
+        write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _ARRAYS}
+        if self.choices is None:
+            del arrays["choices"]
+        write_archive(folder / "result.npz", self._described(), arrays)
+        return folder
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Result:
+        """The result that `save` wrote into `directory`."""
+        path = Path(directory) / "result.npz"
+        try:
+            header, arrays = read_archive(path)
+            interval = header.pop("optimum_interval")
+            return cls(**arrays, **header, optimum_interval=None if interval is None else tuple(interval))
+        except (StateDamagedError, StateVersionError):
+            raise
+        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise StateDamagedError(f"{path} can't be read as a saved result: {error}") from error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(policy={self.policy!r}, scenario={self.scenario!r}, rounds={self.n_rounds}, "
+            f"replications={self.n_replications})"
+        )
+
+    def _described(self) -> dict[str, Any]:
+        """All that is not an array, as plain data."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in _ARRAYS}
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _over_runs(self, paths: Array) -> Curve:
+        return Curve(self.rounds, *mean_interval(paths), paths)
+
+    def _column(self, constraint: int | str) -> int:
+        if isinstance(constraint, str):
+            if constraint not in self.constraints:
+                raise InvalidInput(
+                    f"group must name constraints among {list(self.constraints)}, but got {constraint!r}."
+                )
+            return self.constraints.index(constraint)
+        k = int(constraint)
+        if not 0 <= k < len(self.constraints):
+            raise InvalidInput(f"group must have indices from 0 to {len(self.constraints) - 1}, but got {k}.")
+        return k
+
+    def _share_curves(self) -> list[NamedCurve]:
+        """The most chosen actions, in their own order, and the sum of the others."""
+        mean = self.shares.mean
+        shown = np.sort(np.argsort(-mean[-1], kind="stable")[:_ACTIONS_SHOWN])
+        curves = [NamedCurve.of(self.actions[j], self.shares.column(j)) for j in shown.tolist()]
+        others = len(self.actions) - shown.size
+        if others:
+            curves.append(
+                NamedCurve(f"{others} others", self.rounds, mean.sum(axis=1) - mean[:, shown].sum(axis=1))
+            )
+        return curves
+
+    def _last_violation_rows(self) -> list[Row]:
+        groups = [("any", self.last_violated())]
+        groups += [(name, self.last_violated([k])) for k, name in enumerate(self.constraints)]
+        return [
+            {
+                "constraint": name,
+                **dict(zip(("mean", "low", "high"), map(known, last.estimate))),
+                "median": last.quantile(0.5),
+                "q95": last.quantile(0.95),
+                "max": last.max,
+                "never": last.never,
+            }
+            for name, last in groups
+        ]
+
+
+def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
+    """One JSON file for several results: `rows` (one for each policy, scenario and recorded round) and `runs` (their settings).
+
+    >>> write_summary([], "summary.json")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: results must not be empty.
+    """
+    if not results:
+        raise InvalidInput("results must not be empty.")
+    runs = [{**result._described(), "replications": result.n_replications} for result in results]
+    body = {"rows": [row for result in results for row in result.rows()], "runs": runs}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, body)
+
+
+def _whole(
+    name: str, value: Any, shape: tuple[int | None, ...], dtype: type[np.integer[Any]] = np.int64
+) -> Any:
+    """`value` as integers, refused where a number is not whole; not copied where it is right already."""
+    if isinstance(value, np.ndarray) and value.dtype == dtype:
+        # Zeros without memory behind them: only the shape is to be checked.
+        real_array(name, np.broadcast_to(0.0, value.shape), shape)
+        return np.ascontiguousarray(value)
+    real = real_array(name, value, shape)
+    require_finite(name, real)
+    limits = np.iinfo(dtype)
+    if (real != np.trunc(real)).any() or (np.abs(real) > limits.max).any():
+        raise InvalidInput(f"{name} must hold whole numbers up to {limits.max}.")
+    return real.astype(dtype)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that can't be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return type(a) is type(b) and bool(a == b)

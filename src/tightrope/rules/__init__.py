@@ -1,0 +1,42 @@
+"""Rules in plain words, and the costs that they stand for.
+
+A rule limits the long-run average of a quantity: how often an action is chosen, or what the choices use up.
+Its cost W is usage − limit (or minimum − share): 0 is exactly on the limit, and the rule asks that the
+costs of the decisions made so far never sum to more than 0.
+
+>>> beds, hours = Capacity("icu", at_most=0.25), Budget("nurse_hours", at_most=0.5)
+>>> rules = Rules([beds, hours], actions=["icu", "other"])
+>>> print(rules)
+icu: at most 25% of decisions
+nurse_hours: at most 0.5 per decision on average
+>>> rules.costs(usage={"nurse_hours": [1.0, 0.25]})
+array([[ 0.75,  0.5 ],
+       [-0.25, -0.25]])
+
+A kind of rule is one file in `kinds`; one of your own, in a file of yours, subclasses `Rule` and is registered by `register`.
+"""
+
+from tightrope.rules import kinds
+from tightrope.rules.kinds.budget import Budget
+from tightrope.rules.kinds.capacity import Capacity
+from tightrope.rules.kinds.mean import Mean
+from tightrope.rules.kinds.share import Share
+from tightrope.rules.rule import RULE_KINDS, DecisionRule, Quantity, Rule, UsageRule, register, rule_fields
+from tightrope.rules.rules import Column, Rules
+
+__all__ = [
+    "RULE_KINDS",
+    "Budget",
+    "Capacity",
+    "Column",
+    "DecisionRule",
+    "Mean",
+    "Quantity",
+    "Rule",
+    "Rules",
+    "Share",
+    "UsageRule",
+    "kinds",
+    "register",
+    "rule_fields",
+]

@@ -1,0 +1,56 @@
+"""At most so much of a usage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tightrope.rules.rule import (
+    Actions,
+    Groups,
+    Limit,
+    Name,
+    Range,
+    UsageRule,
+    When,
+    plain,
+    register,
+    subject,
+)
+
+
+@register("budget")
+@dataclass(frozen=True, repr=False)
+class Budget(UsageRule):
+    """What the decisions use up stays, on average, below a limit.
+
+    Its cost is (usage·1{a = action} − at_most) / scale; without `action`, the usage of every action counts.
+
+    Parameters
+    ----------
+    name : str
+        Name of the usage, as `Rules.costs` is given it.
+    at_most : float
+        Limit per decision.
+    action : name, or sequence of names, optional
+        Only what these actions use counts.
+    among, seen
+        As in `Capacity`.
+    range : (low, high)
+        What the usage is known to lie in.
+
+    Examples
+    --------
+    >>> print(Budget("nurse_hours", at_most=0.1875, action="icu"))
+    nurse_hours used by icu: at most 0.1875 per decision on average
+    """
+
+    name: Name
+    at_most: Limit
+    action: Actions | None = None
+    among: Groups | None = field(default=None, kw_only=True)
+    seen: When = field(default="before", kw_only=True)
+    range: Range = field(default=(0.0, 1.0), kw_only=True)
+
+    def __str__(self) -> str:
+        counted = self.name if self.action is None else f"{self.name} used by {subject(self.action)}"
+        return self.in_words(counted, f"at most {plain(self.at_most)}")

@@ -1,0 +1,463 @@
+"""A set of rules over named actions: from usage to the matrix of costs that a policy needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tightrope.actions import Action, ActionNames
+from tightrope.errors import InvalidInput
+from tightrope.rules.conflicts import refuse_conflicts
+from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, number, plain, rule_from_data
+
+Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+class Column(NamedTuple):
+    """One column of the cost matrix: its label, the rule it belongs to and which of its limits it is."""
+
+    name: str
+    rule: Rule
+    side: Side
+
+
+class Rules:
+    """A set of rules over named actions; turns usage into the (J, K) matrix of costs that a policy needs.
+
+    Parameters
+    ----------
+    rules : iterable of Rule
+        Such as Capacity, Share, Budget, Mean.
+    actions : sequence of names, or int
+        With an int n the actions are 0, …, n − 1.
+
+    Raises
+    ------
+    InvalidInput
+        For a rule that names an unknown action, repeats another, or gives a usage a second range.
+    InfeasibleProblem
+        When no policy can meet the rules, whatever the usage within its declared range and however often
+        the groups occur. `error.rules` is an irreducible set of conflicting rules: without any one of them
+        the others can be met. `error.relaxation` maps rules to changes of their limits (of both sides
+        together) that make all rules feasible; no smaller sum of changes does.
+
+    Notes
+    -----
+    A group may be as rare as it likes, so a rule `among` a group never conflicts with one for all decisions.
+    Rules for different sets of groups are judged apart, overlapping or not: a conflict between rules for
+    ``"A"``, for ``"B"`` and for ``("A", "B")`` together goes unnoticed.
+
+    Examples
+    --------
+    >>> import tightrope as tr
+    >>> rules = tr.Rules([tr.Share("a", at_least=0.25), tr.Budget("hours", at_most=0.5, range=(0, 2))], ["a", "b"])
+    >>> rules.costs(usage={"hours": {"a": 1.0, "b": 0.5}})
+    array([[-0.75,  0.25],
+           [ 0.25,  0.  ]])
+    >>> rules.names, rules.cost_range.tolist()
+    (('share a', 'hours'), [[-0.75, 0.25], [-0.25, 0.75]])
+    >>> tr.Rules([tr.Share("a", at_least=0.6), tr.Share("b", at_least=0.5)], actions=["a", "b", "c"])
+    Traceback (most recent call last):
+        ...
+    tightrope.errors.InfeasibleProblem: no policy can meet these rules: 'a: at least 60% of decisions' and
+    'b: at least 50% of decisions' conflict; changing limits by 0.1 in total would do: lower ... by 0.1
+    """
+
+    def __init__(self, rules: Iterable[Rule], actions: Sequence[Action] | int) -> None:
+        self._names = ActionNames(actions)
+        self._actions = tuple(self._names)
+        self._rules = tuple(rules)
+        for i, rule in enumerate(self._rules):
+            if not isinstance(rule, Rule):
+                known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
+                raise InvalidInput(f"rules[{i}] must be a {known}, but got {rule!r}")
+            if rule in self._rules[:i]:
+                raise InvalidInput(f"rules[{i}] repeats rules[{self._rules.index(rule)}]: {rule!r}")
+            for action in rule.quantity.actions or ():
+                if action not in self._names:
+                    raise InvalidInput(f"rules[{i}]: {self._names.unknown(action)}")
+        self._ranges = _usage_ranges(self._rules)
+        self._columns = _name_columns(self._rules)
+        refuse_conflicts(self._rules, self._names)
+
+        quantities = [column.rule.quantity for column in self._columns]
+        signs = np.array([1.0 if column.side == "at_most" else -1.0 for column in self._columns])
+        limits = np.array([dict(column.rule.sides)[column.side] for column in self._columns])
+        self._scales = np.array([column.rule.scale for column in self._columns])
+        self._offsets = signs * limits + 0.0
+        self._weights = np.zeros((len(self._actions), len(self._columns)))
+        for k, quantity in enumerate(quantities):
+            counted = slice(None) if quantity.actions is None else self._names.ids(quantity.actions)
+            self._weights[counted, k] = signs[k]
+
+        self._seen = np.array([column.rule.seen == "before" for column in self._columns], dtype=np.bool_)
+        self._cost_range = np.empty((len(self._columns), 2))
+        for k, (column, quantity) in enumerate(zip(self._columns, quantities, strict=True)):
+            costs = [(signs[k] * value - self._offsets[k]) / self._scales[k] for value in quantity.hull]
+            if column.rule.among is not None:
+                costs.append(0.0)
+            self._cost_range[k] = min(costs), max(costs)
+        self._seen.flags.writeable = False
+        self._cost_range.flags.writeable = False
+        self._usages = [quantity.usage for quantity in quantities]
+        self._among = [frozenset(members(column.rule.among)) for column in self._columns]
+        self._all_groups = frozenset[str]().union(*self._among)
+        self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None], _Plan] = {}
+
+    @classmethod
+    def from_data(cls, data: Iterable[Mapping[str, Any]], actions: Sequence[Action] | int) -> Rules:
+        """Rules from plain tables, as read from JSON or from a spec's ``[[rule]]``; the inverse of `to_data`.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> tr.Rules.from_data([{"kind": "capacity", "action": "a", "at_most": 0.5}], actions=["a", "b"])
+        Rules([Capacity('a', at_most=0.5)], actions=['a', 'b'])
+        """
+        if isinstance(data, Mapping | str):
+            raise InvalidInput(f"rules must be a list of tables, but got {data!r}")
+        return cls([rule_from_data(table, f"rules[{i}]") for i, table in enumerate(data)], actions)
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """The rules as tables of builtin types, for JSON or TOML; the actions are not among them.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> tr.Rules([tr.Share("a", at_least=0.5)], actions=["a", "b"]).to_data()
+        [{'kind': 'share', 'action': 'a', 'at_least': 0.5, 'seen': 'before'}]
+        """
+        return [rule.to_data() for rule in self._rules]
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The names of the actions, or 0, …, n − 1."""
+        return self._actions
+
+    @property
+    def action_names(self) -> ActionNames:
+        """Which action is meant by a name or an id."""
+        return self._names
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """For each column of costs, its label, its rule and the side of it."""
+        return self._columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A short label for each column, no two alike."""
+        return tuple(column.name for column in self._columns)
+
+    @property
+    def n_constraints(self) -> int:
+        """K, the number of columns: a `Mean` with two sides has two."""
+        return len(self._columns)
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """For each column, whether its costs are known before acting (read-only)."""
+        return self._seen
+
+    @property
+    def cost_range(self) -> FloatArray:
+        """(K, 2): what the costs of each column are known to lie in (read-only)."""
+        return self._cost_range
+
+    def costs(
+        self,
+        usage: Usage | None = None,
+        group: str | Iterable[str] | None = None,
+        actions: Sequence[Action] | NDArray[np.integer[Any]] | None = None,
+    ) -> FloatArray:
+        """The (J, K) costs of the actions on offer, a new C-contiguous array.
+
+        Parameters
+        ----------
+        usage : mapping, optional
+            For each usage: J numbers in the order of the rows, one number for all, or a mapping from
+            actions to numbers. Must hold every usage that a rule in force and seen before needs; columns of
+            rules seen after are filled where their usage is given, and are 0 otherwise.
+        group : str or iterable of str, optional
+            The groups that the context belongs to, () for none. Needed if a rule seen before has `among`.
+        actions : sequence of names or indices, optional
+            The actions on offer, one for each row; default all.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Share("a", at_least=0.25, among="A"), tr.Budget("hours", at_most=0.5)], ["a", "b"])
+        >>> rules.costs({"hours": 1.0}, group="A")
+        array([[-0.75,  0.5 ],
+               [ 0.25,  0.5 ]])
+        >>> rules.costs({"hours": [0.75]}, group="B", actions=["b"])
+        array([[0.  , 0.25]])
+        """
+        needed = self._seen
+        return self._fill(self._plan(group, actions, needed), usage, needed)
+
+    def in_force(self, group: str | Iterable[str] | None = None) -> NDArray[np.bool_]:
+        """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Share("a", at_least=0.25, among="A"), tr.Capacity("a", 0.5)], ["a", "b"])
+        >>> rules.in_force("B")
+        array([False,  True])
+        """
+        return self._in_force(self._context_groups(group, np.ones(self.n_constraints, dtype=np.bool_)))
+
+    def observed(
+        self, usage: Usage | None, action: Action, group: str | Iterable[str] | None = None
+    ) -> FloatArray:
+        """The costs of the columns seen after acting, (~seen).sum() of them, for the action that was chosen.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
+        >>> rules.observed({"hours": 0.75}, "b")
+        array([0.25])
+        """
+        needed = ~self._seen
+        costs: FloatArray = self._fill(self._plan(group, (action,), needed), usage, needed)[0, needed]
+        return costs
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def __getitem__(self, i: int) -> Rule:
+        return self._rules[i]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rules):
+            return NotImplemented
+        return self._rules == other._rules and self._actions == other._actions
+
+    def __hash__(self) -> int:
+        return hash((self._rules, self._actions))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._rules)) or "no rules"
+
+    def __repr__(self) -> str:
+        actions = list(self._actions) if self._names.named else len(self._actions)
+        return f"Rules({list(self._rules)!r}, actions={actions!r})"
+
+    def _plan(
+        self,
+        group: str | Iterable[str] | None,
+        actions: Sequence[Action] | NDArray[np.integer[Any]] | None,
+        needed: NDArray[np.bool_],
+    ) -> _Plan:
+        groups = self._context_groups(group, needed)
+        ids = None if actions is None else tuple(self._names.ids(actions))
+        plan = self._plans.get((groups, ids))
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[groups, ids] = self._make_plan(groups, ids)
+        return plan
+
+    def _context_groups(
+        self, group: str | Iterable[str] | None, needed: NDArray[np.bool_]
+    ) -> frozenset[str] | None:
+        if group is None:
+            if self._all_groups:
+                for column, need in zip(self._columns, needed, strict=True):
+                    if need and column.rule.among is not None:
+                        raise InvalidInput(
+                            f"group is missing (give () for a context in no group): a rule reads "
+                            f"'{column.rule}'"
+                        )
+            return None
+        members = (group,) if isinstance(group, str) else tuple(group)
+        for member in members:
+            if not isinstance(member, str):
+                raise InvalidInput(f"group must be a name or several, but got {member!r}")
+        return self._all_groups.intersection(members)
+
+    def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
+        return np.array(
+            [not among or bool(groups and among & groups) for among in self._among], dtype=np.bool_
+        )
+
+    def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None) -> _Plan:
+        rows = tuple(range(len(self._actions))) if ids is None else ids
+        in_force = self._in_force(groups)
+        fixed = in_force & np.array([usage is None for usage in self._usages], dtype=np.bool_)
+        weights = self._weights[list(rows)]
+        base = np.zeros(weights.shape)
+        base[:, fixed] = (weights[:, fixed] - self._offsets[fixed]) / self._scales[fixed]
+        counted = np.flatnonzero(in_force & ~fixed)
+        usages = [str(self._usages[k]) for k in counted]
+        at = {name: i for i, name in enumerate(dict.fromkeys(usages))}
+        return _Plan(
+            rows,
+            base,
+            at,
+            counted,
+            np.array([at[name] for name in usages], dtype=np.intp),
+            weights[:, counted],
+            self._offsets[counted],
+            self._scales[counted],
+            np.array([self._ranges[name] for name in at]).reshape(len(at), 2).T[:, :, None],
+        )
+
+    def _fill(self, plan: _Plan, usage: Usage | None, needed: NDArray[np.bool_]) -> FloatArray:
+        values = np.empty((len(plan.names), len(plan.rows)))
+        there = np.zeros(len(plan.names), dtype=np.bool_)
+        if usage is not None:
+            if not isinstance(usage, Mapping):
+                raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
+            for name, given in usage.items():
+                i = plan.names.get(name)
+                if i is not None:
+                    values[i] = self._read_usage(name, given, plan)
+                    there[i] = True
+                elif name in self._ranges:
+                    unused = np.array(self._read_usage(name, given, plan), ndmin=1)
+                    self._in_range(name, unused, given)
+                else:
+                    raise InvalidInput(
+                        f"usage: no rule counts {name!r}; the rules count {list(self._ranges)}"
+                    )
+            low, high = plan.ranges
+            inside = (values >= low) & (values <= high)
+            if np.count_nonzero(inside) < inside.size:
+                for name, i in plan.names.items():
+                    if there[i]:
+                        values[i] = self._in_range(name, values[i], usage[name])
+        costs = plan.base.copy()
+        columns, counted = plan.columns, plan.counted
+        if not all(there):
+            missing = columns[~there[counted] & needed[columns]]
+            if missing.size:
+                k = missing[0]
+                raise InvalidInput(
+                    f"usage[{self._usages[k]!r}] is missing: a rule reads '{self._columns[k].rule}'"
+                )
+            values[~there] = 0.0
+        filled = (plan.weights * values[counted].T - plan.offsets) / plan.scales
+        # A rule that is seen after acting counts nothing where its usage is not known yet.
+        costs[:, columns] = filled if all(there) else np.where(there[counted], filled, 0.0)
+        return costs
+
+    def _read_usage(self, name: str, given: Any, plan: _Plan) -> FloatArray | float:
+        """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
+        n_rows = len(plan.rows)
+        if type(given) is float:
+            return given
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f" and given.shape == (n_rows,):
+            return given
+        what = f"usage[{name!r}]"
+        if isinstance(given, Mapping):
+            given = self._read_table(what, name, given, plan)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise InvalidInput(f"{what} must hold numbers, but got {given!r}") from error
+        if array.dtype.kind not in "fiu":
+            raise InvalidInput(f"{what} must hold real numbers, but got {given!r}")
+        if array.shape not in {(), (n_rows,)}:
+            raise InvalidInput(
+                f"{what} must be one number or {n_rows}, one for each action on offer, "
+                f"but its shape is {array.shape}"
+            )
+        return array.astype(np.float64)
+
+    def _in_range(
+        self, name: str, values: FloatArray, given: ArrayLike | Mapping[Action, float]
+    ) -> FloatArray:
+        """The values, those that overshoot the declared range by rounding alone put back on it."""
+        low, high = self._ranges[name]
+        near = (values >= low - _TOLERANCE * (high - low)) & (values <= high + _TOLERANCE * (high - low))
+        if not near.all():
+            row = int(np.argmin(near))
+            one = not isinstance(given, Mapping) and np.ndim(given) == 0
+            entry = f"usage[{name!r}]" if one else f"usage[{name!r}][{row}]"
+            raise InvalidInput(
+                f"{entry} must lie in [{plain(low)}, {plain(high)}], the range declared, "
+                f"but got {values.flat[row]}"
+            )
+        clipped: FloatArray = np.clip(values, low, high)
+        return clipped
+
+    def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: _Plan) -> list[float]:
+        for action in table:
+            if action not in self._names:
+                raise InvalidInput(f"{what}: {self._names.unknown(action)}")
+        columns = [k for k, usage in enumerate(self._usages) if usage == name]
+        values = []
+        for i in plan.rows:
+            action = self._actions[i]
+            if action in table:
+                values.append(number(f"{what}[{action!r}]", table[action]))
+            elif self._weights[i, columns].any():
+                raise InvalidInput(f"{what} must hold every action on offer, but {action!r} is missing")
+            else:
+                values.append(self._ranges[name][0])
+        return values
+
+
+_TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
+# Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
+_MAX_PLANS = 1024
+
+
+class _Plan(NamedTuple):
+    """What does not depend on usage in the costs, for one set of groups and one list of actions on offer.
+
+    names gives each usage in force its row among the values u. Column columns[i] is (weights·u − offsets) / scales for usage
+    counted[i], weights holding sign·1{a counts}. ranges (2, n, 1) are those declared.
+    """
+
+    rows: tuple[int, ...]
+    base: FloatArray
+    names: dict[str, int]
+    columns: NDArray[np.intp]
+    counted: NDArray[np.intp]
+    weights: FloatArray
+    offsets: FloatArray
+    scales: FloatArray
+    ranges: FloatArray
+
+
+def _usage_ranges(rules: Sequence[Rule]) -> dict[str, tuple[float, float]]:
+    ranges: dict[str, tuple[float, float]] = {}
+    for i, rule in enumerate(rules):
+        usage, _, declared = rule.quantity
+        if usage is not None and ranges.setdefault(usage, declared) != declared:
+            raise InvalidInput(
+                f"rules[{i}]: range of {usage!r} must be {ranges[usage]}, as before, but got {declared}"
+            )
+    return ranges
+
+
+def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
+    chosen = [rule.label for rule in rules if rule.label is not None]
+    for name in chosen:
+        if chosen.count(name) > 1:
+            raise InvalidInput(f"rules: name must be unique, but {name!r} comes {chosen.count(name)} times")
+    taken = set(chosen)
+    columns = []
+    for rule in rules:
+        for side, _ in rule.sides:
+            name = rule.label
+            if name is None:
+                short = rule.column(side) + ("" if rule.among is None else f" among {either(rule.among)}")
+                name, n = short, 1
+                while name in taken:
+                    n += 1
+                    name = f"{short} ({n})"
+                taken.add(name)
+            columns.append(Column(name, rule, side))
+    return tuple(columns)

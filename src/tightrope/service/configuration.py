@@ -1,0 +1,67 @@
+"""The configuration of an experiment: what of a spec is served, the policy that it asks for, and what may change while it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tightrope.policies import PessimisticOptimistic
+from tightrope.policies.build import build_policy
+from tightrope.spec import Spec
+
+__all__ = ["constraint_names", "known_before", "require_fit", "served_part", "served_policy"]
+
+
+def served_part(spec: Spec) -> dict[str, Any]:
+    """What of a spec the service depends on, as plain data for the journal.
+
+    >>> from tightrope.spec import make_spec
+    >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
+    {'actions': ['a'], 'name': 'beds'}
+    """
+    apart = ("environment", "simulation", "sweep")
+    return {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
+
+
+def served_policy(spec: Spec) -> PessimisticOptimistic:
+    """The policy of a spec, new."""
+    if not spec.actions:
+        raise spec.error("actions: is missing: the service must know what it may answer")
+    if len(spec.policies) != 1:
+        names = ", ".join(repr(policy.name) for policy in spec.policies)
+        raise spec.error(
+            f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
+        )
+    policy = build_policy(spec.policies[0], spec.problem())
+    if type(policy) is not PessimisticOptimistic:
+        raise spec.error(
+            f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'
+        )
+    return policy
+
+
+def constraint_names(spec: Spec) -> tuple[str, ...]:
+    """The names of its K constraints."""
+    return () if spec.rules is None else spec.rules.names
+
+
+def known_before(spec: Spec) -> list[Any]:
+    """All that costs seen before acting depend on."""
+    return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
+
+
+def require_fit(old: Spec, new: Spec, was: PessimisticOptimistic, now: PessimisticOptimistic) -> None:
+    """Refuse a spec under which what was learnt would mean something else."""
+    late = [[one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)]
+    for what, before, after in (
+        ("name", old.name, new.name),
+        ("actions", old.actions, new.actions),
+        ("context", old.context, new.context),
+        ("policy.reward", was.settings()["reward"], now.settings()["reward"]),
+        ("policy.cost", was.settings()["cost"], now.settings()["cost"]),
+        ("rules seen after acting", *late),
+    ):
+        if before != after:
+            raise new.error(
+                f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
+                f"but now is {after!r}"
+            )

@@ -1,0 +1,136 @@
+"""Hard caps: totals that are never exceeded, whatever the policy would like.
+
+>>> from tightrope.spec import make_spec
+>>> rule = {"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True, "total": 3}
+>>> [cap] = hard_caps(make_spec({"actions": ["a", "b"], "rule": [rule]}))
+>>> need = cap.need(0, "a", 0, {}, set())
+>>> cap.fits(need), cap.spend(need), cap.spend(need), cap.spend(need), cap.fits(need)
+(True, False, False, False, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Final
+
+from tightrope.errors import InvalidInput
+from tightrope.rules import Rule
+from tightrope.service.bodies import Refusal
+from tightrope.spec import RuleSpec, Spec
+
+__all__ = ["HardCap", "affordable", "exhausted", "hard_caps"]
+
+
+def hard_caps(spec: Spec) -> list[HardCap]:
+    """The rules of a spec that are marked `hard = true`, with their `total`."""
+    ids = {name: i for i, name in enumerate(spec.actions)}
+    try:
+        return [
+            HardCap(one, ids, f"rule[{i}]")
+            for i, one in enumerate(spec.rule_specs)
+            if one.hard or one.total is not None
+        ]
+    except InvalidInput as error:
+        raise spec.error(str(error)) from error
+
+
+class HardCap:
+    """A hard cap: what its rule counts never adds up to more than `total`.
+
+    Sums are decimal, of the digits that people write, so that ten times 0.1 is 1; where digits run out they are rounded up.
+    """
+
+    def __init__(self, spec: RuleSpec, ids: Mapping[str, int], where: str) -> None:
+        rule, total = spec.rule, spec.total
+        if not spec.hard or total is None:
+            raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
+        if "at_most" not in dict(rule.sides):
+            raise InvalidInput(
+                f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
+            )
+        quantity = rule.quantity
+        self.rule: Rule = rule
+        # What it counts, whatever its limits are.
+        self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)
+        self.name = quantity.usage or str(rule)
+        self.total = _decimal(total)
+        self.used = Decimal(0)
+        self.high = _decimal(quantity.range[1])
+        self.usage = quantity.usage
+        self.after = quantity.usage is not None and rule.seen == "after"
+        self._counted = None if quantity.actions is None else {ids[str(a)] for a in quantity.actions}
+        among = rule.among
+        self._groups = {among} if isinstance(among, str) else set(among or ())
+
+    def need(self, action: int, name: str, row: int, usage: Mapping[str, Any], groups: set[str]) -> Decimal:
+        """What choosing this action would add, the high end of the range where that is seen only after."""
+        if self._counted is not None and action not in self._counted:
+            return _ZERO
+        if self._groups and not self._groups & groups:
+            return _ZERO
+        if self.usage is None:
+            return _ONE
+        if self.after:
+            return self.high
+        given = usage[self.usage]
+        if isinstance(given, Mapping):
+            given = given[name]
+        elif isinstance(given, list):
+            given = given[row]
+        return _decimal(given)
+
+    def fits(self, amount: Decimal) -> bool:
+        """Whether so much more may be used."""
+        return not amount or _EXACT.add(self.used, amount) <= self.total
+
+    def spend(self, amount: Decimal) -> bool:
+        """Use it, or reserve it; whether what was really used will be said later."""
+        self.used = _EXACT.add(self.used, amount)
+        return self.after and bool(amount)
+
+    def settle(self, actual: float) -> None:
+        """What was really used, instead of the high end that was reserved."""
+        self.used = _EXACT.add(_EXACT.subtract(self.used, self.high), min(_decimal(actual), self.high))
+
+
+def affordable(
+    caps: Sequence[HardCap],
+    names: Sequence[str],
+    ids: list[int] | None,
+    usage: Mapping[str, Any],
+    group: str | list[str] | None,
+) -> tuple[list[list[Decimal]], list[int]]:
+    """What each row on offer (`ids`, all by default) needs of each cap, and the rows that no cap forbids.
+
+    Raises
+    ------
+    Refusal
+        No row is left.
+    """
+    groups = {group} if isinstance(group, str) else set(group or ())
+    needs = [
+        [cap.need(action, names[action], row, usage, groups) for cap in caps]
+        for row, action in enumerate(range(len(names)) if ids is None else ids)
+    ]
+    keep = [row for row, need in enumerate(needs) if all(cap.fits(amount) for cap, amount in zip(caps, need))]
+    if not keep:
+        full = [cap for k, cap in enumerate(caps) if not all(cap.fits(need[k]) for need in needs)]
+        raise exhausted(full, "every action on offer")
+    return needs, keep
+
+
+def exhausted(caps: Sequence[HardCap], what: str) -> Refusal:
+    """The answer when nothing is left."""
+    spent = ", ".join(
+        f"{cap.name} ({cap.used.normalize():f} of {cap.total.normalize():f} used or reserved)" for cap in caps
+    )
+    return Refusal(409, "exhausted", f"{what} would exceed a hard cap: {spent}")
+
+
+def _decimal(value: float) -> Decimal:
+    return Decimal(repr(float(value)))
+
+
+_EXACT: Final = Context(prec=60, rounding=ROUND_CEILING)
+_ZERO, _ONE = Decimal(0), Decimal(1)

@@ -1,0 +1,142 @@
+"""A request as the policy takes it: numbers of actions, features, usage, costs; or an error that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tightrope.actions import ActionNames
+from tightrope.errors import InvalidInput
+from tightrope.models import ArmMeans, Ridge
+from tightrope.service.bodies import DecisionRequest
+from tightrope.spec import Spec
+from tightrope.validation import Array, real_array
+
+__all__ = ["PolicyInput"]
+
+Kind: TypeAlias = type[Any]
+
+_KEPT_COSTS = 256
+
+
+class PolicyInput:
+    """Reads requests for one spec. It has no state that matters: equal requests are read equally at any time.
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> read = PolicyInput(make_spec({"actions": ["a", "b"]}))
+    >>> read.actions(["b", 0])
+    [1, 0]
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        rules = spec.rules
+        self.awaits_costs = rules is not None and not bool(rules.seen.all())
+        self._actions = spec.actions
+        self._rules = rules
+        self._features = spec.features() if spec.context else None
+        self._names = ActionNames(spec.actions or None)
+        self._capped = any(one.hard for one in spec.rule_specs)
+        self._none_before = rules is None or not bool(rules.seen.any())
+        self._grouped = rules is not None and any(rule.among is not None for rule in rules)
+        self._fixed = {
+            one.rule.quantity.usage: one.usage
+            for one in spec.rule_specs
+            if one.usage is not None and one.rule.seen == "before"
+        }
+        self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
+        self._costs: dict[Any, Array] = {}
+
+    def actions(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
+        """The numbers of actions that are given by name or number."""
+        if what != "actions":
+            return [self._names.id(action, what) for action in actions]
+        return self._names.ids(actions, once=True)
+
+    def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
+        """x (p,), or a row for each action on offer."""
+        if self._features is None:
+            if request.features is not None or request.context:
+                name = "context" if request.features is None else "features"
+                raise InvalidInput(f"{name} can't be given: the spec declares no [context].")
+            return None
+        if request.context is not None:
+            if request.features is not None:
+                raise InvalidInput("features and context can't both be given.")
+            return self._features.vector(request.context)
+        if request.features is None:
+            raise InvalidInput(
+                f"context is missing; needed: {listed(self._features.fields)} (or features, the vector itself)."
+            )
+        J = len(self._actions) if ids is None else len(ids)
+        p = self._features.n_features
+        return real_array("features", request.features, (p,), (J, p))
+
+    def usage(self, request: DecisionRequest) -> Mapping[str, Any]:
+        """What each action uses: as the spec fixes it, and as the caller says."""
+        if request.usage is None:
+            return self._fixed
+        for name in request.usage:
+            if name in self._fixed:
+                raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
+            if name in self._late_usage:
+                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome, as a cost.")
+        return {**self._fixed, **request.usage}
+
+    def costs(
+        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
+    ) -> Array | None:
+        """W (J, K), None where no constraint is seen before acting."""
+        rules = self._rules
+        if rules is None:
+            for name in ("costs", "usage", "group"):
+                if getattr(request, name) is not None:
+                    raise InvalidInput(f"{name} can't be given: the spec has no rules.")
+            return None
+        if request.costs is not None:
+            if self._capped:
+                raise InvalidInput("costs can't be given where hard caps count: send usage.")
+            if request.usage is not None or request.group is not None:
+                raise InvalidInput("costs and usage or group can't both be given.")
+            if self._none_before:
+                raise InvalidInput("costs can't be given: every rule here is seen after acting.")
+            J = len(self._actions) if ids is None else len(ids)
+            return real_array("costs", request.costs, (J, int(rules.seen.sum())), (J, rules.n_constraints))
+        if self._grouped and request.group is None:
+            raise InvalidInput(
+                "group is missing (an empty list for a context in no group): a rule is for a group."
+            )
+        key: Any = None
+        if request.usage is None:
+            group = request.group
+            key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
+            kept = self._costs.get(key)
+            if kept is not None:
+                return None if self._none_before else kept
+        W = rules.costs(usage=usage, group=request.group, actions=ids)
+        if key is not None:
+            if len(self._costs) >= _KEPT_COSTS:
+                self._costs.clear()
+            self._costs[key] = W
+        return None if self._none_before else W
+
+    def rows(self, model: Kind, x: Array | None, ids: list[int] | None) -> Array | None:
+        """x as a model of this kind takes it."""
+        if x is None or model in (ArmMeans, type(None)):
+            return None
+        if model is not Ridge:
+            return x
+        # One Ridge over all actions: φ = e_j ⊗ x.
+        offered = range(len(self._actions)) if ids is None else ids
+        phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
+        for row, action in enumerate(offered):
+            phi[row, action] = x if x.ndim == 1 else x[row]
+        return phi.reshape(len(offered), -1)
+
+
+def listed(names: Any) -> str:
+    """Names in a message."""
+    return ", ".join(map(str, names))

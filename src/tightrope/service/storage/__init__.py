@@ -1,0 +1,68 @@
+"""Where journals are kept: one module for each storage, named like the scheme of its addresses.
+
+To add a storage is to add a module here, with a function `journal(address, experiment, read_only=…)` that returns its `Journal`:
+`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `tightrope.service.conformance.JournalSuite`.
+
+>>> storages()
+['memory', 'postgresql', 'sqlite']
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+
+from tightrope.errors import InvalidInput
+from tightrope.service.journal import Journal
+
+__all__ = ["journal_at", "open_journal", "storages"]
+
+
+def storages() -> list[str]:
+    """Their names."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Journal:
+    """The journal of an experiment, not open yet.
+
+    Parameters
+    ----------
+    address : str
+        ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing.
+    experiment : str
+        Its name.
+    read_only : bool
+        Read alone: also while another process writes.
+
+    Examples
+    --------
+    >>> journal_at("memory:", "ward").last()
+    0
+    """
+    scheme, colon, _ = address.partition(":")
+    # libpq takes both.
+    name = "postgresql" if scheme == "postgres" else scheme
+    if not colon or name not in storages():
+        known = ", ".join(f"{one}:…" for one in storages())
+        raise InvalidInput(f"database must be one of {known}, but got {address!r}.")
+    journal: Journal = importlib.import_module(f"{__name__}.{name}").journal(
+        address, experiment, read_only=read_only
+    )
+    return journal
+
+
+def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
+    """A journal to read: the path of a SQLite file, or the URL of a database and the experiment's name."""
+    journal: Journal
+    if isinstance(source, str) and "://" in source:
+        if experiment is None:
+            raise InvalidInput("experiment must be given: a database holds the journals of several.")
+        journal = journal_at(source, experiment, read_only=True)
+    else:
+        from tightrope.service.storage.sqlite import SqliteJournal
+
+        journal = SqliteJournal(source, read_only=True)
+    journal.open()
+    return journal

@@ -1,0 +1,275 @@
+"""A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
+
+The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes. Other processes may read at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from tightrope.errors import InvalidInput
+from tightrope.service.journal import (
+    FORMAT,
+    LAST_BY_EVENT,
+    JournalDamaged,
+    JournalError,
+    JournalLocked,
+    Row,
+    Snapshot,
+)
+
+__all__ = ["SqliteJournal"]
+
+APPLICATION: Final = 0x74726A31  # "trj1"
+
+_SCHEMA = f"""
+CREATE TABLE journal (
+    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind INTEGER NOT NULL, event_id TEXT, data BLOB NOT NULL
+) STRICT;
+CREATE INDEX journal_event ON journal (event_id) WHERE kind <= {LAST_BY_EVENT};
+CREATE INDEX journal_kind ON journal (kind, position) WHERE kind > {LAST_BY_EVENT};
+CREATE TABLE snapshot (
+    position INTEGER PRIMARY KEY, time INTEGER NOT NULL, digest TEXT NOT NULL, label TEXT, state BLOB NOT NULL
+) STRICT;
+CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL) STRICT;
+INSERT INTO probe VALUES (1, 0);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+"""
+
+
+def journal(address: str, experiment: str, *, read_only: bool = False) -> SqliteJournal:
+    """The journal of an experiment in the folder at `address`: its name, written so that different names give different files.
+
+    >>> journal("sqlite:data", "icu/night").path.name
+    'icu%2f.night.sqlite'
+    """
+    if not experiment:
+        raise InvalidInput("name must not be empty: journals are found by it.")
+    name = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in experiment)
+    return SqliteJournal(Path(address.partition(":")[2], f"{name}.sqlite"), read_only=read_only)
+
+
+class SqliteJournal:
+    """The journal in the file at `path`.
+
+    Parameters
+    ----------
+    path : path
+    read_only : bool
+        Read alone, without the lock: also while another process writes.
+    vfs : str, optional
+        Name of an apsw VFS to go through instead of the operating system's: for tests that lose power.
+    synchronous : "FULL" or "NORMAL"
+        SQLite's setting. Only FULL keeps the promise of `append`; NORMAL is the control that shows a test can fail.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = SqliteJournal(Path(folder) / "ward.sqlite")
+    ...     journal.open(), journal.last()
+    ...     journal.close()
+    (True, 0)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        self.path = Path(path)
+        self._read_only = read_only
+        self._vfs = vfs
+        self._synchronous = synchronous
+        self._lock: int | None = None
+        self._connection: apsw.Connection | None = None
+
+    def open(self) -> bool:
+        """Lock, open or make the file, and bring what is in the write-ahead log into it."""
+        if self._connection is not None:
+            return True
+        if self._read_only and not self.path.exists():
+            raise JournalError(f"{self.path}: there is no journal here.")
+        if not self._read_only:
+            self._take_lock()
+        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        if not self._read_only:
+            flags |= apsw.SQLITE_OPEN_CREATE
+        connection: apsw.Connection | None = None
+        try:
+            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+            connection.set_busy_timeout(10_000)
+            if not self._read_only:
+                self._prepare(connection)
+            self._check_format(connection)
+        except (apsw.Error, OSError, JournalError) as error:
+            if connection is not None:
+                with contextlib.suppress(apsw.Error):
+                    connection.close()
+            self._release_lock()
+            raise _failure(self.path, error) from error
+        self._connection = connection
+        return True
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        """One transaction, one fsync."""
+        connection = self._open_connection()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
+            if snapshots:
+                connection.executemany("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", snapshots)
+            if drop:
+                connection.executemany(
+                    "DELETE FROM snapshot WHERE position = ?", [(position,) for position in drop]
+                )
+            connection.execute("COMMIT")
+        except (apsw.Error, OSError) as error:
+            # The connection stays open: to open the file again would bring frames back to life whose fsync has failed.
+            with contextlib.suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise _failure(self.path, error) from error
+
+    def probe(self) -> None:
+        """Write a page, and bring the log into the file, which is what needs room."""
+        connection = self._open_connection()
+        try:
+            connection.execute("UPDATE probe SET count = count + 1")
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
+
+    def find(self, event_ids: Collection[str]) -> list[Row]:
+        """The rows of these events, in order."""
+        connection = self._open_connection()
+        query = f"SELECT * FROM journal WHERE event_id = ? AND kind <= {LAST_BY_EVENT}"
+        try:
+            found = [Row(*row) for one in event_ids for row in connection.execute(query, (one,))]
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
+        return sorted(found)
+
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        """All rows beyond a position, in order."""
+        query = "SELECT * FROM journal WHERE position > ? ORDER BY position"
+        return (Row(*row) for row in self._select(query, (after,)))
+
+    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
+        """The newest rows of these kinds, newest first."""
+        end = before if before is not None else 1 << 62
+        found: list[Row] = []
+        for kind in kinds:
+            # Rows found by event id have no index by kind: they are many, so the newest are never far.
+            query = f"SELECT * FROM journal WHERE {'+' if kind <= LAST_BY_EVENT else ''}kind = {int(kind)} AND position < ?"
+            if kind > LAST_BY_EVENT:
+                query += f" AND kind > {LAST_BY_EVENT}"
+            query += " ORDER BY position DESC LIMIT ?"
+            found += [Row(*row) for row in self._select(query, (end, limit))]
+        return sorted(found, reverse=True)[:limit]
+
+    def last(self) -> int:
+        """The position of the last row."""
+        for (position,) in self._select("SELECT max(position) FROM journal", ()):
+            return int(position or 0)
+        return 0
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first, without their states."""
+        query = "SELECT position, time, digest, label, x'' FROM snapshot ORDER BY position"
+        return [Snapshot(*row) for row in self._select(query, ())]
+
+    def snapshot(self, position: int) -> Snapshot | None:
+        """The snapshot at a position."""
+        for row in self._select("SELECT * FROM snapshot WHERE position = ?", (position,)):
+            return Snapshot(*row)
+        return None
+
+    def close(self) -> None:
+        """Close the file and let go of the lock."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._release_lock()
+
+    def _select(self, query: str, bindings: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        connection = self._open_connection()
+        try:
+            yield from connection.execute(query, bindings)
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
+
+    def _open_connection(self) -> apsw.Connection:
+        if self._connection is None:
+            raise JournalError(f"{self.path}: the journal is not open.")
+        return self._connection
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        path = self.path.with_suffix(".lock")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _failure(path, error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise JournalLocked(
+                f"{self.path}: another process writes this journal; a SQLite journal has one writer. Stop the other "
+                "one, or use PostgreSQL, where others stand by."
+            ) from error
+        self._lock = handle
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        mode = connection.pragma("journal_mode", "wal")
+        if mode != "wal":
+            raise JournalError(
+                f"{self.path}: the file system has no write-ahead log for SQLite: it answers {mode!r}."
+            )
+        connection.pragma("synchronous", self._synchronous)
+        connection.pragma("wal_autocheckpoint", 4000)
+        # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if (
+            connection.pragma("user_version") == 0
+            and not connection.execute("SELECT count(*) FROM sqlite_schema").get
+        ):
+            connection.execute(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+
+    def _check_format(self, connection: apsw.Connection) -> None:
+        if connection.pragma("application_id") != APPLICATION:
+            raise JournalDamaged(f"{self.path}: not a Tightrope journal.")
+        version = connection.pragma("user_version")
+        if version != FORMAT:
+            raise JournalDamaged(
+                f"{self.path}: written in version {version} of the journal's format; this release reads version {FORMAT}."
+            )
+
+
+def _failure(path: Path, error: Exception) -> JournalError:
+    if isinstance(error, JournalError):
+        return error
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return JournalDamaged(f"{path}: {error}")
+    return JournalError(f"{path}: {type(error).__name__}: {error}")

@@ -1,0 +1,14 @@
+"""`python -m tightrope.studies.bench CASE REPEATS`, or `scaling`: one measurement in a process of its own, as JSON."""
+
+import json
+import sys
+
+from tightrope.studies.bench import contests, run, scaling
+
+if __name__ == "__main__":
+    scaling.pin()
+    name, *repeats = sys.argv[1:]
+    found = (
+        scaling.scaling() if name == "scaling" else run.measure(contests.CASES[name].make(), int(repeats[0]))
+    )
+    print(json.dumps(found, allow_nan=False))

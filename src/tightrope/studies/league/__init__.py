@@ -1,0 +1,28 @@
+"""The league: every policy on every scenario of its setting, on the same draws, measured alike.
+
+A policy outside its assumptions is marked with the reasons and not run. Each is given what the scenario knows, by the names of its
+parameters (`Scenario.known`), and nothing is tuned. A policy of your own joins in the same way: see `own_entry` and docs/league.md.
+"""
+
+from tightrope.studies.league.entries import ROSTER, Entry, Unfit, chosen_entries, own_entry, spec_entry
+from tightrope.studies.league.page import write_page
+from tightrope.studies.league.ranking import CENTRE, League, Misfit, Performance, standing
+from tightrope.studies.league.run import chosen_scenarios, compare, size_of
+
+__all__ = [
+    "CENTRE",
+    "ROSTER",
+    "Entry",
+    "League",
+    "Misfit",
+    "Performance",
+    "Unfit",
+    "chosen_entries",
+    "chosen_scenarios",
+    "compare",
+    "own_entry",
+    "size_of",
+    "spec_entry",
+    "standing",
+    "write_page",
+]

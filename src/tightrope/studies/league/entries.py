@@ -1,0 +1,195 @@
+"""Who plays in the league: the roster, the policies of a spec, classes of your own; each made of what a scenario tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tightrope import policies
+from tightrope.environments.scenarios import Scenario
+from tightrope.errors import InvalidInput
+from tightrope.oracle import solve
+from tightrope.policies.build import build_policy, missing_from, parameters_of
+from tightrope.schedules import Power
+from tightrope.spec import PolicySpec, Spec, SpecError
+from tightrope.studies.league.ranking import CENTRE
+
+__all__ = ["ROSTER", "Entry", "Unfit", "chosen_entries", "own_entry", "spec_entry"]
+
+
+class Unfit(Exception):
+    """A policy can't be made for a scenario; `reasons` say why, and `error` is there where what a spec says was refused."""
+
+    def __init__(self, reasons: Sequence[str], error: SpecError | None = None) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = tuple(dict.fromkeys(reasons))
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A policy in the league: its name, and how it is made for a scenario and a number of rounds (or `Unfit` is raised).
+
+    >>> from tightrope.environments.scenarios import scenario
+    >>> ROSTER["opb"].make(scenario("bandit-binding"), 1000)
+    OPB(4, safe_cost=-0.1, horizon=1000)
+    """
+
+    name: str
+    make: Callable[[Scenario, int], Any]
+    own: bool = False
+
+
+def own_entry(source: str | type, name: str | None = None) -> Entry:
+    """A policy of your own: a class, `"module:Class"`, or `"path/to/file.py:Class"`.
+
+    Its constructor is given what it asks for by name, as those of the package are. The name is by default that of the class, or what
+    it was registered under.
+
+    >>> own_entry("no_such_file.py:Mine")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
+    """
+    made = source if isinstance(source, type) else policies.POLICIES.find(source)
+    registered = getattr(made, "kind", None) in policies.POLICIES
+    label = name or (made.kind if registered else made.__name__)
+    place = source if isinstance(source, type) else policies.POLICIES.absolute(source)
+    return Entry(str(label), partial(_own, place), own=True)
+
+
+def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
+    """A policy as a spec's ``[policy]`` states it; what it does not say comes from the scenario.
+
+    `kind` may also be a class of your own as in `own_entry`, where the path starts in `folder`.
+
+    >>> entry = spec_entry(PolicySpec(name="bold", slater=0.5))
+    >>> from tightrope.environments.scenarios import scenario
+    >>> entry.make(scenario("tight-slater"), 100)
+    PessimisticOptimistic(reward=Ridge(4, bonus=0.62392, m=1, ridge=1), constraints=2, slater=0.5, horizon=100)
+    """
+    own = ":" in spec.kind
+    if own:
+        spec = msgspec.structs.replace(spec, kind=policies.POLICIES.absolute(spec.kind, folder))
+        policies.POLICIES.find(spec.kind)
+    return Entry(spec.name, partial(_stated, spec), own=own)
+
+
+def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[Entry]:
+    """Who plays: the league, or those of it that are named; with them the classes of your own that are named, and a spec's policies.
+
+    >>> [entry.name for entry in chosen_entries(["opb", "uniform"])]
+    ['opb', 'uniform']
+    """
+    for name in names:
+        if name not in ROSTER and ":" not in name:
+            raise InvalidInput(
+                f"policy must be one of {', '.join(ROSTER)}, or a class of your own as module:Class or path/to/file.py:Class, "
+                f"but got {name!r}."
+            )
+    league = [name for name in names if name in ROSTER] or list(ROSTER)
+    entries = {name: ROSTER[name] for name in league}
+    if spec is not None:
+        # What the spec says of a policy goes before the league's own form of it.
+        entries |= {one.name: spec_entry(one, Path(spec.source).parent) for one in spec.policies}
+    own = [own_entry(name) for name in names if name not in ROSTER]
+    return [*entries.values(), *own]
+
+
+def _own(source: str | type, scenario: Scenario, horizon: int) -> Any:
+    return _fitted(source if isinstance(source, type) else policies.POLICIES.find(source), scenario, horizon)
+
+
+def _stated(spec: PolicySpec, scenario: Scenario, horizon: int) -> Any:
+    problem = scenario.problem(horizon, linear=spec.kind in _LINEAR)
+    if spec.kind == "oracle":
+        problem = scenario.env.problem({"x": lambda: solve(scenario.env, baseline="fluid").policy})
+    try:
+        return build_policy(spec, problem)
+    except SpecError as error:
+        raise Unfit([str(error)], error) from error
+
+
+def _fitted(
+    make: Callable[..., Any], scenario: Scenario, horizon: int, *, linear: bool = False, **settings: Any
+) -> Any:
+    """`make` with the settings, and of what the scenario knows all that it has a parameter for."""
+    known = {**scenario.known(horizon, linear=linear), **settings}
+    parameters = parameters_of(make)
+    missing = missing_from(parameters, known)
+    if missing:
+        raise Unfit(
+            [scenario.lacks.get(name, f"it asks for {name!r}, which no scenario tells") for name in missing]
+        )
+    try:
+        return make(**{name: known[name] for name in parameters if name in known})
+    except InvalidInput as error:
+        raise Unfit([str(error).rstrip(".")]) from error
+
+
+def _light_schedules(scenario: Scenario, horizon: int) -> Any:
+    """The schedules of costs seen before acting, where they are seen after."""
+    env, K = scenario.env, scenario.env.n_constraints
+    if K == 0 or env.costs_seen == "before":
+        raise Unfit(
+            ["its costs are seen before acting, so these are the schedules of pessimistic-optimistic"]
+        )
+    V = Power(max(scenario.slater, 1e-6) * K**0.25 * math.sqrt(2.0 / 3.0), 0.5)
+    epsilon = Power(K**0.75 * math.sqrt(6.0), -0.5)
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, V=V, epsilon=epsilon)
+
+
+def _measured(scenario: Scenario, horizon: int) -> Any:
+    if scenario.env.n_constraints == 0:
+        raise Unfit(["it has no constraints, so there is no Slater's constant to measure"])
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, slater=None)
+
+
+def _opb(scenario: Scenario, horizon: int) -> Any:
+    if scenario.env.n_constraints != 1:
+        raise Unfit([f"it has {scenario.env.n_constraints} constraints, but the policy has 1"])
+    return _fitted(policies.OPB, scenario, horizon)
+
+
+def _oracle(scenario: Scenario, horizon: int) -> Any:
+    return policies.Oracle(solve(scenario.env, baseline="fluid").policy)
+
+
+def _round_robin(scenario: Scenario, horizon: int) -> Any:
+    """The minimum shares where there are some, with the rest of the rounds spread evenly; else equal shares."""
+    J = scenario.env.n_actions
+    least = np.asarray(scenario.known(horizon).get("shares", np.zeros(J)))
+    return policies.RoundRobin(J, shares=least + (1.0 - least.sum()) / J)
+
+
+# Policies whose models must be linear, also where there are arms alone.
+_LINEAR = ("oplb", "safe-lucb", "safe-lts", "lincbwk", "clucb", "lints", "greedy")
+
+_MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
+    CENTRE: partial(_fitted, policies.PessimisticOptimistic),
+    f"{CENTRE}-a": _light_schedules,
+    f"{CENTRE}-measured": _measured,
+    "opb": _opb,
+    "oplb": partial(_fitted, policies.OPLB, linear=True),
+    "safe-lucb": partial(_fitted, policies.SafeLUCB, linear=True),
+    "safe-lts": partial(_fitted, policies.SafeLTS, linear=True),
+    "lincbwk": partial(_fitted, policies.LinCBwK, linear=True),
+    "primal-dual-bwk": partial(_fitted, policies.PrimalDualBwK),
+    "ucb-alp": partial(_fitted, policies.UCBALP),
+    "lfg": partial(_fitted, policies.LFG),
+    "clucb": partial(_fitted, policies.CLUCB, linear=True),
+    "linucb": partial(_fitted, policies.LinUCB),
+    "lints": partial(_fitted, policies.LinTS, linear=True),
+    "greedy": partial(_fitted, policies.Greedy, linear=True),
+    "round-robin": _round_robin,
+    "uniform": partial(_fitted, policies.Uniform),
+    "oracle": _oracle,
+}
+ROSTER = {name: Entry(name, make) for name, make in _MAKERS.items()}

@@ -1,0 +1,60 @@
+"""The runs of a study: made once by its `run`, and told of in a section of the report by its `tell`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tightrope.engine import simulate
+from tightrope.environments.tabular import Tabular
+from tightrope.result import Result
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much to run; None leaves a study its own default."""
+
+    rounds: int | None = None
+    replications: int | None = None
+    seed: int = 0
+    workers: int | None = None
+    progress: bool | None = None
+
+
+@dataclass
+class Runs:
+    """The runs of one study, in order, each under a label that says what differs from the others."""
+
+    study: str
+    size: Size
+    tell: Callable[[str], None] = lambda line: None
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def add(
+        self, label: str, policy: Any, env: Tabular, rounds: int, replications: int, **options: Any
+    ) -> Result:
+        """Simulate, and keep the result under `label`."""
+        self.tell(label)
+        result = simulate(
+            policy,
+            env,
+            rounds=rounds,
+            replications=replications,
+            seed=self.size.seed,
+            workers=self.size.workers,
+            progress=self.size.progress,
+            **options,
+        )
+        self.results[label] = result
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return result
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each run and recorded round, with the study and the label beside the usual columns."""
+        return [
+            {"study": self.study, "variant": label, **row}
+            for label, result in self.results.items()
+            for row in result.rows()
+        ]

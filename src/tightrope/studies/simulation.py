@@ -1,0 +1,71 @@
+"""Every policy of a spec in its environment, on the same draws, with what is finished on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tightrope import engine as engines
+from tightrope.environments.build import environment_of, policies_of
+from tightrope.oracle import solve
+from tightrope.result import Result
+from tightrope.spec import Spec
+
+__all__ = ["simulate_spec"]
+
+
+def simulate_spec(
+    spec: Spec,
+    *,
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    **options: Any,
+) -> tuple[list[Result], bool]:
+    """The results of the policies that were finished, and whether Ctrl-C cut the rest short.
+
+    Parameters
+    ----------
+    spec : Spec
+        With an ``[environment]``; its ``[simulation]`` says what `rounds`, `replications` and `seed` leave open.
+    out : Path, optional
+        Gets a folder for each policy, with its result and a figure, as soon as it is finished.
+    **options
+        Those of `tightrope.simulate`, such as `engine` and `workers`.
+    """
+    env = environment_of(spec)
+    policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
+    stated = spec.simulation
+    size = {
+        "rounds": stated.rounds if rounds is None else rounds,
+        "replications": stated.replications if replications is None else replications,
+        "seed": stated.seed if seed is None else seed,
+    }
+    folders = _folders(out, policies) if out is not None else {}
+    results: list[Result] = []
+    for name, policy in policies.items():
+        try:
+            result = engines.simulate(policy, env, **size, **options, name=name)
+        except KeyboardInterrupt:
+            return results, True
+        results.append(result)
+        if folders:
+            result.save(folders[name])
+            result.plot(folders[name] / "figure.svg")
+        if result.interrupted:
+            return results, True
+    return results, False
+
+
+def _folders(folder: Path, policies: Iterable[str]) -> dict[str, Path]:
+    """A folder below `folder` for each policy, named so that no file system minds."""
+    folders: dict[str, Path] = {}
+    for name in policies:
+        path = folder / (re.sub(r"[^\w-]+", "-", name).strip("-") or "policy")
+        while path in folders.values():
+            path = path.with_name(f"{path.name}~")
+        folders[name] = path
+    return folders

@@ -1,0 +1,157 @@
+"""What is compiled: the same bits on every processor, and a cache that notices every change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tightrope as tr
+
+ON_ANY_PROCESSOR = """
+import hashlib
+import numpy as np
+import tightrope as tr
+
+rng, digest = np.random.default_rng(0), hashlib.sha256()
+for J, d, K in ((10, 20, 3), (5, 33, 9)):
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(d, bonus=0.2), constraints=K, slater=0.1, horizon=1000)
+    for _ in range(300):
+        phi = rng.normal(size=(J, d))
+        phi /= 1.001 * np.linalg.norm(phi, axis=1, keepdims=True)
+        decision = policy.decide(phi, rng.uniform(-1, 1, size=(J, K)))
+        policy.learn(decision, float(rng.uniform()))
+        digest.update(decision.trace.tobytes())
+    for array in policy.state().values():
+        digest.update(array.tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_bits_do_not_depend_on_the_processors_vectors(tmp_path):
+    def run(**settings):
+        environment = {**os.environ, **settings}
+        done = subprocess.run(
+            [sys.executable, "-c", ON_ANY_PROCESSOR],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    # The plainest processor has no vectors of more than two numbers.
+    plainest = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert run(**plainest) == run()
+
+
+# The cache on disk
+
+CALLER = """
+import sys
+import numpy as np
+if sys.argv[1] == "numba's own":
+    import numba.core.caching as caching
+    own = list(caching.CompileResultCacheImpl._locator_classes)
+from tightrope import kernels
+if sys.argv[1] == "numba's own":
+    # Every dispatcher is given its cache when it is made, so what calls the edited function is made once more.
+    caching.CompileResultCacheImpl._locator_classes = own
+    caller = kernels.kernel(kernels.horizon_twice.py_func)
+else:
+    caller = kernels.horizon_twice
+core = kernels.new_core(0, 0, 7.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), ())
+value = caller(core)
+print(value, sum(caller.stats.cache_hits.values()), caller.stats.cache_path)
+"""
+
+ADDED = """
+
+@kernel
+def horizon_twice(core):
+    return 2.0 * horizon_at(core, 1.0)
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package, with a kernel whose callee is in another file."""
+    folder = tmp_path / "src"
+    shutil.copytree(
+        Path(tr.__file__).parent, folder / "tightrope", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    step = folder / "tightrope" / "kernels" / "step.py"
+    step.write_text(step.read_text() + ADDED)
+    return folder
+
+
+def call(package, which="ours", **settings):
+    """What the kernel returns, whether it came from the cache, and where that is."""
+    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", **settings}
+    if "NUMBA_CACHE_DIR" not in settings:
+        environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", CALLER, which], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    value, hits, path = done.stdout.split(maxsplit=2)
+    return float(value), int(hits) > 0, Path(path.strip())
+
+
+def edit_callee(package):
+    """T := 100·T, in a file that the kernel is not in."""
+    models = package / "tightrope" / "kernels" / "models.py"
+    text = models.read_text()
+    changed = text.replace("return core[HORIZON] if", "return 100.0 * core[HORIZON] if")
+    assert changed != text
+    models.write_text(changed)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_change_in_another_file_compiles_the_caller_again(package, tmp_path, given):
+    settings = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")} if given else {}
+    inside = tmp_path / "cache" if given else package / "tightrope" / "kernels" / "__pycache__"
+    assert call(package, **settings)[:2] == (14.0, False)
+    value, cached, path = call(package, **settings)
+    assert (value, cached) == (14.0, True)
+    assert path == inside or inside in path.parents
+    edit_callee(package)
+    assert call(package, **settings)[:2] == (1400.0, False)
+    assert call(package, **settings)[:2] == (1400.0, True)
+
+
+def test_a_change_in_the_schedules_changes_the_stamp(package):
+    script = "from tightrope.kernels.compile import source_stamp; print(source_stamp())"
+    stamps = set()
+    for _ in range(2):
+        command = [sys.executable, "-c", script]
+        environment = {**os.environ, "PYTHONPATH": str(package)}
+        stamps.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+        with (package / "tightrope" / "schedules.py").open("a") as file:
+            file.write("# a change\n")
+    assert len(stamps) == 2
+
+
+def test_numbas_own_cache_would_not_notice(package, tmp_path):
+    settings = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert call(package, "numba's own", **settings)[:2] == (14.0, False)
+    edit_callee(package)
+    assert call(package, "numba's own", **settings)[:2] == (14.0, True)
+
+
+def test_where_nothing_can_be_written_a_temporary_folder_serves(package, tmp_path):
+    # Files in the way, rather than permissions, which do not hold for root.
+    (package / "tightrope" / "kernels" / "__pycache__").write_text("")
+    (package / "tightrope" / "__pycache__").write_text("")
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    home.write_text("")
+    temporary.mkdir()
+    settings = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "TMPDIR": str(temporary)}
+    for cached in (False, True):
+        value, found, path = call(package, **settings)
+        assert (value, found) == (14.0, cached)
+        assert temporary in path.parents

@@ -1,0 +1,111 @@
+"""A kind of rule that a user writes in a file of their own works wherever the built-in ones do."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from tightrope.service.caps import hard_caps
+
+import tightrope as tr
+from tightrope.environments.build import environment_of
+from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
+from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When, percent, subject
+from tightrope.spec import SpecError, make_spec, read_spec
+
+
+@dataclass(frozen=True, repr=False)
+class Band(DecisionRule):
+    """An action gets a share of the decisions that lies in a band: two columns of costs."""
+
+    action: Actions
+    at_least: ShareOfDecisions
+    at_most: ShareOfDecisions
+    among: Groups | None = field(default=None, kw_only=True)
+    seen: When = field(default="before", kw_only=True)
+    name: Name | None = field(default=None, kw_only=True)
+
+    def __str__(self) -> str:
+        return self.in_words(
+            subject(self.action), f"between {percent(self.at_least)} and {percent(self.at_most)}"
+        )
+
+    def column(self, side: str) -> str:
+        return f"{self.action} {side}"
+
+
+SPEC = """
+actions = ["icu", "surgery", "other"]
+[[rule]]
+kind = "band"
+action = "icu"
+at_least = 0.1
+at_most = 0.3
+"""
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    register("band")(Band)
+    yield
+    del RULE_KINDS["band"]
+
+
+def test_in_a_set_of_rules() -> None:
+    rules = Rules([Band("a", 0.25, 0.5), tr.Capacity("b", 0.5)], actions=["a", "b"])
+    assert str(rules).startswith("a: between 25% and 50% of decisions\n")
+    assert rules.names == ("a at_most", "a at_least", "capacity b")
+    np.testing.assert_array_equal(rules.costs(), [[0.5, -0.75, -0.5], [-0.5, 0.25, 0.5]])
+
+
+def test_its_conflicts_are_found() -> None:
+    with pytest.raises(tr.InfeasibleProblem, match="'a: between 25% and 50% of decisions' and"):
+        Rules([Band("a", 0.25, 0.5), tr.Share("b", 0.9)], actions=["a", "b"])
+
+
+def test_as_plain_data_and_pickled() -> None:
+    rules = Rules([Band(["a", "b"], 0.25, 0.5, among="A", name="both")], actions=["a", "b", "c"])
+    again = Rules.from_data(json.loads(json.dumps(rules.to_data())), rules.actions)
+    assert again == rules == pickle.loads(pickle.dumps(rules))
+    assert repr(rules[0]) == "Band(('a', 'b'), at_least=0.25, at_most=0.5, among='A', name='both')"
+
+
+def test_in_a_spec_with_an_environment_and_a_hard_cap() -> None:
+    spec = read_spec(
+        SPEC
+        + 'hard = true\ntotal = 5\n[environment]\nkind = "tabular"\nweights = [1.0]\nrewards = [[0.1, 0.2, 0.3]]'
+    )
+    assert list(spec.rules or ()) == [Band("icu", 0.1, 0.3)]
+    assert environment_of(spec).n_constraints == 2
+    [cap] = hard_caps(spec)
+    assert (cap.name, cap.total) == ("icu: between 10% and 30% of decisions", 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"at_most": 1.5}, r"rule\[0\]\.at_most: must lie in \[0, 1\]"),
+        ({"action": "icuu"}, r"rule\[0\]\.action: unknown action 'icuu' \(did you mean 'icu'\?\)"),
+        (
+            {"atmost": 0.5},
+            r"rule\[0\]\.atmost: unknown field \(did you mean 'at_most'\?\); allowed: kind, action",
+        ),
+        ({"usage": {"icu": 1.0}}, r"rule\[0\]\.usage: unknown field"),
+    ],
+)
+def test_mistakes_in_a_spec_are_named(change: dict[str, object], message: str) -> None:
+    rule = {"kind": "band", "action": "icu", "at_least": 0.1, "at_most": 0.3, **change}
+    with pytest.raises(SpecError, match=message):
+        make_spec({"actions": ["icu", "other"], "rule": [rule]})
+
+
+def test_a_name_is_taken_once_and_data_need_one() -> None:
+    with pytest.raises(tr.InvalidInput, match="a rule named 'capacity' is registered already"):
+        register("capacity")(Band)
+    unregistered = dataclass(frozen=True, repr=False)(type("Loose", (Band,), {}))
+    with pytest.raises(tr.InvalidInput, match=r"Loose must be registered under a name"):
+        unregistered("a", 0.1, 0.2).to_data()

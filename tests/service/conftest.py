@@ -1,0 +1,33 @@
+"""What the tests of the service are given. What they share beside fixtures is in `workbench` and `faults`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After trouble an experiment tries at once to get its journal back."""
+    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Errors of the disk are logged; some tests cause hundreds."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Any]:
+    """A PostgreSQL server of our own."""
+    from faults.database import Server
+
+    server = Server()
+    yield server
+    server.remove()

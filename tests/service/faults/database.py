@@ -1,0 +1,92 @@
+"""A PostgreSQL server of our own, started as another user where we are root, which PostgreSQL refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
+
+
+def _program(name: str) -> str | None:
+    for folder in sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True):
+        if os.path.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return shutil.which(name)
+
+
+class Server:
+    """It runs until it is removed, and may be stopped and started in between."""
+
+    def __init__(self) -> None:
+        for program in ("initdb", "postgres"):
+            if _program(program) is None:
+                pytest.skip(f"PostgreSQL's {program} is missing: apt-get install postgresql")
+        self._user: str | None = None
+        if os.geteuid() == 0:
+            users = [entry.pw_name for entry in pwd.getpwall()]
+            self._user = next((name for name in ("postgres", "nobody") if name in users), None)
+            if self._user is None:
+                pytest.skip("PostgreSQL does not run as root, and there is no other user to start it as")
+        self.folder = Path(tempfile.mkdtemp(prefix="tightrope-pg-"))
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            self.port = one.getsockname()[1]
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tightrope@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        program = _program("postgres")
+        assert program is not None
+        options = [
+            "-D",
+            str(self.folder / "data"),
+            "-p",
+            str(self.port),
+            "-k",
+            str(self.folder),
+            "-h",
+            "127.0.0.1",
+        ]
+        self._process = subprocess.Popen(
+            [program, *options], user=self._user, cwd="/", stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(psycopg.Error):
+                psycopg.connect(self.url).close()
+                return
+            assert time.monotonic() < deadline, "PostgreSQL did not start"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """At once, as a crash would."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(timeout=30)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def _run(self, name: str, *arguments: str) -> None:
+        program = _program(name)
+        assert program is not None
+        subprocess.run([program, *arguments], user=self._user, cwd="/", check=True, capture_output=True)

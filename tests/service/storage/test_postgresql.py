@@ -1,0 +1,181 @@
+"""The journal in PostgreSQL: the same promises, one active process for each experiment, and a standby that takes over."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from tightrope.service.app import Service
+from tightrope.service.experiment import Experiment
+from tightrope.service.journal import JournalError, Refused, row_of
+from tightrope.service.replay import copy_journal, open_journal, verify
+from tightrope.service.storage.memory import MemoryJournal
+from workbench import Bench, arms, code, read, running, visit, ward
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
+
+from faults.database import Server  # noqa: E402
+from tightrope.service.storage.postgresql import PostgresJournal  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def bench_on(database: Server, name: str, **options: Any) -> Bench:
+    return Bench(ward(name), PostgresJournal(database.url, name), **options)
+
+
+def test_the_same_events_give_the_same_journal_as_in_memory(database: Server) -> None:
+    one, other = bench_on(database, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
+    for bench in (one, other):
+        for i in range(60):
+            bench.decide(visit(i))
+            if i % 3:
+                bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
+            if i % 7 == 0:
+                bench.learn(f"visit-{i}", reward=0.75)
+                bench.learn("nobody", reward=0.75)
+    assert one.digest() == other.digest()
+    assert list(one.journal.rows()) == list(other.journal.rows())
+    assert one.journal.snapshots() == other.journal.snapshots()
+    for kinds in ([1], [2], [5], [3, 5]):
+        for before in (None, 20):
+            assert one.journal.select(kinds, before=before, limit=7) == other.journal.select(
+                kinds, before=before, limit=7
+            )
+    assert one.journal.find(["visit-3", "visit-9", "?"]) == other.journal.find(["visit-3", "visit-9", "?"])
+    with contextlib.closing(open_journal(database.url, "same")) as journal:
+        assert verify(journal).digest == one.digest()
+    one.reopened()
+    assert one.digest() == other.digest()
+    one.experiment.close()
+
+
+def test_rows_are_kept_all_or_nothing(database: Server) -> None:
+    journal = PostgresJournal(database.url, "atomic")
+    assert journal.open()
+    rows = [row_of(i, 0, Refused(event_id="e", reason="unknown")) for i in (1, 2, 3)]
+    journal.append(rows)
+    with pytest.raises(JournalError):
+        journal.append([rows[2]._replace(position=4), rows[2]])
+    # The server lets go of the lock a moment after the connection that held it is gone.
+    deadline = time.monotonic() + 10.0
+    while not journal.open():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert journal.last() == 3
+    journal.close()
+
+
+def test_one_process_is_active_and_the_other_takes_over(database: Server) -> None:
+    active = bench_on(database, "pair")
+    for i in range(20):
+        active.decide(visit(i))
+    standby = Bench(ward("pair"), PostgresJournal(database.url, "pair"))
+    assert standby.experiment.status == "standby"
+    assert code(standby.decide(visit(20))) == (503, "standby")
+    other = bench_on(database, "unrelated")
+    assert other.experiment.status == "ready", "each experiment has a lock of its own"
+    other.experiment.close()
+    answers = [active.decide(visit(i)) for i in range(20)]
+    # The active process dies: its connection is cut, without a word to it.
+    with psycopg.connect(database.url, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
+        )
+    deadline = time.monotonic() + 10
+    while standby.experiment.status != "ready":
+        standby.experiment.process([])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [standby.decide(visit(i)) for i in range(20)] == answers, "nothing was lost"
+    assert standby.decide(visit(20)).status == 200
+    # The old one is still alive, and believes that it is active: it can write nothing any more.
+    assert code(active.decide(visit(21))) == (503, "unavailable")
+    active.experiment.process([])
+    assert active.experiment.status == "standby"
+    assert verify(standby.journal).digest == standby.digest()
+    standby.experiment.close()
+    deadline = time.monotonic() + 10
+    while active.experiment.status != "ready":
+        active.experiment.process([])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert read(active.decide(visit(21)))["sequence"] == 21
+    active.experiment.close()
+
+
+def test_a_writer_without_the_lock_can_not_write_over_another(database: Server) -> None:
+    """The key of the table holds even if a lock were lost."""
+    first = bench_on(database, "fenced")
+    first.decide(visit(1))
+    intruder = PostgresJournal(database.url, "fenced", read_only=True)
+    assert intruder.open()
+    with pytest.raises(JournalError, match="duplicate key"):
+        intruder.append([row_of(2, 0, Refused(event_id="e", reason="unknown"))])
+    assert first.decide(visit(2)).status == 200
+    first.experiment.close()
+
+
+def test_a_restarted_server_loses_nothing_under_load(database: Server) -> None:
+    experiment = Experiment(ward("restarted"), PostgresJournal(database.url, "restarted"))
+    experiment.open()
+    acknowledged: dict[int, bytes] = {}
+    refused = 0
+    stop = threading.Event()
+    with running(Service([experiment])) as web:
+
+        def load(worker: int) -> None:
+            nonlocal refused
+            with httpx.Client(base_url=web.base_url, timeout=30) as own:
+                for i in range(worker, 1_000_000, 4):
+                    if stop.is_set():
+                        return
+                    answer = own.post("/v1/decisions", content=visit(i))
+                    if answer.status_code == 200:
+                        acknowledged[i] = answer.content
+                    else:
+                        assert answer.status_code == 503
+                        refused += 1
+                        time.sleep(0.02)
+
+        workers = [threading.Thread(target=load, args=(worker,)) for worker in range(4)]
+        for worker in workers:
+            worker.start()
+        time.sleep(0.5)
+        database.stop()
+        time.sleep(0.3)
+        database.start()
+        back = len(acknowledged)
+        deadline = time.monotonic() + 20
+        while len(acknowledged) < back + 20:
+            assert time.monotonic() < deadline, "no decisions after the restart"
+            time.sleep(0.05)
+        stop.set()
+        for worker in workers:
+            worker.join()
+        for i, content in acknowledged.items():
+            assert web.post("/v1/decisions", content=visit(i)).content == content
+    assert refused
+    with contextlib.closing(open_journal(database.url, "restarted")) as journal:
+        assert verify(journal).decisions >= len(acknowledged)
+
+
+def test_from_sqlite_or_memory_to_postgres(database: Server) -> None:
+    """The way that the documentation gives: rows and snapshots as they are."""
+    bench = Bench(arms("moved"), MemoryJournal(), snapshot_every=10)
+    for i in range(40):
+        bench.decide({"event_id": str(i)})
+    target = PostgresJournal(database.url, "moved")
+    assert target.open()
+    copy_journal(bench.journal, target)
+    with pytest.raises(JournalError, match="is not empty"):
+        copy_journal(bench.journal, target)
+    target.close()
+    moved = Bench(arms("moved"), PostgresJournal(database.url, "moved"))
+    assert moved.digest() == bench.digest()
+    moved.experiment.close()

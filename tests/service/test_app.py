@@ -1,0 +1,512 @@
+"""The service over real HTTP: routes, keys, limits, overload, durability before the answer, and what kill -9 leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tightrope.errors import InvalidInput
+from tightrope.service import Client, create_key, revoke_key, serve
+from tightrope.service.app import Service
+from tightrope.service.bodies import Limits
+from tightrope.service.client import ServiceError
+from tightrope.service.experiment import Experiment
+from tightrope.service.journal import JournalLocked, Row, Snapshot
+from tightrope.service.keys import Keys
+from tightrope.service.replay import verify
+from tightrope.service.server import make_service
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.service.storage.sqlite import SqliteJournal
+from workbench import arms, measured, running, visit, ward, write_spec
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    service = make_service([ward(), measured()], data=tmp_path_factory.mktemp("data"), max_body_bytes=5000)
+    with running(service) as client:
+        yield client
+
+
+WARD = {"experiment": "ward"}
+
+
+def test_a_decision_and_its_outcome(web: httpx.Client) -> None:
+    answer = web.post("/v1/decisions", params=WARD, content=visit(1, explain=True))
+    assert answer.status_code == 200
+    decision = answer.json()
+    assert decision["event_id"] == "visit-1"
+    assert decision["name"] == ["icu", "surgery", "other"][decision["action"]]
+    assert [row["action"] for row in decision["explanation"]["actions"]] == ["icu", "surgery", "other"]
+    outcome = {"event_id": "visit-1", "reward": 1, "costs": {"hours": 0.5}}
+    assert web.post("/v1/outcomes", params=WARD, json=outcome).json()["awaits"] == []
+    assert web.post("/v1/outcomes", params=WARD, json={**outcome, "reward": 0}).status_code == 409
+    assert web.post("/v1/outcomes", params=WARD, json={**outcome, "event_id": "?"}).status_code == 404
+    stored = web.get("/v1/decisions/visit-1", params=WARD).json()
+    assert stored["outcome"] == {"reward": 1.0, "costs": {"hours": 0.5}}
+    assert stored["request"]["context"] == {"age": 37.0, "sex": "m"}
+    assert not stored["pending"]
+    assert web.get("/v1/decisions/visit-77", params=WARD).status_code == 404
+    state = web.get("/v1/state", params=WARD).json()
+    assert state["decisions"] == sum(action["decisions"] for action in state["actions"])
+    assert state["constraints"][0]["rule"] == "icu: at most 40% of decisions"
+    rejected = web.get("/v1/outcomes", params={**WARD, "status": "rejected"}).json()["outcomes"]
+    assert {one["reason"] for one in rejected} == {"differs", "unknown"}
+
+
+def test_experiments_are_apart(web: httpx.Client) -> None:
+    names = [one["name"] for one in web.get("/v1/experiments").json()["experiments"]]
+    assert names == ["ward", "measured"]
+    answer = web.post("/v1/decisions", content=visit(5))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "experiment")
+    assert web.post("/v1/decisions?experiment=attic", content=visit(5)).status_code == 404
+    before = web.get("/v1/state", params=WARD).json()["decisions"]
+    assert web.post("/v1/decisions?experiment=measured", content=visit(1)).status_code == 200
+    assert web.get("/v1/state", params=WARD).json()["decisions"] == before
+
+
+def test_event_ids_may_hold_any_printable_text(web: httpx.Client) -> None:
+    for event_id in ("a/b?c#d", "ä ö %41", "visit 1\u2028"):
+        body = {"event_id": event_id, "context": {"age": 1, "sex": "f"}}
+        first = web.post("/v1/decisions", params=WARD, json=body)
+        assert first.json()["event_id"] == event_id
+        path = f"/v1/decisions/{httpx.QueryParams({'x': event_id})!s}".replace("x=", "").replace("+", "%20")
+        assert web.get(path, params=WARD).json()["sequence"] == first.json()["sequence"]
+    assert web.get("/v1/decisions/a%00b", params=WARD).status_code == 404
+    assert web.get("/v1/decisions/%ff", params=WARD).status_code == 404
+
+
+def test_slater_is_measured_in_the_background(web: httpx.Client) -> None:
+    for i in range(40):
+        web.post("/v1/decisions?experiment=measured", content=visit(i))
+    deadline = time.monotonic() + 10
+    while web.get("/v1/state?experiment=measured").json()["slater"] < 0.3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_wrong_requests_get_4xx_in_json(web: httpx.Client) -> None:
+    big = b'{"event_id": "' + b"x" * 6000 + b'"}'
+    parts = [b'{"event_id": "' + b"x" * 3000, b"x" * 3000, b'"}']
+    for request, status in [
+        (web.build_request("POST", "/v1/decisions", params=WARD, content=b"{"), 400),
+        (web.build_request("POST", "/v1/decisions", params=WARD, content=b'{"context": {"age": true}}'), 422),
+        (web.build_request("POST", "/v1/decisions", params=WARD, content=big), 413),
+        (web.build_request("POST", "/v1/decisions", params=WARD, content=iter(parts)), 413),
+        (web.build_request("PUT", "/v1/decisions", params=WARD, content=b"{}"), 405),
+        (web.build_request("GET", "/v1/nothing", params=WARD), 404),
+        (web.build_request("GET", "/v1/decisions", params={**WARD, "limit": "x"}), 422),
+        (web.build_request("GET", "/v1/decisions", params={**WARD, "limit": "99999"}), 422),
+        (web.build_request("GET", "/v1/decisions", params={**WARD, "before": "-1"}), 422),
+        (web.build_request("GET", "/v1/outcomes", params=WARD), 422),
+        (web.build_request("POST", "/v1/mode", params=WARD, json={"mode": "off"}), 422),
+        (web.build_request("POST", "/v1/mode", params=WARD, json={"mode": "live", "default": "icu"}), 422),
+        (web.build_request("POST", "/v1/rollback", params=WARD, json={"position": 1}), 422),
+        (web.build_request("POST", "/v1/snapshots", params=WARD, json={}), 422),
+    ]:
+        answer = web.send(request)
+        assert answer.status_code == status, answer.text
+        assert answer.json()["error"]["message"]
+
+
+def test_admin_routes(web: httpx.Client) -> None:
+    taken = web.post("/v1/snapshots", params=WARD, json={"label": "before"}).json()
+    assert taken in web.get("/v1/snapshots", params=WARD).json()["snapshots"]
+    assert web.post("/v1/mode", params=WARD, json={"mode": "shadow", "default": "other"}).status_code == 200
+    assert web.post("/v1/decisions", params=WARD, content=visit(900)).json()["name"] == "other"
+    assert web.post("/v1/mode", params=WARD, json={"mode": "paused"}).status_code == 200
+    paused = web.post("/v1/decisions", params=WARD, content=visit(901))
+    assert paused.status_code == 503
+    assert int(paused.headers["retry-after"]) > 0
+    assert web.post("/v1/mode", params=WARD, json={"mode": "live"}).status_code == 200
+    rolled = web.post("/v1/rollback", params=WARD, json={"position": taken["position"], "restore": "learnt"})
+    assert rolled.json()["restored"] == taken
+    kinds = [one["kind"] for one in web.get("/v1/changes", params=WARD).json()["changes"]]
+    assert kinds == ["rolled back", "mode", "mode", "mode", "started"]
+    history = web.get("/v1/history", params=WARD).json()
+    assert len(history["decisions"]) == len(history["cumulative_costs"]["hours"])
+
+
+def test_health_metrics_and_documents_need_no_outside_host(web: httpx.Client) -> None:
+    assert web.get("/healthz").json() == {"status": "alive"}
+    assert web.get("/readyz").json()["ready"]
+    text = web.get("/metrics").text
+    values: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            assert name not in values
+            values[name] = float(value)
+    decisions = web.get("/v1/state", params=WARD).json()["decisions"]
+    by_action = [
+        v for name, v in values.items() if name.startswith('tightrope_decisions_total{experiment="ward"')
+    ]
+    assert sum(by_action) == decisions
+    assert values['tightrope_batch_size_bucket{experiment="ward",le="+Inf"}'] > 0
+    page = web.get("/docs").text
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    api = web.get("/openapi.json").json()
+    assert api["openapi"].startswith("3.1")
+    for path, methods in api["paths"].items():
+        for method in methods:
+            url = path.replace("{event_id}", "visit-1")
+            answer = web.request(method, url, params={**WARD, "status": "late"})
+            assert answer.status_code not in (404, 405, 500), (method, path, answer.text)
+            assert str(answer.status_code) in methods[method]["responses"], (method, path)
+
+
+def test_every_reference_in_the_document_resolves(web: httpx.Client) -> None:
+    api = web.get("/openapi.json").json()
+
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, entry in value.items():
+                if key == "$ref":
+                    yield entry
+                yield from references(entry)
+        elif isinstance(value, list):
+            for entry in value:
+                yield from references(entry)
+
+    found = set(references(api))
+    assert found
+    for one in found:
+        node = api
+        for part in one.removeprefix("#/").split("/"):
+            node = node[part]
+
+
+# --- durability before the answer ---
+
+
+class _Slow(MemoryJournal):
+    """Writes nothing before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        self.gate.wait(20)
+        super().append(rows, snapshots, drop)
+
+
+def test_no_answer_before_the_journal_has_it_and_503_when_too_many_wait() -> None:
+    journal = _Slow()
+    experiment = Experiment(ward(), journal)
+    experiment.open()
+    with running(Service([experiment], max_in_flight=8)) as web, ThreadPoolExecutor(30) as pool:
+        before = journal.last()
+        journal.gate.clear()
+        url = str(web.base_url) + "/v1/decisions"
+        answers = [pool.submit(httpx.post, url, content=visit(i), timeout=20) for i in range(20)]
+        deadline = time.monotonic() + 10
+        while sum(answer.done() for answer in answers) < 12 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        refused = [answer.result() for answer in answers if answer.done()]
+        assert len(refused) == 12, "8 may wait, the others are told so at once"
+        assert {answer.status_code for answer in refused} == {503}
+        assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+        time.sleep(0.2)
+        assert journal.last() == before
+        assert sum(answer.done() for answer in answers) == 12
+        journal.gate.set()
+        statuses = sorted(answer.result().status_code for answer in answers)
+        assert statuses == [200] * 8 + [503] * 12
+        assert verify(journal).decisions == 8
+        with ThreadPoolExecutor(4) as few:
+            retried = few.map(lambda i: httpx.post(url, content=visit(i)).status_code, range(20))
+            assert set(retried) == {200}
+    assert verify(journal).decisions == 20
+
+
+def test_a_caller_who_leaves_harms_no_one() -> None:
+    experiment = Experiment(ward(), MemoryJournal())
+    experiment.open()
+    with running(Service([experiment], max_in_flight=4)) as web:
+        for _ in range(20):
+            raw = socket.create_connection((web.base_url.host, web.base_url.port or 80))
+            raw.sendall(b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+            raw.close()
+        deadline = time.monotonic() + 10
+        while web.post("/v1/decisions", content=visit(1)).status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+# --- keys ---
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
+    path = tmp_path / "keys.json"
+    create_key(path, scopes=["admin"], experiments=["ward"])
+    experiments = [Experiment(spec, MemoryJournal()) for spec in (ward(), arms())]
+    for one in experiments:
+        one.open()
+    with running(Service(experiments, keys=Keys(path))) as client:
+        yield client, path
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_each_scope_opens_its_routes_alone(guarded: tuple[httpx.Client, Path]) -> None:
+    web, path = guarded
+    routes = [
+        ("decide", "POST", "/v1/decisions", visit(1)),
+        ("outcome", "POST", "/v1/outcomes", b'{"event_id": "visit-1", "reward": 1}'),
+        ("read", "GET", "/v1/decisions/visit-1", None),
+        ("read", "GET", "/v1/decisions", None),
+        ("read", "GET", "/v1/outcomes?status=late", None),
+        ("read", "GET", "/v1/state", None),
+        ("read", "GET", "/v1/history", None),
+        ("read", "GET", "/v1/changes", None),
+        ("read", "GET", "/v1/snapshots", None),
+        ("admin", "POST", "/v1/snapshots", b'{"label": "x"}'),
+        ("admin", "POST", "/v1/mode", b'{"mode": "live"}'),
+        ("admin", "POST", "/v1/rollback", b'{"position": 1, "restore": "all"}'),
+    ]
+    for scope in ("decide", "outcome", "read", "admin"):
+        mine = create_key(path, scopes=[scope], experiments=["ward"])
+        theirs = create_key(path, scopes=[scope], experiments=["arms"])
+        time.sleep(1.1)
+        for needed, method, route, body in routes:
+            url = route + ("&" if "?" in route else "?") + "experiment=ward"
+            answer = web.request(method, url, content=body, headers=bearer(mine))
+            if scope == needed:
+                assert answer.status_code in (200, 404), (route, answer.text)
+            else:
+                assert answer.status_code == 403, (scope, route)
+            assert web.request(method, url, content=body, headers=bearer(theirs)).status_code == 403
+            unknown = url.replace("=ward", "=attic")
+            assert web.request(method, unknown, content=body, headers=bearer(theirs)).status_code == 403
+            assert web.request(method, url, content=body).status_code == 401
+            assert web.request(method, url, content=body, headers=bearer(mine + "x")).status_code == 401
+
+
+def test_reading_lists_only_what_the_key_opens(guarded: tuple[httpx.Client, Path]) -> None:
+    web, path = guarded
+    secret = create_key(path, scopes=["read"], experiments=["arms"])
+    time.sleep(1.1)
+    assert web.get("/v1/experiments").status_code == 401
+    assert web.get("/metrics").status_code == 401
+    names = [one["name"] for one in web.get("/v1/experiments", headers=bearer(secret)).json()["experiments"]]
+    assert names == ["arms"]
+    assert 'experiment="ward"' not in web.get("/metrics", headers=bearer(secret)).text
+    assert web.get("/healthz").status_code == web.get("/readyz").status_code == 200
+    revoke_key(path, secret.split("_")[1])
+    time.sleep(1.1)
+    assert web.get("/v1/experiments", headers=bearer(secret)).status_code == 401
+
+
+def test_the_file_of_keys_holds_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    secret = create_key(path)
+    assert secret.split("_", 2)[2] not in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(InvalidInput, match="scopes must be among"):
+        create_key(path, scopes=["everything"])
+
+
+def test_without_keys_only_loopback(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path)
+    for host in ("0.0.0.0", "192.168.1.5", "::", "example.org"):
+        with pytest.raises(InvalidInput, match="keys are needed"):
+            serve([spec], host=host, data=tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_keys_no_page_in_a_browser_gets_through(web: httpx.Client) -> None:
+    for headers in (
+        {"Host": "attacker.example"},
+        {"Origin": "https://attacker.example"},
+        {"Origin": "null"},
+    ):
+        assert web.post("/v1/decisions", params=WARD, content=visit(1), headers=headers).status_code == 403
+        assert web.get("/v1/state", params=WARD, headers=headers).status_code == 403
+    own = {"Origin": f"http://{web.base_url.host}:{web.base_url.port}"}
+    assert web.get("/v1/state", params=WARD, headers=own).status_code == 200
+
+
+# --- the client ---
+
+
+def test_the_client_retries_until_there_is_an_answer() -> None:
+    experiment = Experiment(ward(), MemoryJournal())
+    experiment.open()
+    with running(Service([experiment])) as web, Client(str(web.base_url)) as client:
+        decision = client.decide({"age": 71, "sex": "f"}, explain=True)
+        assert decision["name"] in ("icu", "surgery", "other")
+        assert client.learn(decision["event_id"], 1.0, {"hours": 0.5})["awaits"] == []
+        assert client.decision(decision["event_id"])["outcome"]["reward"] == 1.0
+        client.post("/v1/mode", mode="paused")
+        with Client(str(web.base_url), patience=0.0) as hasty, pytest.raises(ServiceError) as refused:
+            hasty.decide({"age": 71, "sex": "f"})
+        assert (refused.value.status, refused.value.code) == (503, "paused")
+        timer = threading.Timer(0.5, lambda: web.post("/v1/mode", json={"mode": "live"}))
+        timer.start()
+        with Client(str(web.base_url), patience=20.0) as patient:
+            assert patient.decide({"age": 71, "sex": "f"})["sequence"] == 1
+        timer.join()
+        with pytest.raises(ServiceError, match=r"422 invalid: context\.age"):
+            client.decide({"age": 171, "sex": "f"})
+        with pytest.raises(InvalidInput):
+            Client("ftp://example.org")
+
+
+# --- processes ---
+
+SERVER = "import sys; from tightrope.service import serve; serve([sys.argv[1]], port=int(sys.argv[2]), data=sys.argv[3])"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def start(spec: Path, port: int, data: Path) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(spec), str(port), str(data)])
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+                return process
+        assert process.poll() is None, "the server ended"
+        time.sleep(0.05)
+    raise AssertionError("the server did not become ready")
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    spec, port = write_spec(tmp_path), free_port()
+    data = tmp_path / "data"
+    acknowledged: dict[str, bytes] = {}
+    lock = threading.Lock()
+    for cycle in range(3):
+        process = start(spec, port, data)
+        stop = threading.Event()
+
+        def load(worker: int, cycle: int = cycle, stop: threading.Event = stop) -> None:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+                for i in range(100_000):
+                    if stop.is_set():
+                        return
+                    event_id = f"{cycle}-{worker}-{i}"
+                    body = json.dumps({"event_id": event_id, "context": {"age": i % 100, "sex": "f"}})
+                    try:
+                        connection.request("POST", "/v1/decisions", body)
+                        answer = connection.getresponse()
+                        content = answer.read()
+                    except (OSError, http.client.HTTPException):
+                        return
+                    if answer.status == 200:
+                        with lock:
+                            acknowledged[event_id] = content
+
+        workers = [threading.Thread(target=load, args=(worker,)) for worker in range(8)]
+        for worker in workers:
+            worker.start()
+        time.sleep(0.4 + 0.2 * cycle)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert len(acknowledged) > 50
+    journal = SqliteJournal(data / "ward.sqlite", read_only=True)
+    journal.open()
+    report = verify(journal)
+    journal.close()
+    assert report.decisions >= len(acknowledged)
+    process = start(spec, port, data)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as web:
+            for event_id, content in acknowledged.items():
+                i = int(event_id.rpartition("-")[2])
+                body = json.dumps({"event_id": event_id, "context": {"age": i % 100, "sex": "f"}})
+                assert web.post("/v1/decisions", content=body.encode()).content == content
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+    again = SqliteJournal(data / "ward.sqlite", read_only=True)
+    again.open()
+    after = verify(again)
+    again.close()
+    assert after.decisions == report.decisions
+    assert after.snapshots >= 1, "an orderly stop keeps a snapshot"
+
+
+def test_a_second_process_on_the_same_folder_refuses(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path)
+    holder = make_service([spec], data=tmp_path / "data")
+    try:
+        with pytest.raises(JournalLocked, match="another process writes"):
+            make_service([spec], data=tmp_path / "data")
+        second = subprocess.run(
+            [sys.executable, "-c", SERVER, str(spec), str(free_port()), str(tmp_path / "data")],
+            capture_output=True,
+            timeout=60,
+        )
+        assert second.returncode != 0
+        assert b"another process writes this journal" in second.stderr
+    finally:
+        for one in holder.experiments.values():
+            one.close()
+
+
+def test_names_of_experiments_become_different_files(tmp_path: Path) -> None:
+    names = ["a/b", "a%b", "a.b", "../a", "ä"]
+    service = make_service([arms(name) for name in names], data=tmp_path / "data")
+    try:
+        files = list((tmp_path / "data").glob("*.sqlite"))
+        assert len(files) == len(names)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    finally:
+        for one in service.experiments.values():
+            one.close()
+    with pytest.raises(InvalidInput, match="different names"):
+        make_service([arms(), arms()], data=tmp_path / "data")
+    with pytest.raises(InvalidInput, match="data and database"):
+        make_service([arms()], data=tmp_path, database="memory:")
+    with pytest.raises(InvalidInput, match="database must be"):
+        make_service([arms()], database="mysql://localhost")
+
+
+def test_the_service_does_not_load_the_engine() -> None:
+    code = (
+        "import sys; import tightrope.service.server, tightrope.service.storage.sqlite, tightrope.service.replay; "
+        "heavy = {'matplotlib', 'tightrope.engine', 'tightrope.result', 'pyarrow', 'sklearn', 'psycopg'} & set(sys.modules); "
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_limits_reach_the_experiment() -> None:
+    experiment = Experiment(ward(), MemoryJournal())
+    experiment.open()
+    with running(Service([experiment], limits=Limits(reward=2.0, actions=1))) as web:
+        web.post("/v1/decisions", content=visit(1))
+        assert web.post("/v1/decisions", content=visit(2, actions=["icu", "other"])).status_code == 422
+        assert web.post("/v1/outcomes", json={"event_id": "visit-1", "reward": 3}).status_code == 422
+        assert web.post("/v1/outcomes", json={"event_id": "visit-1", "reward": 2}).status_code == 200

@@ -1,0 +1,208 @@
+"""What callers send: everything hostile is refused with the field or the byte named, and nothing reaches the state."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tightrope.service.bodies import DecisionRequest, Limits, OutcomeRequest, Refusal, fingerprint, read_body
+from workbench import Bench, code, measured, ward
+
+HOSTILE = [
+    (b"", 400, "byte 0"),
+    (b'{"context": {"age": 71', 400, "byte 22"),
+    (b'{"context": {"age": NaN}}', 400, "byte 20"),
+    (b'{"context": {"age": Infinity}}', 400, "byte 20"),
+    (b'{"context": {"age": -Infinity}}', 400, "byte 2"),
+    (b'{"context": {"age": 01}}', 400, "byte 2"),
+    (b'{"a": 1} trailing', 422, "a is an unknown field"),
+    (b"{} trailing", 400, "byte 3"),
+    (b'{"event_id": "\xff"}', 400, "byte 14"),
+    (b'{"event_id": "\\ud800"}', 400, "byte 14"),
+    (b"\xef\xbb\xbf{}", 400, "byte 0"),
+    (b'{"context": {"age": 1e400}}', 422, "context.age must be a finite number"),
+    (b'{"context": {"age": 1' + b"0" * 5000 + b"}}", 422, "context.age must be a finite number"),
+    (b'{"context": {"age": "NaN"}}', 422, "context.age"),
+    (b'{"context": {"age": true, "sex": "f"}}', 422, "context.age"),
+    (b'{"context": {"age": null, "sex": "f"}}', 422, "context.age"),
+    (b'{"context": {"age": [71], "sex": "f"}}', 422, "context.age"),
+    (b'{"context": {"age": 71}}', 422, "context.sex is missing"),
+    (b'{"context": {"age": 71, "sex": "x"}}', 422, "context.sex"),
+    (b'{"context": {"age": 71, "sex": "f", "name": "x"}}', 422, "context.name"),
+    (b'{"context": {"age": 171, "sex": "f"}}', 422, "context.age must lie in [0, 100]"),
+    (b'{"context": {"age": 71, "age": 72, "sex": "f"}}', 422, "age comes twice"),
+    (b'{"context": {"age": 71, "sex": "f"}, "context": {}}', 422, "context comes twice"),
+    (b'{"context": [1]}', 422, "context must be an object"),
+    (b"[]", 422, "the body must be an object"),
+    (b"null", 422, "the body must be an object"),
+    (b"{}", 422, "context is missing"),
+    (b'{"features": [0.1, 0.1, "x"]}', 422, "features[2] must be a number"),
+    (b'{"features": [0.1, true, 0.1]}', 422, "features[1] must be a number"),
+    (b'{"features": [0.1, 0.1]}', 422, "features must have shape"),
+    (b'{"features": [[0.1, 0.1, 0.1], [0.1]]}', 422, "features"),
+    (b'{"features": [1.0, 1.0, 1.0]}', 422, "features[0] must have a Euclidean norm"),
+    (b'{"features": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "nested deeper than 8"),
+    (b'{"actions": [], "features": [0.1, 0.1, 0.1]}', 422, "actions must name at least one"),
+    (b'{"actions": ["icu", "icu"], "features": [0.1, 0.1, 0.1]}', 422, "actions must name each action once"),
+    (b'{"actions": ["icu", "attic"], "features": [0.1, 0.1, 0.1]}', 422, "actions[1]"),
+    (b'{"actions": [true], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
+    (b'{"actions": [1.5], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
+    (b'{"actions": [-1], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
+    (b'{"actions": [99999999999999999999999999], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
+    (b'{"usage": {"hours": 0.5}, "features": [0.1, 0.1, 0.1]}', 422, "usage.hours is seen after acting"),
+    (b'{"usage": {"fuel": 0.5}, "features": [0.1, 0.1, 0.1]}', 422, "fuel"),
+    (b'{"usage": {"hours": {"icu": "NaN"}}}', 422, "usage.hours.icu must be a number"),
+    (b'{"usage": {"hours": [1, null]}}', 422, "usage.hours[1] must be a number"),
+    (b'{"costs": [[0], [0], ["x"]]}', 422, "costs[2][0] must be a number"),
+    (
+        b'{"costs": [[0.1], [0.1], [1.5]], "features": [0.1, 0.1, 0.1]}',
+        422,
+        "costs[2, 0] must lie in [-1, 1]",
+    ),
+    (b'{"costs": [[0.1]], "features": [0.1, 0.1, 0.1]}', 422, "costs must have shape"),
+    (b'{"group": [1], "features": [0.1, 0.1, 0.1]}', 422, "group[0] must be a text"),
+    (b'{"event_id": 7, "features": [0.1, 0.1, 0.1]}', 422, "event_id must be a text"),
+    (b'{"event_id": "", "features": [0.1, 0.1, 0.1]}', 422, "event_id"),
+    (b'{"event_id": "a\\u0000b", "features": [0.1, 0.1, 0.1]}', 422, "event_id must hold no control"),
+    (b'{"event_id": "' + b"x" * 201 + b'"}', 422, "event_id must have a length <= 200"),
+    (b'{"explain": 1, "features": [0.1, 0.1, 0.1]}', 422, "explain must be true or false"),
+    (b'{"contxt": {}}', 422, "contxt is an unknown field"),
+]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench(ward())
+
+
+@pytest.mark.parametrize(("body", "status", "words"), HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_decisions_are_refused_and_change_nothing(
+    bench: Bench, body: bytes, status: int, words: str
+) -> None:
+    before = bench.digest()
+    try:
+        answer = bench.decide(body)
+        got, message = answer.status, json.loads(answer.body).get("error", {}).get("message", "")
+    except Refusal as refusal:
+        got, message = refusal.status, refusal.message
+    assert got == status, message
+    assert words in message
+    assert bench.digest() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"event_id": "e", "reward": NaN}', "byte 28"),
+        (b'{"event_id": "e", "reward": 1e400}', "reward must be a finite number"),
+        (b'{"event_id": "e", "reward": "NaN"}', "reward must be a number"),
+        (b'{"event_id": "e", "reward": true}', "reward must be a number"),
+        (b'{"event_id": "e", "reward": 1, "reward": 0}', "reward comes twice"),
+        (b'{"event_id": "e"}', "reward or costs must be given"),
+        (b'{"reward": 1}', "event_id is missing"),
+        (b'{"event_id": "e", "costs": {"hours": false}}', "costs.hours must be a number"),
+        (b'{"event_id": "e", "costs": {"hours": 1, "hours": 0}}', "hours comes twice"),
+        (b'{"event_id": "e", "costs": [1, "x"]}', "costs[1] must be a number"),
+    ],
+)
+def test_hostile_outcomes_are_refused(body: bytes, words: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        read_body(body, OutcomeRequest)
+    assert 400 <= refusal.value.status < 500
+    assert words in refusal.value.message
+
+
+def test_an_outcome_out_of_range_changes_nothing(bench: Bench) -> None:
+    bench.decide(b'{"event_id": "o", "features": [0.1, 0.1, 0.1]}')
+    before = bench.digest()
+    assert code(bench.learn("o", costs={"hours": 1.5})) == (422, "invalid")
+    assert code(bench.learn("o", costs={"fuel": 0.5})) == (422, "invalid")
+    assert code(bench.learn("o", costs=[0.1, 0.1])) == (422, "invalid")
+    with pytest.raises(Refusal, match="reward must lie in"):
+        bench.learn("o", reward=1e9)
+    assert bench.digest() == before
+    assert bench.learn("o", reward=1.0, costs={"hours": 0.5}).status == 200
+    assert bench.digest() != before
+
+
+def test_costs_are_refused_where_they_are_seen_before() -> None:
+    bench = Bench(measured())
+    bench.decide(b'{"event_id": "o", "features": [0.1, 0.1, 0.1]}')
+    assert code(bench.learn("o", reward=1.0, costs={"hours": 0.5})) == (422, "invalid")
+    assert code(bench.learn("o", reward=1.0, costs=[0.5])) == (422, "invalid")
+    assert bench.learn("o", reward=1.0).status == 200
+
+
+def test_limits_on_bytes_numbers_and_actions() -> None:
+    limits = Limits(body_bytes=200, actions=2, numbers=4)
+    read_body(b'{"actions": [0, 1], "features": [1, 2, 3, 4]}', DecisionRequest, limits)
+    for body, status, words in [
+        (b'{"actions": [0, 1, 2]}', 422, "actions must have at most 2"),
+        (b'{"features": [1, 2, 3, 4, 5]}', 422, "features must hold at most 4"),
+        (b'{"features": [[1, 2, 3], [4, 5]]}', 422, "features must hold at most 4"),
+        (b'{"costs": [[1, 2, 3], [4, 5]]}', 422, "costs must hold at most 4"),
+        (b'{"usage": {"a": [1, 2, 3], "b": {"x": 1, "y": 1}}}', 422, "usage must hold at most 4"),
+        (b'{"group": ["a", "b", "c"]}', 422, "group must have at most 2"),
+        (b'{"event_id": "' + b"x" * 200 + b'"}', 413, "at most 200 bytes"),
+    ]:
+        with pytest.raises(Refusal, match=words) as refusal:
+            read_body(body, DecisionRequest, limits)
+        assert refusal.value.status == status
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.sampled_from(
+    [
+        "event_id",
+        "context",
+        "features",
+        "costs",
+        "usage",
+        "group",
+        "actions",
+        "default",
+        "explain",
+        "age",
+        "sex",
+    ]
+)
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=5) | JSON)
+def test_any_json_is_either_read_or_refused_with_4xx(value: object) -> None:
+    body = json.dumps(value).encode()
+    try:
+        status = _FUZZED.decide(body).status
+    except Refusal as refusal:
+        status = refusal.status
+    assert status == 200 or 400 <= status < 500
+
+
+_FUZZED = Bench(ward("fuzzed"))
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_refused_with_4xx(body: bytes) -> None:
+    status = 200
+    try:
+        read_body(body, DecisionRequest)
+    except Refusal as refusal:
+        status = refusal.status
+    assert status == 200 or 400 <= status < 500
+
+
+@given(st.permutations(["event_id", "context", "actions"]), st.sampled_from([None, 1]))
+def test_a_fingerprint_ignores_order_and_spaces_but_no_value(order: list[str], indent: int | None) -> None:
+    value = {"event_id": "e", "context": {"age": 71, "sex": "f"}, "actions": ["icu"]}
+    written = json.dumps({key: value[key] for key in order}, indent=indent).encode()
+    same = fingerprint(read_body(written, DecisionRequest))
+    assert same == fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))
+    value["context"] = {"age": 71.5, "sex": "f"}
+    assert same != fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))

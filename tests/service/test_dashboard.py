@@ -1,0 +1,706 @@
+"""The dashboard, as its readers meet it: in Debian's Chromium without a window, which can reach nothing but this machine.
+
+The browser is driven over the two pipes of its DevTools protocol: no driver, no WebSocket, no package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tightrope.service import create_key, dashboard
+from tightrope.service.app import Service
+from tightrope.service.experiment import Experiment
+from tightrope.service.journal import JournalError
+from tightrope.service.keys import Keys
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import Spec
+from workbench import arms, running, visit, ward
+
+# --- what is served ---
+
+
+@contextlib.contextmanager
+def service(*specs: Spec, keys: Path | None = None, **options: Any) -> Iterator[httpx.Client]:
+    experiments = [Experiment(spec, MemoryJournal(), **options) for spec in specs]
+    for one in experiments:
+        one.open()
+    with running(Service(experiments, keys=None if keys is None else Keys(keys))) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[httpx.Client]:
+    """Two experiments; in the first, one rule holds and one is violated."""
+    with service(ward(), arms(rules=[{"kind": "share", "action": "b", "at_least": 0.2}])) as client:
+        play(client, range(60))
+        yield client
+
+
+WARD = {"experiment": "ward"}
+
+
+def play(web: httpx.Client, visits: range, **more: Any) -> None:
+    """Visits of which most have an outcome, with hours well above what the rule allows."""
+    for i in visits:
+        assert web.post("/v1/decisions", params=WARD, content=visit(i, **more)).status_code == 200
+        if i % 5:
+            outcome = {"event_id": f"visit-{i}", "reward": i % 3 / 2, "costs": {"hours": 0.95}}
+            assert web.post("/v1/outcomes", params=WARD, json=outcome).status_code == 200
+
+
+def test_the_page_allows_nothing_from_outside(web: httpx.Client) -> None:
+    answer = web.get("/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = dict(one.split(maxsplit=1) for one in answer.headers["content-security-policy"].split("; "))
+    assert policy.pop("img-src") == "data:"
+    assert policy.pop("default-src") == "'none'"
+    assert {"'self'", "'none'"} >= set(policy.values())
+    assert {"script-src", "style-src", "connect-src", "frame-ancestors", "base-uri", "form-action"} == set(
+        policy
+    )
+    loaded = re.findall(r'(?:src|href|data-plotly)="([^"]+)"', answer.text)
+    assert not [one for one in loaded if re.match(r"(https?:)?//", one)]
+    assert sum(one.startswith("static/") for one in loaded) == 3
+    assert web.get("/static/plotly.min.js").text.count("plotly") > 10
+
+
+def test_what_was_loaded_once_is_kept(web: httpx.Client) -> None:
+    names = re.findall(r'"(static/[^"]+)"', web.get("/").text)
+    for path in [*names, ""]:
+        first = web.get(f"/{path}")
+        assert first.status_code == 200
+        assert first.headers["content-encoding"] == "gzip"
+        assert ("immutable" in first.headers["cache-control"]) == bool(path)
+        again = web.get(f"/{path}", headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert web.get(f"/{path}", headers={"If-None-Match": 'W/"other"'}).status_code == 200
+        plain = web.get(f"/{path}", headers={"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == first.content
+    # A page of an earlier release must not keep today's script for a year.
+    assert web.get("/static/dashboard.js?v=0").headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    "name", ["dashboard.py", "dashboard.html", "app.py", "", "..%2Fapp.py", "%2e%2e/app.py"]
+)
+def test_nothing_else_is_served(web: httpx.Client, name: str) -> None:
+    answer = web.get(f"/static/{name}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not-found")
+
+
+def test_the_page_comes_without_plotly_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget() -> None:
+        dashboard._load.cache_clear()
+        dashboard._html.cache_clear()
+
+    with monkeypatch.context() as patch, service(ward()) as client:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        forget()
+        try:
+            assert "plotly.min.js?v=none" in client.get("/").text
+            assert client.get("/static/plotly.min.js").status_code == 404
+        finally:
+            forget()
+
+
+# --- what is seen ---
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    problem = without_chromium()
+    if problem:
+        pytest.skip(problem)
+    with browser(tmp_path_factory.mktemp("chromium")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, web: httpx.Client) -> Page:
+    """The dashboard of the ward, loaded."""
+    return opened(chromium, web)
+
+
+def opened(chromium: Browser, web: httpx.Client, width: int = 1200, **options: Any) -> Page:
+    tab = chromium.page()
+    tab.size(width, 800, **options)
+    tab.open(f"{web.base_url}/")
+    tab.wait("!document.getElementById('main').hidden && document.querySelectorAll('.main-svg').length >= 5")
+    return tab
+
+
+def shown(number: float) -> str:
+    """A cumulative cost as the page writes it."""
+    return f"{number:,.{2 if abs(number) < 10 else 1}f}".replace("-", "−")
+
+
+def test_it_tells_what_the_state_says(page: Page, web: httpx.Client) -> None:
+    state = web.get("/v1/state", params=WARD).json()
+    cards = page.js("[...document.querySelectorAll('#rules > li')].map((one) => one.innerText)")
+    assert len(cards) == len(state["constraints"]) == 2
+    for constraint in state["constraints"]:
+        [card] = [one for one in cards if constraint["rule"] in one]
+        verdict = "✕ Violated" if constraint["cumulative_cost"] > 0 else "✓ Holds"
+        assert card.startswith(verdict)
+        assert shown(constraint["cumulative_cost"]) in card
+        assert (
+            f"{shown(abs(constraint['cumulative_cost']))} {'above' if 'Viol' in verdict else 'below'} the line"
+            in card
+        )
+        assert f"Queue {shown(constraint['queue'])}" in card
+    assert {one.split("\n")[0] for one in cards} == {"✕ Violated", "✓ Holds"}
+    assert page.text("#verdict").startswith("1 of 2 rules is violated: hours")
+    assert page.js("document.title").startswith("✕ ward")
+    assert page.text("#mode") == "● Live"
+
+    outcomes = state["outcomes"]
+    assert page.text("#decisions") == str(state["decisions"])
+    assert page.text("#reward") == f"{outcomes['mean_reward']:.3f}"
+    for kind in ("pending", "late", "missing", "rejected"):
+        assert page.text(f"#{kind}") == str(outcomes[kind])
+    rows = page.js(
+        "[...document.querySelectorAll('#actions tbody tr')].map((row) => [...row.cells].map((one) => one.innerText.trim()))"
+    )
+    assert [row[:3] for row in rows] == [
+        [one["name"], str(one["decisions"]), f"{100 * one['share']:.1f} %"] for one in state["actions"]
+    ]
+
+
+def test_it_draws_the_history(page: Page, web: httpx.Client) -> None:
+    history = web.get("/v1/history", params=WARD).json()
+    state = web.get("/v1/state", params=WARD).json()
+    for chart, kind, now in (
+        ("costs-chart", "cumulative_costs", "cumulative_cost"),
+        ("queues-chart", "queues", "queue"),
+    ):
+        drawn = page.js(
+            f"document.getElementById('{chart}').data.map((one) => [one.name, [...one.x], [...one.y]])"
+        )
+        assert [one[0] for one in drawn] == list(history[kind])
+        for (name, x, y), constraint in zip(drawn, state["constraints"], strict=True):
+            assert x == [0, *history["decisions"], state["decisions"]]
+            assert y == [0, *history[kind][name], constraint[now]]
+    shares = page.js("document.getElementById('shares-chart').data.map((one) => [...one.y])")
+    assert len(shares) == 3
+    assert all(abs(sum(column) - 100) < 1e-9 for column in zip(*shares, strict=True))
+    reward = page.js("[...document.getElementById('reward-chart').data[1].y].at(-1)")
+    assert reward == pytest.approx(state["outcomes"]["mean_reward"])
+    rates = page.js(
+        "(({x, y}) => [[...x].map((one) => +new Date(one) / 1000), [...y]])(document.getElementById('rate-chart').data[0])"
+    )
+    if rates[0]:
+        total = sum(rate * (b - a) for a, b, rate in zip(rates[0], rates[0][1:], rates[1]))
+        assert total == pytest.approx(state["decisions"], rel=0.02)
+
+
+def test_it_explains_decisions(page: Page, web: httpx.Client) -> None:
+    newest = web.get("/v1/decisions", params={**WARD, "limit": 10}).json()["decisions"]
+    listed = page.js("[...document.querySelectorAll('#list button')].map((one) => one.dataset.key)")
+    assert listed == [one["event_id"] for one in newest]
+    page.js("document.querySelectorAll('#list button')[3].click()")
+    wanted = newest[3]
+    assert not page.js("document.getElementById('follow').checked")
+    page.wait("document.querySelector('#why').innerText.includes('Outcome')")
+    table = page.js(
+        "[...document.querySelectorAll('#why tbody tr')].map((row) => [...row.cells].map((one) => one.innerText.trim()))"
+    )
+    ranked = sorted(wanted["explanation"]["actions"], key=lambda row: -row["value"])
+    assert [row[1:3] for row in table] == [
+        [f"{row[name]:.3f}".replace("-", "−") for name in ("value", "reward")] for row in ranked
+    ]
+    assert table[0][0].startswith(f"→ {wanted['name']}")
+    # What the rules add or take off is what makes the value of the reward.
+    for row in table:
+        value, reward, *effects = [float(one.replace("−", "-")) for one in row[1:]]
+        assert reward + sum(effects) == pytest.approx(value, abs=0.003)
+    words = page.text("#why")
+    assert f"{wanted['name']} has the highest value" in words
+    assert wanted["event_id"] in words
+
+    page.js("document.getElementById('event').focus()")
+    page.write("visit-1")
+    page.press("Enter", 13, text="\r")
+    page.wait("document.querySelector('#why').innerText.includes('visit-1')")
+    assert "reward 0.5" in page.text("#why")
+    page.js(
+        "document.getElementById('event').value = 'visit-none'; document.getElementById('find').requestSubmit()"
+    )
+    page.wait("document.getElementById('find-error').innerText.includes('No decision was made')")
+
+
+def test_it_follows_what_happens(chromium: Browser) -> None:
+    with service(ward()) as web:
+        page = opened_empty(chromium, web)
+        assert "No decisions yet" in page.text("#verdict")
+        assert "Nothing counted yet" in page.text("#rules")
+        play(web, range(30))
+        page.wait("document.getElementById('decisions').innerText === '30'")
+        page.wait("/a second|a minute/.test(document.getElementById('rate').innerText)")
+        assert web.post("/v1/mode", json={"mode": "shadow", "default": "other"}).status_code == 200
+        play(web, range(30, 31))
+        page.poll()
+        page.wait("document.getElementById('mode').innerText === '◐ Shadow: “other” is served'")
+        page.wait("document.getElementById('why').innerText.includes('Shadow mode: other was served')")
+        assert web.post("/v1/mode", json={"mode": "paused"}).status_code == 200
+        page.poll()
+        page.wait("document.getElementById('mode').innerText === '❚❚ Paused: no decisions'")
+        assert web.post("/v1/mode", json={"mode": "live"}).status_code == 200
+        # Icu alone is on offer until its share is above the limit.
+        play(web, range(31, 90), actions=["icu"])
+        page.poll()
+        page.wait("document.getElementById('verdict').innerText.includes('icu: at most 40% of decisions')")
+        page.wait("document.getElementById('why').innerText.includes('the only action on offer')")
+
+
+def opened_empty(chromium: Browser, web: httpx.Client) -> Page:
+    tab = chromium.page()
+    tab.size(1000, 800)
+    tab.open(f"{web.base_url}/")
+    tab.wait("!document.getElementById('main').hidden")
+    return tab
+
+
+def test_outcomes_that_went_wrong_are_listed_as_text(chromium: Browser) -> None:
+    hostile = "<img src=x onerror=document.title='broken'>"
+    now = [1000.0]
+    with service(ward(), clock=lambda: now[0], expire_after=60.0) as web:
+        assert web.post("/v1/decisions", content=visit(1, event_id=hostile)).status_code == 200
+        now[0] += 100.0
+        assert web.post("/v1/decisions", content=visit(2)).status_code == 200
+        assert web.post("/v1/outcomes", json={"event_id": hostile, "reward": 1}).status_code == 410
+        # More rejected ones than a page of the list, so that the late one is on another.
+        for i in range(25):
+            assert web.post("/v1/outcomes", json={"event_id": f"nobody-{i}", "reward": 1}).status_code == 404
+        page = opened_empty(chromium, web)
+        for status, expected in (
+            ("late", hostile),
+            ("missing", hostile),
+            ("pending", "visit-2"),
+            ("rejected", "nobody-24"),
+        ):
+            page.js(f"document.querySelector('[data-status={status}]').click()")
+            page.wait(
+                f"document.querySelector('#outcomes tbody')?.innerText.includes({json.dumps(expected)})"
+            )
+        assert page.js("document.querySelectorAll('#outcomes tbody tr').length") == 20
+        page.js("document.getElementById('more').click()")
+        page.wait("document.querySelectorAll('#outcomes tbody tr').length === 25")
+        assert hostile in page.text("#list")
+        assert page.js("document.querySelectorAll('main img').length") == 0
+        assert page.js("document.title") != "broken"
+
+
+def test_experiments_can_be_chosen_by_keyboard(chromium: Browser, web: httpx.Client) -> None:
+    page = opened(chromium, web)
+    page.press("Tab", 9)
+    assert page.js("document.activeElement.className") == "skip"
+    page.press("Enter", 13, text="\r")
+    page.wait("document.activeElement.id === 'main'")
+    page.js("document.getElementById('experiment').focus()")
+    page.press("ArrowDown", 40)
+    page.wait("document.getElementById('title').innerText === 'arms'")
+    assert page.js("location.hash") == "#experiment=arms"
+    assert "b: at least 20% of decisions" in page.text("#rules")
+    assert "icu" not in page.text("main")
+    assert page.js("document.activeElement.id") == "experiment"
+    page.js("location.hash = 'experiment=ward'")
+    page.wait("document.getElementById('title').innerText === 'ward'")
+
+
+def test_the_focus_stays_while_the_list_moves(chromium: Browser) -> None:
+    with service(ward()) as web:
+        play(web, range(4))
+        page = opened_empty(chromium, web)
+        page.js("document.querySelectorAll('#list button')[0].focus()")
+        play(web, range(4, 6))
+        page.poll()
+        page.wait("document.querySelectorAll('#list button').length === 6")
+        assert page.js("document.activeElement.dataset.key") == "visit-3"
+
+
+def test_it_says_when_the_service_is_out_of_reach(page: Page) -> None:
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    assert page.js("document.getElementById('trouble').hidden")
+    page.call("Network.emulateNetworkConditions", offline=True, **offline)
+    page.poll()
+    page.wait("!document.getElementById('trouble').hidden")
+    assert page.text("#trouble").startswith("The service can't be reached. What you see is from")
+    assert page.text("#connection").startswith("Not connected; next try at")
+    assert page.text("#mode") == "– Not known now"
+    assert page.text("#title") == "ward"
+    page.call("Network.emulateNetworkConditions", offline=False, **offline)
+    page.poll()
+    page.wait("document.getElementById('trouble').hidden && document.title.startsWith('✕')")
+
+
+class FullDisk(MemoryJournal):
+    """A journal that can't be written for a while."""
+
+    full = False
+
+    def append(self, *arguments: Any, **options: Any) -> None:
+        self.probe()
+        super().append(*arguments, **options)
+
+    def probe(self) -> None:
+        if self.full:
+            raise JournalError("no space left")
+
+
+def test_it_says_when_no_decisions_can_be_taken(chromium: Browser) -> None:
+    journal = FullDisk()
+    one = Experiment(ward(), journal)
+    one.open()
+    with running(Service([one])) as web:
+        play(web, range(3))
+        page = opened_empty(chromium, web)
+        journal.full = True
+        assert web.post("/v1/decisions", content=visit(99)).status_code == 503
+        page.poll()
+        page.wait(
+            "document.getElementById('trouble').innerText.includes(\"ward: The journal can't be written\")"
+        )
+        journal.full = False
+        while web.get("/v1/state").status_code == 503:
+            time.sleep(0.1)
+        page.poll()
+        page.wait("document.getElementById('trouble').hidden")
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab_alone(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    reader = create_key(path, scopes=["read"], experiments=["ward"])
+    caller = create_key(path, scopes=["decide"])
+    with service(ward(), arms(), keys=path) as web:
+        page = chromium.page()
+        page.open(f"{web.base_url}/")
+        page.wait("!document.getElementById('key-form').hidden && document.activeElement.id === 'key'")
+        assert page.js("document.getElementById('main').hidden")
+        for wrong, answer in (
+            ("tr_0_nothing", "This key is not known here"),
+            (caller, "does not open 'read'"),
+            ("ключ", "no special"),
+        ):
+            page.write(wrong)
+            page.press("Enter", 13, text="\r")
+            page.wait(f"document.getElementById('key-error').innerText.includes({json.dumps(answer)})")
+            page.wait("!document.getElementById('key-form').hidden")
+            page.js("document.getElementById('key').value = ''")
+        page.write(reader)
+        page.press("Enter", 13, text="\r")
+        page.wait("!document.getElementById('main').hidden && document.activeElement.id === 'main'")
+        assert page.text("#title") == "ward"
+        # What the key does not open is not even named.
+        assert page.js("[...document.getElementById('experiment').options].map((one) => one.value)") == [
+            "ward"
+        ]
+        assert page.js("[localStorage.length, document.cookie, sessionStorage.length]") == [0, "", 1]
+        assert reader not in page.js("document.documentElement.outerHTML + location.href")
+        page.js("window.before = true")
+        page.call("Page.reload")
+        page.wait("!window.before && document.getElementById('title')?.innerText === 'ward'")
+        page.js("document.getElementById('forget').click()")
+        page.wait("!document.getElementById('key-form').hidden && document.getElementById('main').hidden")
+        assert page.js("sessionStorage.length") == 0
+        sent = page.events("Network.requestWillBeSent")
+        assert not [one for one in sent if reader in one["request"]["url"]]
+
+
+# The ratio of luminances of each text to what is behind it, where it is below what WCAG 2 asks for.
+CONTRAST = """(() => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (one) => {
+    for (let at = one; at; at = at.parentElement) {
+      const [r, g, b, a = 1] = parts(getComputedStyle(at).backgroundColor);
+      if (a === 1) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const one of document.body.querySelectorAll(":not(svg *):not(script)")) {
+    const text = [...one.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join("");
+    if (!text || !one.checkVisibility() || one.closest(".unseen, .skip, noscript, option")) continue;
+    const style = getComputedStyle(one);
+    const [a, b] = [light(parts(style.color)), light(behind(one))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) poor.push([text, ratio]);
+  }
+  return poor;
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_can_be_read_on_a_small_screen(chromium: Browser, web: httpx.Client, dark: bool) -> None:
+    page = opened(chromium, web, 360, dark=dark, mobile=True)
+    assert page.js("document.documentElement.scrollWidth") <= 360
+    wide = page.js(
+        "[...document.querySelectorAll('main *:not(svg *)')]"
+        ".filter((one) => one.checkVisibility() && !one.closest('.scroll, .unseen, .chart')"
+        " && one.getBoundingClientRect().right > 360.5).map((one) => one.outerHTML.slice(0, 90))"
+    )
+    assert wide == []
+    assert page.js(CONTRAST) == []
+    back = page.js("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (sum(back) < 150) == dark
+    small = page.js(
+        "[...document.querySelectorAll('button, select')].filter((one) => one.checkVisibility())"
+        ".map((one) => one.getBoundingClientRect().height).filter((height) => height < 32)"
+    )
+    assert small == []
+
+
+def test_everything_has_a_name_for_screen_readers(page: Page) -> None:
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    named: dict[str, list[str]] = {}
+    for node in nodes:
+        if not node.get("ignored"):
+            named.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    for role in (
+        "button",
+        "link",
+        "checkbox",
+        "combobox",
+        "textbox",
+        "image",
+        "region",
+        "heading",
+        "searchbox",
+    ):
+        assert all(one.strip() for one in named.get(role, [])), (role, named[role])
+    assert len(named["image"]) == 5
+    assert any("Closest to the line" in one for one in named["image"])
+    assert {"main", "banner", "table"} <= set(named)
+    assert page.js("document.documentElement.lang") == "en"
+
+
+def test_no_errors_and_no_strangers(chromium: Browser, web: httpx.Client) -> None:
+    page = opened(chromium, web)
+    page.js("document.querySelector('[data-status=pending]').click()")
+    page.wait("!document.getElementById('outcomes-box').hidden")
+    assert page.events("Runtime.exceptionThrown") == []
+    assert [
+        one for one in page.events("Runtime.consoleAPICalled") if one["type"] in ("error", "warning")
+    ] == []
+    requests = [one["request"]["url"] for one in page.events("Network.requestWillBeSent")]
+    assert len(requests) > 6
+    assert [one for one in requests if not one.startswith((str(web.base_url), "data:"))] == []
+    # Plotly tries to add a style for maps when it is loaded, which the page's policy forbids; there are no maps here.
+    refused = [one["entry"] for one in page.events("Log.entryAdded")]
+    assert all("inline style" in one["text"] and "plotly.min.js" in one["url"] for one in refused), refused
+    assert len(refused) <= 1
+
+
+# --- the browser ---
+
+
+def without_chromium() -> str:
+    """Why there is no browser, after trying to install one where that is allowed; empty if there is one."""
+    if shutil.which("chromium") is not None:
+        return ""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return "Debian's package `chromium` is missing, and only root can install it"
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-liberation"]
+    for command in (["apt-get", "update"], install):
+        subprocess.run(command, check=False, env=environment, **quiet)
+    return "" if shutil.which("chromium") else "Debian's package `chromium` can't be installed"
+
+
+@contextlib.contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser that can reach nothing but this machine."""
+    command_read, command_write = _high_pipe()
+    answer_read, answer_write = _high_pipe()
+    arguments = [
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--no-first-run",
+        "--hide-scrollbars",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--user-data-dir={folder}",
+        "--remote-debugging-pipe",
+    ]
+    # Chromium reads its commands from descriptor 3 and answers on 4.
+    shell = f'exec "$@" 3</proc/self/fd/{command_read} 4>/proc/self/fd/{answer_write}'
+    process = subprocess.Popen(
+        ["sh", "-c", shell, "sh", *arguments],
+        pass_fds=(command_read, answer_write),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(command_read)
+    os.close(answer_write)
+    try:
+        one = Browser(command_write, answer_read)
+        yield one
+        with contextlib.suppress(OSError, AssertionError):
+            one.call("Browser.close")
+    finally:
+        os.close(command_write)
+        os.close(answer_read)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Browser:
+    """The two pipes, and the events that came over them."""
+
+    def __init__(self, write: int, read: int) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._write = write
+        self._read = read
+        self._buffer = b""
+        self._number = 0
+
+    def page(self) -> Page:
+        """A new tab, with storage of its own."""
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        return Page(self, session)
+
+    def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """One command, and its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._write, data) :]
+        deadline = time.monotonic() + 30.0
+        while True:
+            answer = self._next(deadline, method)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: dict[str, Any] = answer["result"]
+                return result
+            self.events.append(answer)
+
+    def _next(self, deadline: float, method: str) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"chromium did not answer {method} in time"
+            part = os.read(self._read, 1 << 20)
+            assert part, f"chromium ended during {method}"
+            self._buffer += part
+        raw, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(raw)
+        return message
+
+
+class Page:
+    """A tab."""
+
+    def __init__(self, owner: Browser, session: str) -> None:
+        self._owner = owner
+        self._session = session
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the protocol to this tab."""
+        return self._owner.call(method, self._session, **parameters)
+
+    def open(self, url: str) -> None:
+        """Go there, and wait until it is loaded."""
+        answer = self.call("Page.navigate", url=url)
+        assert "errorText" not in answer, answer
+        self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
+
+    def size(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
+        """How large the window is, and which colours its reader likes."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=mobile,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 15.0) -> Any:
+        """Until the expression is true."""
+        deadline = time.monotonic() + seconds
+        while True:
+            value = self.js(expression)
+            if value:
+                return value
+            assert time.monotonic() < deadline, (
+                f"still not: {expression}\n{self.js('document.body.innerText')}"
+            )
+            time.sleep(0.05)
+
+    def poll(self) -> None:
+        """Have the dashboard look at the service now, not a moment later."""
+        self.js("document.getElementById('retry').click()")
+
+    def text(self, selector: str) -> str:
+        """What a reader sees of an element."""
+        return str(self.js(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    def press(self, key: str, code: int, *, text: str = "") -> None:
+        """A key of the keyboard."""
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def write(self, text: str) -> None:
+        """Into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def events(self, method: str) -> list[dict[str, Any]]:
+        """What this tab reported so far."""
+        self.js("0")
+        return [
+            one["params"]
+            for one in self._owner.events
+            if one.get("method") == method and one.get("sessionId") == self._session
+        ]
+
+
+def _high_pipe() -> tuple[int, int]:
+    # Out of the way of 3 and 4, which the shell sets up.
+    ends = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends)
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]

@@ -1,0 +1,271 @@
+"""The long version of the fault tests: `make torture`.
+
+Or `python tests/service/torture.py [--scale 1.0] [--only PART] [--out FILE]`.
+
+Every part has a control, a service that breaks the promise; a part fails if something was lost, or if its control lost nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from faults.kill import Account, Load, kill_cycles, missing
+from faults.outage import Careless, losses, survives_error, told_on, verdict, walk
+from faults.power import Disk, journal_on
+from faults.process import Served, free_port
+from faults.replica import Replica
+from faults.state_machine import ServiceMachine
+from faults.story import bench_on
+from workbench import write_spec
+
+Found = dict[str, Any]
+
+
+def power(folder: Path, scale: float) -> Found:
+    """Cuts at every change of a long story, and at every change of the recovery after some of them."""
+    disk, control = Disk(), Disk()
+    told = told_on(disk, folder, length=60)
+    step = max(1, round(1 / scale))
+    lost = losses(disk, told, folder, loss=[1.0, 0.6, 0.2, 0.0], step=step)
+    while_recovering = 0
+    for n, platter in disk.cuts():
+        if n % max(1, round(10 / scale)):
+            continue
+        again = Disk(platter.left(0.5, seed=n))
+        with journal_on(again, folder) as journal:
+            bench_on(journal)
+            end = len(again.log)
+        for m in range(end + 1):
+            wrong = verdict(Disk(again.after(m, loss=0.7, seed=m)), told, n, folder)
+            while_recovering += 1
+            if wrong is not None:
+                lost.append(f"cut at {n}, then at {m} of the recovery: {wrong}")
+    short = told_on(control, folder, length=20, synchronous="NORMAL")
+    unsynced = losses(control, short, folder, loss=[1.0], synchronous="NORMAL")
+    return {
+        "changes": len(disk.log),
+        "cuts": 4 * (len(disk.log) // step + 1),
+        "cuts while recovering": while_recovering,
+        "lost": lost,
+        "control lost": len(unsynced),
+    }
+
+
+def lives(folder: Path, scale: float) -> Found:
+    """Cuts upon cuts on one disk."""
+    seeds = round(150 * scale) or 1
+    lost = [wrong for seed in range(seeds) for wrong in walk(folder, lives=12, seed=seed)]
+    control = [
+        wrong for seed in range(8) for wrong in walk(folder, lives=12, seed=seed, synchronous="NORMAL")
+    ]
+    return {"lives": 12 * seeds, "lost": lost, "control lost": len(control)}
+
+
+def errors(folder: Path, scale: float) -> Found:
+    """Every write and every sync of a story fails, once and four times in a row."""
+    lost: list[str] = []
+    count = 0
+    for kind in ("write", "sync"):
+        for times in (1, 4):
+            for at in range(1, 10_000, max(1, round(1 / scale))):
+                met, wrong = survives_error(folder, length=20, kind=kind, at=at, times=times)
+                if not met:
+                    break
+                count += 1
+                if wrong is not None:
+                    lost.append(f"{kind} {at}, {times} times: {wrong}")
+    control = [survives_error(folder, length=10, kind="sync", at=at, made=Careless)[1] for at in range(5, 20)]
+    return {"errors": count, "lost": lost, "control lost": sum(one is not None for one in control)}
+
+
+class _Unsynced(ServiceMachine):
+    synchronous = "NORMAL"
+
+
+def model(folder: Path, scale: float) -> Found:
+    """The state machine against the model."""
+    search = settings(
+        max_examples=round(800 * scale) or 1,
+        stateful_step_count=40,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    run_state_machine_as_test(ServiceMachine, settings=search)
+    control = 0
+    try:
+        run_state_machine_as_test(_Unsynced, settings=settings(search, max_examples=100))
+    except AssertionError:
+        control = 1
+    return {"examples": search.max_examples, "steps": 40, "lost": [], "control lost": control}
+
+
+def _progress(cycle: int) -> None:
+    if cycle % 20 == 0:
+        print(f"    {cycle} cycles", flush=True)
+
+
+def kill(folder: Path, scale: float) -> Found:
+    """kill -9 from outside, at any moment."""
+    spec = write_spec(folder)
+    outcome = kill_cycles(spec, folder / "data", round(200 * scale) or 1, progress=_progress)
+    off = kill_cycles(spec, folder / "off", 3, database="memory:")
+    behind = kill_cycles(spec, folder / "behind", 10, mutant="behind")
+    return {**asdict(outcome), "control lost": len(off.lost) * len(behind.lost)}
+
+
+def points(folder: Path, scale: float) -> Found:
+    """Crashes from inside, at named points, under load."""
+    spec = write_spec(folder)
+    outcome = kill_cycles(
+        spec, folder / "data", round(100 * scale) or 1, seed=1, points=True, progress=_progress
+    )
+    control = kill_cycles(spec, folder / "behind", 10, seed=1, points=True, mutant="behind")
+    return {**asdict(outcome), "control lost": len(control.lost)}
+
+
+def postgres(folder: Path, scale: float) -> Found:
+    """Two processes on a database; either process, or the database, dies again and again."""
+    from faults.database import Server
+    from tightrope.service.storage.postgresql import PostgresJournal
+
+    server = Server()
+    try:
+        spec = write_spec(folder)
+        ports = [free_port(), free_port()]
+        services = [
+            Served(spec, port=port, database=server.url, max_pending=400).wait(ready=not i)
+            for i, port in enumerate(ports)
+        ]
+        account = Account()
+        load = Load(lambda: ports, account, callers=6, patient=True)
+        replica = Replica(lambda: PostgresJournal(server.url, "ward", read_only=True))
+        lost: list[str] = []
+        rounds = round(30 * scale) or 1
+        for i in range(rounds):
+            _wait_for(account, 40)
+            if i % 3 == 2:
+                server.stop()
+                time.sleep(0.1 * (i % 4))
+                server.start()
+            else:
+                ready = [one for one in services if _ready(one)]
+                victim = ready[0] if ready else services[0]
+                victim.kill()
+                services[services.index(victim)] = Served(
+                    spec, port=victim.port, database=server.url, max_pending=400
+                ).wait(ready=False)
+            _wait_for(account, 40)
+            replica.follow()
+            _progress(i + 1)
+        load.stop()
+        replica.follow()
+        lost += missing(account, replica) + account.wrong
+        for one in services:
+            one.kill()
+        control = _lazy(server, folder)
+    finally:
+        server.remove()
+    return {
+        "rounds": rounds,
+        "acknowledged": len(account.decisions),
+        "entries": replica.position,
+        "lost": lost,
+        "control lost": control,
+    }
+
+
+def _lazy(server: Any, folder: Path) -> int:
+    import psycopg
+
+    from tightrope.service.storage.postgresql import PostgresJournal
+
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        admin.execute("SELECT pg_reload_conf()")
+    served = Served(write_spec(folder, "hasty"), database=server.url, mutant="lazy database").wait()
+    account = Account()
+    load = Load(lambda: [served.port], account, callers=4, patient=True)
+    _wait_for(account, 100)
+    server.stop()
+    load.stop()
+    served.kill()
+    server.start()
+    replica = Replica(lambda: PostgresJournal(server.url, "hasty", read_only=True))
+    replica.follow()
+    return len(missing(account, replica))
+
+
+def _ready(served: Served) -> bool:
+    try:
+        return served.call("GET", "/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+def _wait_for(account: Account, more: int) -> None:
+    goal = len(account.decisions) + more
+    deadline = time.monotonic() + 60
+    while len(account.decisions) < goal:
+        if time.monotonic() > deadline:
+            raise SystemExit("no decisions for a minute")
+        time.sleep(0.01)
+
+
+PARTS: dict[str, Callable[[Path, float], Found]] = {
+    "power": power,
+    "lives": lives,
+    "errors": errors,
+    "model": model,
+    "kill": kill,
+    "points": points,
+    "postgres": postgres,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="1.0 takes about a quarter of an hour")
+    parser.add_argument("--only", choices=list(PARTS), action="append")
+    parser.add_argument("--out", type=Path, help="write what was found as JSON")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    # Tests in one process should not wait a second after each error that they cause.
+    import tightrope.service.experiment
+
+    tightrope.service.experiment._RETRY_SECONDS = 0  # type: ignore[misc]
+    found: dict[str, Found] = {}
+    failed = False
+    for name in options.only or PARTS:
+        print(f"{name}: {PARTS[name].__doc__}", flush=True)
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="tightrope-torture-") as folder:
+            one = PARTS[name](Path(folder), options.scale)
+        one["seconds"] = round(time.monotonic() - began, 1)
+        found[name] = one
+        bad = bool(one["lost"]) or not one["control lost"]
+        failed |= bad
+        shown = {key: value for key, value in one.items() if key != "lost"}
+        print(f"  {'FAILED' if bad else 'ok'}: {shown}", flush=True)
+        for wrong in one["lost"][:10]:
+            print(f"    {wrong}", flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=2) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

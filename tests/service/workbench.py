@@ -1,0 +1,176 @@
+"""What the tests of the service share: specs, an experiment with a clock of its own, a server in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from tightrope.service import operations
+from tightrope.service.app import Service
+from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, read_body
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.journal import Journal
+from tightrope.service.server import UVICORN
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import Spec, make_spec
+
+CONTEXT = {"age": {"type": "number", "min": 0, "max": 100}, "sex": {"type": "category", "values": ["f", "m"]}}
+
+
+def ward(name: str = "ward", **changes: Any) -> Spec:
+    """Three wards, one rule of each time of seeing, δ given."""
+    return make_spec(
+        {
+            "name": name,
+            "actions": ["icu", "surgery", "other"],
+            "context": CONTEXT,
+            "rule": [
+                {"kind": "capacity", "action": "icu", "at_most": 0.4},
+                {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"},
+            ],
+            "policy": {"slater": 0.2},
+            **changes,
+        }
+    )
+
+
+def measured(name: str = "measured") -> Spec:
+    """Costs seen before acting, δ measured."""
+    return make_spec(
+        {
+            "name": name,
+            "actions": ["a", "b"],
+            "context": CONTEXT,
+            "rule": [{"kind": "capacity", "action": "a", "at_most": 0.4}],
+            "policy": {"slater": "measure"},
+        }
+    )
+
+
+def arms(name: str = "arms", rules: list[dict[str, Any]] | None = None, **policy: Any) -> Spec:
+    """Two arms without context."""
+    return make_spec(
+        {"name": name, "actions": ["a", "b"], "rule": rules or [], "policy": {"slater": 0.2, **policy}}
+    )
+
+
+def visit(i: int, **more: Any) -> bytes:
+    body = {"event_id": f"visit-{i}", "context": {"age": (37 * i) % 100, "sex": "fm"[i % 2]}, **more}
+    return json.dumps(body).encode()
+
+
+class Bench:
+    """An experiment without threads, at a time that the test sets."""
+
+    def __init__(self, spec: Spec, journal: Journal | None = None, **options: Any) -> None:
+        self.now = 1_000_000.0
+        self.journal: Journal = MemoryJournal() if journal is None else journal
+        self.spec = spec
+        self.options = options
+        self.experiment = self.reopened()
+
+    def reopened(self) -> Experiment:
+        """Another start on the same journal."""
+        experiment = Experiment(self.spec, self.journal, clock=lambda: self.now, **self.options)
+        experiment.open()
+        self.experiment = experiment
+        return experiment
+
+    def ask(self, operation: Any, request: Any = None) -> Answer:
+        """A batch of one."""
+        return self.experiment.process([Op(operation, request)])[0]
+
+    def decide(self, body: bytes | dict[str, Any]) -> Answer:
+        return self.experiment.process([self.deciding(body)])[0]
+
+    def deciding(self, body: bytes | dict[str, Any]) -> Op:
+        return Op(operations.decide, read_body(_raw(body), DecisionRequest))
+
+    def learn(self, event_id: str, **outcome: Any) -> Answer:
+        return self.experiment.process([self.learning(event_id, **outcome)])[0]
+
+    def learning(self, event_id: str, **outcome: Any) -> Op:
+        return Op(operations.learn, read_body(_raw({"event_id": event_id, **outcome}), OutcomeRequest))
+
+    def measure(self) -> None:
+        """What a thread in the background does."""
+        job = self.experiment.slater_job()
+        if job is not None:
+            self.experiment.process([job()])
+
+    def state(self) -> dict[str, Any]:
+        return read(self.ask(operations.show_state))
+
+    def digest(self) -> str:
+        """Of the whole state, bit for bit."""
+        state = self.experiment._state
+        assert state is not None, self.experiment.trouble
+        return state.snapshot()[1]
+
+
+def _raw(body: bytes | dict[str, Any]) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def read(answer: Answer) -> dict[str, Any]:
+    assert answer.status == 200, answer
+    value: dict[str, Any] = json.loads(answer.body)
+    return value
+
+
+def code(answer: Answer) -> tuple[int, str]:
+    return answer.status, json.loads(answer.body)["error"]["code"]
+
+
+@contextlib.contextmanager
+def running(service: Service) -> Iterator[httpx.Client]:
+    """The service on a free port, and a client for it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(service, **UVICORN))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=20.0) as client:
+            while not server.started:
+                assert thread.is_alive(), "the server did not start"
+                time.sleep(0.01)
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def write_spec(folder: Path, name: str = "ward", **changes: Any) -> Path:
+    """A spec as a file."""
+    path = folder / f"{name}.toml"
+    path.write_text(
+        f"""
+name = "{name}"
+actions = ["icu", "surgery", "other"]
+
+[context]
+age = {{ type = "number", min = 0, max = 100 }}
+sex = {{ type = "category", values = ["f", "m"] }}
+
+[[rule]]
+kind = "capacity"
+action = "icu"
+at_most = 0.4
+{changes.get("rule", "")}
+
+[policy]
+slater = {changes.get("slater", 0.2)}
+"""
+    )
+    return path

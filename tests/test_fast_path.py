@@ -1,0 +1,200 @@
+"""The fast path of the pessimistic-optimistic policy: the same decisions, whatever form the input has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from kernel_tools import same
+from strategies import unit_rows
+from tightrope import kernels
+
+
+def array_forms(phi):
+    frozen = phi.copy()
+    frozen.flags.writeable = False
+    wide = np.zeros((len(phi), 2 * phi.shape[1]))
+    wide[:, ::2] = phi
+    shifted = np.frombuffer(b"\0" * 4 + phi.tobytes(), dtype=np.uint8)[4:].view(np.float64).reshape(phi.shape)
+    return {
+        "array": phi,
+        "read-only": frozen,
+        "column by column": np.asfortranarray(phi),
+        "every other column": wide[:, ::2],
+        "not aligned": shifted,
+        "list": phi.tolist(),
+        "single precision": phi.astype(np.float32),
+        "other byte order": phi.astype(">f8"),
+        "subclass": phi.view(type("Mine", (np.ndarray,), {})),
+    }
+
+
+FORMS = list(array_forms(np.eye(2)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("K", [0, 2])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_every_form_of_input_gives_the_same_decisions(form, K, disjoint):
+    rng = np.random.default_rng(0)
+    J, p = 5, 4
+    model = tr.DisjointRidge(J, p, bonus=0.2) if disjoint else tr.Ridge(p, bonus=0.2)
+    careful, other = (
+        tr.PessimisticOptimistic(reward=model, constraints=K, slater=0.3, horizon=100) for _ in range(2)
+    )
+    other.learn(other.decide(np.zeros((J, p)), np.zeros((J, K))), 0.0)
+    careful.learn(careful.decide(np.zeros((J, p)), np.zeros((J, K))), 0.0)
+    compiled = len(kernels.decide_ridge.signatures)
+    for _ in range(20):
+        # Numbers that single precision can hold.
+        phi = np.float32(unit_rows(rng, J, p) * 0.9).astype(float)
+        W = np.float32(rng.uniform(-1, 1, size=(J, K))).astype(float)
+        expected = careful.decide(phi.tolist(), W.tolist() if K else None)
+        given_costs = array_forms(W)[form] if K else None
+        found = other.decide(array_forms(phi)[form], given_costs)
+        assert found.action == expected.action
+        same(found.trace, expected.trace)
+        careful.learn(expected, 0.5)
+        other.learn(found, 0.5)
+    same(careful._flat, other._flat)
+    assert len(kernels.decide_ridge.signatures) == compiled
+
+
+def test_one_row_for_all_in_the_fast_path():
+    rng = np.random.default_rng(0)
+    a, b = (
+        tr.PessimisticOptimistic(reward=tr.DisjointRidge(4, 3), constraints=1, slater=0.3, horizon=50)
+        for _ in range(2)
+    )
+    for _ in range(20):
+        x, W = unit_rows(rng, 1, 3)[0], rng.uniform(-1, 1, size=(4, 1))
+        one, two = a.decide(x, W), b.decide(np.tile(x, (4, 1)), W)
+        assert one.action == two.action
+        same(one.trace, two.trace)
+        a.learn(one, 0.7)
+        b.learn(two, 0.7)
+    same(a._flat, b._flat)
+
+
+def test_the_fast_path_keeps_its_own_features():
+    policy = tr.LinUCB(tr.Ridge(3), horizon=50)
+    phi = np.eye(3)
+    policy.decide(phi)
+    decision = policy.decide(phi)
+    phi[:] = 0.0
+    policy.learn(decision, 1.0)
+    assert policy.reward_model.sigma[decision.action, decision.action] == 2.0
+
+
+def test_plain_input_takes_the_fast_path(monkeypatch):
+    phi, W = np.eye(3), np.zeros((3, 1))
+    frozen = phi.copy()
+    frozen.flags.writeable = False
+    ways = [
+        (tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=1, slater=0.5), (phi, frozen), W),
+        (tr.LinUCB(tr.Ridge(3)), (phi, frozen), None),
+        (
+            tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 3), constraints=1, slater=0.5),
+            (phi[0], phi),
+            W,
+        ),
+        (tr.LinUCB(tr.DisjointRidge(3, 3)), (phi[0], phi), None),
+    ]
+    for policy, offers, costs in ways:
+        policy.learn(policy.decide(offers[0], costs), 1.0)
+        monkeypatch.setattr(policy, "_prepare", None)
+        monkeypatch.setattr(policy, "_find", None)
+        for offer in offers:
+            policy.learn(policy.decide(offer, costs), 1.0)
+        assert policy.rounds == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kinds", ["shared", "disjoint", "mixed"])
+def test_every_form_of_input_gives_the_same_decisions_with_costs_seen_after(form, kinds):
+    rng = np.random.default_rng(0)
+    J, p, q, K = 5, 4, 3, 2
+    reward = tr.Ridge(p, bonus=0.2) if kinds == "shared" else tr.DisjointRidge(J, p, bonus=0.2)
+    cost = tr.DisjointRidge(J, q, bonus=0.2) if kinds == "disjoint" else tr.Ridge(q, bonus=0.2)
+    careful, other = (
+        tr.PessimisticOptimistic(reward=reward, cost=cost, constraints=K, slater=0.3, horizon=700)
+        for _ in range(2)
+    )
+    for t in range(600 if form == "array" else 20):
+        phi, psi = (np.float32(unit_rows(rng, J, n) * 0.9).astype(float) for n in (p, q))
+        w = np.float32(rng.uniform(-1, 1, size=K)).astype(float)
+        expected = careful.decide(phi.tolist(), psi.tolist())
+        found = other.decide(array_forms(phi)[form], array_forms(psi)[form])
+        assert found.action == expected.action
+        same(found.trace, expected.trace)
+        careful.learn(expected, 0.5, w.tolist())
+        other.learn(found, 0.5, array_forms(w[None])[form][0])
+        if t % 7 == 0:
+            late, early = careful.decide(phi.tolist(), psi.tolist()), other.decide(phi, cost_features=psi)
+            for policy, decision in ((careful, late), (other, early)):
+                policy.learn(decision, costs=w)
+                policy.learn(decision, 0.25)
+    for name, array in careful.state().items():
+        same(array, other.state()[name])
+
+
+def test_the_fast_path_with_costs_seen_after(monkeypatch):
+    policy = tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(3, 2),
+        cost=tr.DisjointRidge(3, 2),
+        constraints=1,
+        slater=0.5,
+        cost_range=(0.0, 0.5),
+    )
+    x, w = np.array([0.6, 0.6]), np.array([0.25])
+    policy.learn(policy.decide(x, x), 1.0, w)
+    decision = policy.decide(x, x)
+    before = policy.state()
+    for bad in (np.array([0.75]), np.array([np.nan]), np.array([0.1, 0.1]), np.array([[0.1]])):
+        with pytest.raises(tr.InvalidInput, match="costs"):
+            policy.learn(decision, 1.0, bad)
+    with pytest.raises(tr.InvalidInput, match="features"):
+        policy.decide(x, np.array([0.6, np.inf]))
+    for name, array in policy.state().items():
+        same(array, before[name])
+    monkeypatch.setattr(policy, "_prepare", None)
+    monkeypatch.setattr(policy, "_find", None)
+    policy.learn(decision, 1.0, w)
+    for offer in ((x, x), (x, np.tile(x, (3, 1))), (np.tile(x, (3, 1)), x)):
+        policy.learn(policy.decide(*offer), 1.0, w)
+    assert policy.rounds == 5
+    assert policy.totals[0] == 5 * 0.25
+    assert policy.pending == ()
+
+
+def test_the_fast_path_by_rules():
+    rules = tr.Rules(
+        [tr.Capacity("a", 0.5), tr.Budget("hours", 0.4), tr.Share("b", at_least=0.2, among="old")],
+        actions=["a", "b", "c"],
+    )
+    rng = np.random.default_rng(0)
+    careful, short = (
+        tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 4), constraints=rules, slater=0.1, horizon=100)
+        for _ in range(2)
+    )
+    for t in range(30):
+        x, hours = unit_rows(rng, 1, 4)[0], rng.uniform(0, 1, size=3)
+        group = ("old", "poor")[t % 2]
+        one = careful.decide(x.tolist(), usage={"hours": hours.tolist()}, group=group)
+        # What can be read only once is read only once.
+        two = short.decide(x, usage={"hours": hours}, group=(name for name in [group]) if t % 3 else group)
+        assert one.action == two.action
+        same(one.trace, two.trace)
+        if t % 2:
+            careful.learn(one, 0.5)
+            short.learn(two, 0.5)
+    with pytest.raises(tr.InvalidInput, match="hours"):
+        short.decide(x, group="old")
+    with pytest.raises(tr.InvalidInput, match="not both"):
+        short.decide(x, np.zeros((3, 3)), group="old")
+    assert [
+        g if g is None or isinstance(g, str) else g[0] for g in short.settings()["pending_groups"]
+    ] == careful.settings()["pending_groups"]
+    for name, array in careful.state().items():
+        same(array, short.state()[name])
