@@ -30,6 +30,7 @@ import numpy as np
 
 import tightrope as tr
 from tightrope.engine import gpu
+from tightrope.engine.gpu_program import Precision, program_for
 
 
 class Case(NamedTuple):
@@ -141,7 +142,7 @@ def device_rates() -> tuple[str, float, float, float, float]:
     return properties["name"].decode(), single, double, 128.0 * units * hertz, bandwidth
 
 
-def kernel_seconds(case: Case, precision: gpu.Precision, repeats: int) -> tuple[float, str]:
+def kernel_seconds(case: Case, precision: Precision, repeats: int) -> tuple[float, str]:
     """Median seconds of the kernel, and the regret at the end."""
     seconds = []
     for _ in range(repeats + 1):
@@ -192,7 +193,7 @@ def table(scale: float) -> None:
             total = case.replications * case.rounds
             estimates, exact = case.flops
             needed = exact / double + estimates / (single if precision == "single" else double)
-            program = gpu._shape(case.policy, case.env, precision, False)
+            program = program_for(case.policy, case.env, precision, False)
             bytes_ = case.numbers * (4 if precision == "single" else 8)
             floor = 1.0 / max(needed, bytes_ / (shared if program.shared else bandwidth))
             rate = total / seconds

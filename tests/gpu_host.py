@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.engine.gpu import NAMES, ONE_BLOCK, SHARED_BYTES, Output, Program, Work
+from tightrope.engine.gpu_device import Output, Work
+from tightrope.engine.gpu_program import ONE_BLOCK, SHARED_BYTES, Program
 
 SHIM = r"""
 #include <cmath>
@@ -69,7 +70,7 @@ static void launch_as(void (*kernel)(Types...), unsigned blocks, unsigned thread
     shared_room = (char*)std::aligned_alloc(64, (bytes + 64) / 64 * 64);
     auto call = [&]<size_t... I>(std::index_sequence<I...>) { kernel(*(Types*)given[I]...); };
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-#if KERNEL == 2
+#if KERNEL == ONE_BLOCK
         slots.assign(threads, 0);
         warps.clear();
         for (unsigned w = 0; w < threads / 32; w++) warps.push_back(std::make_unique<std::barrier<>>(32));
@@ -93,22 +94,22 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 
 class Host:
-    """Compiles each program once; `room_bytes` makes batches small when it is."""
+    """Compiles each program once; `memory_bytes` makes batches small when it is."""
 
     name = "host"
 
     def __init__(
-        self, room_bytes: int = 2**30, shared_bytes: int = SHARED_BYTES, block_threads: int = 64
+        self, memory_bytes: int = 2**30, shared_bytes: int = SHARED_BYTES, block_threads: int = 64
     ) -> None:
-        self.room_bytes = room_bytes
+        self.memory_bytes = memory_bytes
         self.shared_bytes = shared_bytes
         self.block_threads = block_threads
         self.launches = 0
         self.folder = Path(tempfile.gettempdir()) / "tightrope-gpu-host"
         self.folder.mkdir(exist_ok=True)
 
-    def room(self) -> int:
-        return self.room_bytes
+    def memory(self) -> int:
+        return self.memory_bytes
 
     def run(
         self, program: Program, blocks: int, arguments: Sequence[Any], constants: Mapping[str, NDArray[Any]]
@@ -144,7 +145,7 @@ class Host:
 
     def _library(self, program: Program) -> ctypes.CDLL:
         parts = [SHIM, THREADS] if program.kernel == ONE_BLOCK else [SHIM]
-        text = "\n".join([*parts, program.source, LAUNCH % NAMES[program.kernel]])
+        text = "\n".join([*parts, program.source, LAUNCH % program.name])
         fused = "fast" if program.fused else "off"
         path = self.folder / f"{hashlib.sha256((text + fused).encode()).hexdigest()[:24]}.so"
         if not path.exists():

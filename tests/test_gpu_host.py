@@ -16,7 +16,7 @@ import pytest
 import tightrope as tr
 from gpu_host import COMPILER, Host
 from tightrope import kernels
-from tightrope.engine import gpu
+from tightrope.engine import gpu, gpu_arrays, gpu_program
 from tightrope.engine.gpu import simulate_many
 from tightrope.environments import Tabular, bandit, hospital
 from tightrope.environments.hospital import OPTIMA
@@ -143,7 +143,7 @@ def test_double_precision_makes_the_choices_of_the_cpu(name: str, host: Host) ->
 @pytest.mark.parametrize("name", LARGE)
 def test_so_it_does_where_a_block_runs_a_replication(name: str, host: Host) -> None:
     policy, env = LARGE[name]
-    assert gpu._shape(policy, env, "double", False).kernel == gpu.ONE_BLOCK
+    assert gpu_program.program_for(policy, env, "double", False).kernel == gpu_program.ONE_BLOCK
     expected = tr.simulate(policy, env, rounds=10, replications=2, seed=3, optimum=0.0, keep_choices=True)
     (run,) = simulate_many(
         [policy], env, 10, 2, 3, optimum=0.0, keep_choices=True, precision="double", device=host
@@ -187,7 +187,7 @@ def test_many_settings_share_a_launch_and_stay_apart(host: Host) -> None:
 @needs_compiler
 def test_replications_do_not_depend_on_the_batches_that_memory_allows(host: Host) -> None:
     policy, env = CASES["A, ridge"]
-    small = Host(room_bytes=2**19)
+    small = Host(memory_bytes=2**19)
     whole, pieces = (
         simulate_many(
             [policy], env, 200, 90, 3, optimum=0.0, keep_choices=True, precision="double", device=device
@@ -208,8 +208,8 @@ def test_a_device_with_little_shared_memory_keeps_the_state_elsewhere(host: Host
         )[0]
         for device in (host, poor)
     )
-    assert gpu._shape(policy, env, "double", True).shared > 1024
-    assert gpu._shape(policy, env, "double", True, 1024).shared == 0
+    assert gpu_program.program_for(policy, env, "double", True).shared > 1024
+    assert gpu_program.program_for(policy, env, "double", True, 1024).shared == 0
     assert_same(rich, other)
 
 
@@ -262,7 +262,7 @@ def test_the_hospital_and_simulate_itself(host: Host, monkeypatch: pytest.Monkey
 def test_thresholds_are_the_comparisons_of_the_kernels() -> None:
     draw = np.random.default_rng(0)
     p = np.concatenate([draw.random(300), [0.0, 1.0, 0.1, 0.5, 2.0**-53, 1.0 - 2.0**-53]])
-    cut = gpu.thresholds(p).astype(object)
+    cut = gpu_arrays.thresholds(p).astype(object)
     for offset in (-2, -1, 0, 1, 2):
         m = np.clip(cut + offset, 0, 2**53 - 1)
         u = np.array([float(one) * kernels.TO_UNIT for one in m])
@@ -275,7 +275,7 @@ def test_cost_thresholds_are_the_comparisons_of_the_kernels() -> None:
     high = low + draw.random(300) + 1e-3
     share = np.concatenate([draw.random(296), [0.0, 1.0, 0.5, 1e-9]])
     location = np.clip(low + share * (high - low), low, high)
-    cut = gpu.cost_thresholds(location, low, high).astype(object)
+    cut = gpu_arrays.cost_thresholds(location, low, high).astype(object)
     for offset in (-2, -1, 0, 1, 2):
         m = np.clip(cut + offset, 0, 2**53 - 1)
         u = np.array([float(one) * kernels.TO_UNIT for one in m])
@@ -291,7 +291,7 @@ def test_steps_are_the_schedules_and_radii_of_the_kernels(horizon: int | None) -
         slater=0.2,
         horizon=horizon,
     )
-    steps = gpu.schedule_steps(policy, 50)
+    steps = gpu_arrays.schedule_steps(policy, 50)
     core = policy._core
     for i in (0, 1, 30, 49):
         t = i + 1.0
@@ -305,7 +305,7 @@ def test_steps_are_the_schedules_and_radii_of_the_kernels(horizon: int | None) -
 
 def test_seed_keys_are_philox_s() -> None:
     seed, mask = 0x123456789ABCDEF0, 0xFFFFFFFF
-    keys = gpu.seed_keys(seed).reshape(10, 2)
+    keys = gpu_arrays.seed_keys(seed).reshape(10, 2)
     k0, k1 = seed & mask, seed >> 32
     for i in range(10):
         assert keys[i].tolist() == [(k0 + i * 0x9E3779B9) & mask, (k1 + i * 0xBB67AE85) & mask]
@@ -428,7 +428,7 @@ def test_the_bandit_knows_its_optimum(threshold: float, costs_seen: Any) -> None
 def test_student_s_quantile() -> None:
     from scipy.special import stdtrit
 
-    from tightrope.result import student_quantile
+    from tightrope.intervals import student_quantile
 
     for df in (1, 2, 3, 4, 10, 99, 100, 499, 500, 501, 5_000, 10**6):
         assert math.isclose(student_quantile(df), stdtrit(df, 0.975), rel_tol=1e-10), df

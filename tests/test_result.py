@@ -15,7 +15,8 @@ from scipy import stats
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
-from tightrope.result import ROUNDING, Curve, Result, write_summary
+from tightrope.result import Curve, Result, write_summary
+from tightrope.validation import VIOLATION
 
 
 def make(**changes: Any) -> Result:
@@ -136,7 +137,7 @@ def test_path_violation_takes_the_positive_part_first_and_ignores_rounding() -> 
 
 
 def test_the_engine_counts_the_same_sums_as_zero() -> None:
-    assert ROUNDING == kernels.VIOLATION
+    assert VIOLATION == kernels.VIOLATION
 
 
 def test_wilson_interval() -> None:
@@ -261,7 +262,7 @@ def test_violation_interval_is_the_same_twice_and_in_any_blocks(monkeypatch: pyt
     cost = np.random.default_rng(6).normal(0.5, 1.0, size=(20, 7, 3))
     first, second = runs(cost).violation, runs(cost).violation
     np.testing.assert_array_equal(first.low, second.low)
-    monkeypatch.setattr("tightrope.result._BLOCK", 1)
+    monkeypatch.setattr("tightrope.result.violation._BLOCK", 1)
     np.testing.assert_allclose(runs(cost).violation.high, first.high, rtol=1e-12)
 
 
@@ -389,7 +390,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.result._VERSION", 2)
+    monkeypatch.setattr("tightrope.result.files._VERSION", 2)
     make().save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(StateVersionError, match="version 2"):

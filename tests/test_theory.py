@@ -476,7 +476,7 @@ class TestBadArguments:
     @pytest.mark.parametrize("K", [-1, 1.0, "1", True, None])
     def test_constraints(self, K):
         for call in (theory.violation_ends, theory.tail_starts, theory.tau_prime):
-            with pytest.raises(InvalidInput, match=r"K must be an integer >= 0, but got"):
+            with pytest.raises(InvalidInput, match=r"K must be a whole number >= 0, but got"):
                 call(K=K, delta=0.5)
 
     @pytest.mark.parametrize("tau", [0, -3, math.nan, math.inf, "5", True, None, [True], ["a"]])
@@ -510,7 +510,7 @@ class TestBadArguments:
     def test_drift(self):
         with pytest.raises(InvalidInput, match="`drift <= jump` must hold"):
             theory.drift_exponent(drift=2, jump=1)
-        with pytest.raises(InvalidInput, match="drift must be a finite number > 0"):
+        with pytest.raises(InvalidInput, match="drift must be finite and > 0"):
             theory.drift_exponent(drift=0, jump=1)
 
     def test_schedules(self):

@@ -25,7 +25,6 @@ none from, learnt costs        2.003445e+08      1000000  no
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
@@ -33,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Power
+from tightrope.schedules import Power, Schedule, confidence_radius, known_costs, linear_costs
+from tightrope.validation import finite_number, first, whole_number
 
 Form = Literal["mended", "printed"]
 Rounds = TypeVar("Rounds", float, NDArray[Any])
@@ -129,8 +129,7 @@ def violation_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     >>> violation_bound(np.array([1, 36]), K=1, delta=1) - violation_bound(37**2, K=1, delta=1)
     array([36., 31.])
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau)
+    K, delta, t = _known(tau, K, delta, form)
     return _like(tau, K**1.5 * np.maximum(0.0, _violation_offset(K, delta, form) - np.sqrt(t)))
 
 
@@ -169,12 +168,10 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
     >>> bool(queue_bound(24, K=1, delta=1) > 48 * math.log(16))
     True
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau)
-    _check_form(form)
+    K, delta, t = _known(tau, K, delta, form)
     if K == 0:
         return _like(tau, np.zeros_like(t))
-    V, epsilon = _known_costs(K, delta)
+    V, epsilon = _paper_schedules(delta, known_costs(K))
     early = K * _pushed(t - 1, epsilon)
     late = math.sqrt(K) * (
         48 * K**2 / delta * math.log(16 * K / delta)
@@ -196,9 +193,7 @@ def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> R
     >>> tail_bound(10, K=1, delta=0.5), tail_bound(10**9, K=1, delta=0.5) < 1e-100
     (1.0, True)
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau)
-    _check_form(form)
+    K, delta, t = _known(tau, K, delta, form)
     if K == 0:
         return _like(tau, np.zeros_like(t))
     if form == "printed":
@@ -219,12 +214,10 @@ def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     >>> tail_bound_full(10**6, K=1, delta=0.5) < 1e-9 < tail_bound(10**6, K=1, delta=0.5)
     True
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau)
-    _check_form(form)
+    K, delta, t = _known(tau, K, delta, form)
     if K == 0:
         return _like(tau, np.zeros_like(t))
-    V, epsilon = _known_costs(K, delta)
+    V, epsilon = _paper_schedules(delta, known_costs(K))
     rho, nu = delta / 4, 2 * K
     zeta = drift_exponent(drift=rho, jump=nu)
     reach = nu + _level(K, delta, _at(V, t + 1), _at(epsilon, t + 1)) + _queue_at_tau_prime(K, delta, form)
@@ -311,9 +304,9 @@ def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     >>> queue_bound_linear(1, delta=0.5, d=2, T=100)
     0.0
     """
-    delta, d, T, L = _linear(delta, d, T)
+    delta, d, T, _ = _linear(delta, d, T)
     t = _rounds("tau", tau, horizon=T)
-    V, epsilon = Power(delta * d * L / 4, 0.5), Power(4 * d * L, -0.5)
+    V, epsilon = _paper_schedules(delta, linear_costs(1, d), T)
     start = tau_prime_linear(delta=delta, d=d, T=T)
     eps_t = _at(epsilon, t)
     late = 48 / delta * math.log(16 / delta) + 2 + 4 * (_at(V, t) + 2 + eps_t + eps_t**2) / delta
@@ -330,7 +323,8 @@ def drift_exponent(*, drift: float, jump: float) -> float:
     >>> drift_exponent(drift=3, jump=3)                      # 3/(9 + 3)
     0.25
     """
-    rho, nu = _number("drift", drift, above=0.0), _number("jump", jump, above=0.0)
+    values = (("drift", drift), ("jump", jump))
+    rho, nu = (finite_number(name, value, low=0.0, open_low=True) for name, value in values)
     if rho > nu:
         raise InvalidInput(f"`drift <= jump` must hold, but got (drift={drift!r}, jump={jump!r}).")
     return rho / (nu**2 + nu * rho / 3)
@@ -353,7 +347,7 @@ def drift_mean_bound(
     """
     zeta = drift_exponent(drift=drift, jump=jump)
     height = _rounds("level", level, least=0)
-    beginning = _number("start", start, least=0.0)
+    beginning = finite_number("start", start, low=0.0)
     drained = _rounds("elapsed", elapsed, least=0) * math.log1p(-zeta * drift / 2)
     risen = math.log(2 / (zeta * drift)) + zeta * (jump + height)
     return _like(level, np.logaddexp(zeta * beginning + drained, risen) / zeta)
@@ -438,7 +432,7 @@ def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -
         return violation_bound_schedule(float(tau), K=K, delta=delta, V=V, epsilon=epsilon) == 0.0
 
     # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
-    if _count("K", K, least=0) > 0 and _rising(V).exponent > 1 + _falling(epsilon).exponent:
+    if whole_number("K", K, low=0) > 0 and _rising(V).exponent > 1 + _falling(epsilon).exponent:
         return None
     high = 1
     while not over(high):
@@ -520,12 +514,9 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
     True
     """
     single = K == 1
-    V, epsilon = _known_costs(max(1, _count("K", K, least=0)), _slater(delta))
+    V, epsilon = _paper_schedules(_slater(delta), known_costs(max(1, whole_number("K", K, low=0))))
     return Guarantees(
-        K=K,
-        delta=delta,
-        d=d,
-        T=T,
+        *(K, delta, d, T),
         regret=regret_bound(float(T), K=K, delta=delta, d=d, T=T, m=m),
         violation=violation_bound(float(T), K=K, delta=delta),
         violation_ends=violation_ends(K=K, delta=delta),
@@ -541,16 +532,17 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
 # Pieces of the proofs -----------------------------------------------------------------------------
 
 
-def _radius(n: _Floats, d: int, T: _Floats | float, m: float, ridge: float) -> _Floats:
-    return np.asarray(math.sqrt(ridge) * m + np.sqrt(2.0 * np.log(T) + d * np.log(1.0 + n / (d * ridge))))
+_radius = np.vectorize(confidence_radius, otypes=[np.float64])
 
 
 def _potential(n: _Floats, d: int, ridge: float) -> _Floats:
     return np.asarray(2 * d * np.log(1.0 + n / (d * ridge)))
 
 
-def _known_costs(K: int, delta: float) -> tuple[Power, Power]:
-    return Power(delta * K**0.25 * math.sqrt(2 / 3), 0.5), Power(K**0.75 * math.sqrt(6), -0.5)
+def _paper_schedules(delta: float, schedules: tuple[Schedule, Schedule], T: int = 1) -> tuple[Power, Power]:
+    """The paper's V, which is given over δ, and ε, as powers of t at the horizon T."""
+    scales = [c * one.scale * math.log1p(T) ** one.log_power for c, one in zip((delta, 1.0), schedules)]
+    return Power(scales[0], schedules[0].exponent), Power(scales[1], schedules[1].exponent)
 
 
 def _level(K: int, delta: float, V_t: _Floats, eps_t: _Floats) -> _Floats:
@@ -560,7 +552,7 @@ def _level(K: int, delta: float, V_t: _Floats, eps_t: _Floats) -> _Floats:
 
 def _queue_at_tau_prime(K: int, delta: float, form: Form) -> float:
     """Q', the bound on ‖Q(τ')‖₂: τ' − 1 rounds from zero, K coordinates, so √K on both terms."""
-    _, epsilon = _known_costs(K, delta)
+    _, epsilon = _paper_schedules(delta, known_costs(K))
     rounds = np.array(float(tau_prime(K=K, delta=delta)))
     if form == "printed":
         return float(rounds + math.sqrt(K) * _sum_high(rounds, epsilon))
@@ -642,9 +634,7 @@ def _ceil(value: float) -> int:
 
 
 def _like(given: Rounds, value: _Floats) -> Rounds:
-    if isinstance(given, np.ndarray):
-        return value
-    return float(value) if np.ndim(given) == 0 else value  # type: ignore[return-value]
+    return value if isinstance(given, np.ndarray) or np.ndim(given) else float(value)  # type: ignore[return-value]
 
 
 def _rounds(name: str, value: Any, *, least: float = 1, horizon: int | None = None) -> _Floats:
@@ -652,57 +642,43 @@ def _rounds(name: str, value: Any, *, least: float = 1, horizon: int | None = No
     if array.dtype.kind not in "iuf":
         raise InvalidInput(f"{name} must be a number or an array of numbers, but got {value!r}.")
     floats = array.astype(np.float64)
-    most = math.inf if horizon is None else _count("T", horizon, least=1)
+    most = math.inf if horizon is None else whole_number("T", horizon, low=1)
     wrong = ~(np.isfinite(floats) & (floats >= least) & (floats <= most))
     if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        where = first(wrong)
         entry = f"{name}[{', '.join(map(str, where))}]" if where else name
         bounds = f">= {least}" if horizon is None else f"in [{least}, T = {horizon}]"
         raise InvalidInput(f"{entry} must be finite and {bounds}, but got {floats[where]:g}.")
     return floats
 
 
-def _count(name: str, value: Any, *, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, (bool, np.bool_)) or number < least:
-        raise InvalidInput(f"{name} must be an integer >= {least}, but got {value!r}.")
-    return number
-
-
-def _number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
-    wanted = f"> {above:g}" if above is not None else f">= {least:g}"
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number) and (above is None or number > above) and (least is None or number >= least):
-            return number
-    raise InvalidInput(f"{name} must be a finite number {wanted}, but got {value!r}.")
-
-
 def _slater(delta: Any) -> float:
-    number = _number("delta", delta, above=0.0)
+    number = finite_number("delta", delta, low=0.0, open_low=True)
     if number > 1:
         raise InvalidInput(f"delta must lie in (0, 1], but got {delta!r}; where it is larger, 1 holds too.")
     return number
 
 
 def _constraints(K: Any, delta: Any) -> tuple[int, float]:
-    return _count("K", K, least=0), _slater(delta)
+    return whole_number("K", K, low=0), _slater(delta)
+
+
+def _known(tau: Any, K: Any, delta: Any, form: str) -> tuple[int, float, _Floats]:
+    _check_form(form)
+    return *_constraints(K, delta), _rounds("tau", tau)
 
 
 def _linear(delta: Any, d: Any, T: Any) -> tuple[float, int, int, float]:
-    horizon = _count("T", T, least=1)
-    return _slater(delta), _count("d", d, least=1), horizon, math.log1p(horizon)
+    horizon = whole_number("T", T, low=1)
+    return _slater(delta), whole_number("d", d, low=1), horizon, math.log1p(horizon)
 
 
 def _reward_model(d: Any, T: Any, m: Any, ridge: Any) -> tuple[int, int, float, float]:
     return (
-        _count("d", d, least=1),
-        _count("T", T, least=1),
-        _number("m", m, least=0.0),
-        _number("ridge", ridge, above=0.0),
+        whole_number("d", d, low=1),
+        whole_number("T", T, low=1),
+        finite_number("m", m, low=0.0),
+        finite_number("ridge", ridge, low=0.0, open_low=True),
     )
 
 

@@ -50,6 +50,17 @@ def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     raise InvalidInput(f"{name} must have shape {expected}, but got {_shape_text(array.shape)}.")
 
 
+def finite_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
+    """`real_array`, without NaN and Inf.
+
+    >>> finite_array("weights", [1, 2], (None,))
+    array([1., 2.])
+    """
+    array = real_array(name, value, *shapes)
+    require_finite(name, array)
+    return array
+
+
 def require_finite(name: str, array: Array) -> None:
     """Refuse NaN and Inf, naming the entry.
 

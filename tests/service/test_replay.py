@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +17,15 @@ from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, SnapshotRequest
+from tightrope.service.journal import (
+    Decided,
+    Expired,
+    JournalError,
+    Learnt,
+    entry_of,
+)
 from tightrope.service.replay import export, open_journal, verify
+from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, measured, visit, ward
 
@@ -134,3 +144,48 @@ def test_a_restored_policy_is_deferred_again() -> None:
     for i in range(2, 70):
         bench.decide(visit(i))
     assert bench.state()["slater"] == slater
+
+
+class _Altered(MemoryJournal):
+    """A journal in which one row was changed after the fact."""
+
+    def __init__(self, journal: MemoryJournal, position: int, **changes: Any) -> None:
+        super().__init__()
+        for row in journal.rows():
+            if row.position == position:
+                entry = msgspec.structs.replace(entry_of(row), **changes)
+                row = row._replace(data=msgspec.msgpack.encode(entry))
+            self.append([row])
+        for snapshot in journal.snapshots():
+            saved = journal.snapshot(snapshot.position)
+            assert saved is not None
+            self.append([], [saved])
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        (Decided, {"action": 2}, "action was"),
+        (Decided, {"queue": b"\0" * 16}, "queue was"),
+        (Decided, {"number": 7}, "number was"),
+        (Learnt, {"reward": 0.123}, "does not come out"),
+        (Expired, {"numbers": [999]}, "can't be repeated"),
+    ],
+)
+def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str, Any], words: str) -> None:
+    bench = Bench(ward(), expire_after=30.0)
+    for i in range(40):
+        bench.decide(visit(i))
+        if i % 2:
+            bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+        bench.now += 1.0
+    bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
+    assert isinstance(bench.journal, MemoryJournal)
+    rows = [row for row in bench.journal.rows() if isinstance(entry_of(row), kind)]
+    altered = _Altered(bench.journal, rows[3].position, **change)
+    with pytest.raises(JournalError, match=words):
+        verify(altered)
+    lost = MemoryJournal()
+    lost._rows = [row for row in bench.journal.rows() if row.position != 5]
+    with pytest.raises(JournalError, match="rows are missing"):
+        verify(lost)

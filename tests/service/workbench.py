@@ -12,11 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import uvicorn
 
 from tightrope.service import operations
 from tightrope.service.app import Service
-from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, read_body
+from tightrope.service.bodies import (
+    Answer,
+    DecisionRequest,
+    ModeRequest,
+    OutcomeRequest,
+    RollbackRequest,
+    SnapshotRequest,
+    read_body,
+)
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.journal import Journal
 from tightrope.service.server import UVICORN
@@ -174,3 +183,43 @@ slater = {changes.get("slater", 0.2)}
 """
     )
     return path
+
+
+def play(bench: Bench, steps: int, seed: int = 0) -> None:
+    """Everything that can happen, in a random order."""
+    random = np.random.default_rng(seed)
+    waiting: list[str] = []
+    start = bench.journal.last()
+    for i in range(steps):
+        bench.now += float(random.uniform(0, 2))
+        event_id = f"visit-{start}-{i}"
+        choice = random.integers(12)
+        if choice < 6:
+            body = {
+                "event_id": event_id,
+                "context": {"age": float(random.uniform(0, 100)), "sex": "fm"[int(random.integers(2))]},
+                "actions": [["icu", "other"], ["surgery", "icu"], None][int(random.integers(3))],
+                "default": "icu",
+            }
+            if body["actions"] is None:
+                del body["actions"]
+            if bench.decide(json.dumps(body).encode()).status == 200:
+                waiting.append(event_id)
+        elif choice < 10 and waiting:
+            one = waiting[int(random.integers(len(waiting)))]
+            outcome: dict[str, Any] = {"reward": float(random.uniform())}
+            if random.integers(2):
+                outcome["costs"] = {"hours": float(random.uniform())}
+            bench.learn(one, **outcome)
+        elif choice == 10:
+            mode = ["live", "shadow", "paused"][int(random.integers(3))]
+            bench.ask(operations.change_mode, ModeRequest(mode=mode))  # type: ignore[arg-type]
+        elif bench.journal.snapshots() and random.integers(2):
+            at = bench.journal.snapshots()[-1].position
+            restore = ["learnt", "all"][int(random.integers(2))]
+            request = RollbackRequest(position=at, restore=restore)  # type: ignore[arg-type]
+            read(bench.ask(operations.roll_back, request))
+        else:
+            request = SnapshotRequest(label=f"snapshot {i}")
+            read(bench.ask(operations.take_snapshot, request))
+    bench.measure()

@@ -5,7 +5,7 @@
 //   one_block    large shapes: a block is a replication, its state in global memory
 //   comparators  policies that look at neither features nor costs before acting: a thread is a replication
 //
-// Formulas, draws and their keys are those of `_kernels`. Uniforms are 53-bit whole numbers m standing for m / 2^53, and every
+// Formulas, draws and their keys are those of `tightrope.kernels`, and every place in an array comes from its `layout`. Uniforms are 53-bit whole numbers m standing for m / 2^53, and every
 // probability p is the whole number ceil(p 2^53): m < ceil(p 2^53) exactly when m / 2^53 < p. Schedules and radii depend on
 // the round alone and come as a table. REAL is the type of what is estimated; queues and values of known costs are doubles, since
 // ties among actions are part of the algorithm there, and so are all tallies.
@@ -22,31 +22,13 @@ typedef unsigned char u8;
 #define SHARED_ROOM(type, name) extern __shared__ type name[]
 #endif
 
-#define TIE 1e-12
-#define VIOLATION 1e-9
-
-#define FIXED 0
-#define BERNOULLI 1
-#define GAUSSIAN 2
-
-#define RIDGE_MODEL 1
-#define ARM_MODEL 2
-
-#define UNIFORM 0
-#define STATIC 1
-#define ROUND_ROBIN 2
-
 #if K_POLICY > 0 && KNOWN_COSTS
 typedef double QREAL;
 #else
 typedef REAL QREAL;
 #endif
 
-// Costs that differ from their means in a tally: drawn and not seen before acting.
-#define SEPARATE_MEANS (COST_KIND != FIXED && !(K_POLICY > 0 && KNOWN_COSTS))
-#define FIELDS (2 + K + (SEPARATE_MEANS ? K : 0) + J)
 #define K_ROOM (K > 0 ? K : 1)
-#define PADDED(n) (((n) + 3) / 4 * 4)
 #define SLEEPS (-3e38)
 #define RANDOM_KNOWN_COSTS (K_POLICY > 0 && KNOWN_COSTS && COST_KIND != FIXED)
 
@@ -86,8 +68,8 @@ struct Words {
 template <typename Keys>
 DEVICE Words philox(u32 c0, u32 c1, u32 c2, u32 c3, Keys keys) {
 #pragma unroll
-    for (int i = 0; i < 10; i++) {
-        const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    for (int i = 0; i < PHILOX_ROUNDS; i++) {
+        const u64 p0 = (u64)PHILOX_M0 * c0, p1 = (u64)PHILOX_M1 * c2;
         c0 = (u32)(p1 >> 32) ^ c1 ^ keys(2 * i);
         c1 = (u32)p1;
         c2 = (u32)(p0 >> 32) ^ c3 ^ keys(2 * i + 1);
@@ -97,7 +79,7 @@ DEVICE Words philox(u32 c0, u32 c1, u32 c2, u32 c3, Keys keys) {
 }
 
 // The keys that the seed gives, ready to be read as operands.
-__constant__ u32 seed_keys[20];
+__constant__ u32 seed_keys[2 * PHILOX_ROUNDS];
 
 DEVICE Words draw(u32 replication, u32 t, u32 slot) {
     return philox(t, 0, slot, replication, [](int i) { return seed_keys[i]; });
@@ -106,7 +88,7 @@ DEVICE Words draw(u32 replication, u32 t, u32 slot) {
 // Box-Muller, in double whatever REAL is.
 DEVICE double normal(u32 replication, u32 t, u32 slot) {
     const Words w = draw(replication, t, slot);
-    const double u = w.a * 0x1p-53, v = w.b * 0x1p-53;
+    const double u = w.a * TO_UNIT, v = w.b * TO_UNIT;
     return sqrt(-2.0 * log(1.0 - u)) * cos(2.0 * 3.141592653589793 * v);
 }
 
@@ -125,7 +107,7 @@ DEVICE double draw_reward(const World& world, u32 replication, u32 t, u64 m, Rew
 #if REWARD_KIND == BERNOULLI
     return m < r.threshold ? 1.0 : 0.0;
 #elif REWARD_KIND == GAUSSIAN
-    return r.mean + world.reward_scale * normal(replication, t, 1);
+    return r.mean + world.reward_scale * normal(replication, t, GAUSSIAN_REWARD_SLOT);
 #else
     return r.mean;
 #endif
@@ -140,7 +122,7 @@ DEVICE double draw_cost(const World& world, u32 replication, u32 t, u32 table, i
 #else
     const double low = world.spans[2 * k], high = world.spans[2 * k + 1];
     if (low == high) return world.cost_locations[at];
-    const u32 slot = 2 + action * K + k;
+    const u32 slot = COST_SLOT + action * K + k;
 #if COST_KIND == BERNOULLI
     return draw(replication, t, slot).a < world.cost_thresholds[at] ? high : low;
 #else
@@ -152,8 +134,15 @@ DEVICE double draw_cost(const World& world, u32 replication, u32 t, u32 table, i
 
 // What a round's number decides, by setting: 1 / V_t, eps_t, and what multiplies the widths of the reward and of the costs.
 struct alignas(4 * sizeof(QREAL)) Step {
-    QREAL inverse_V, eps, reward_bonus, cost_bonus;
+    QREAL STEP_COLUMNS;
 };
+
+// max(0, Q + W + eps_t), in the precision of the queues.
+template <typename Queue>
+DEVICE Queue queue_update(Queue Q, Queue w, Queue eps) {
+    const Queue moved = Q + w + eps;
+    return moved > 0 ? moved : 0;
+}
 
 DEVICE REAL clip(REAL x, REAL low, REAL high) { return fmax(low, fmin(high, x)); }
 
@@ -164,9 +153,7 @@ struct alignas(4 * sizeof(REAL)) Four {
 DEVICE REAL root(REAL x) { return x > (REAL)0 ? sqrt(x) : (REAL)0; }
 
 // ------------------------------------------------------------------------------------------------------- one thread
-#if KERNEL == 1
-
-#define TRIANGLE(n) ((n) * ((n) + 1) / 2)
+#if KERNEL == ONE_THREAD
 
 // An entry of a triangle of N rows: a large one is read again by every pass, where the compiler would keep it in registers and
 // spill.
@@ -177,7 +164,7 @@ DEVICE REAL entry_of(const REAL* A, int at) {
     else
         return A[at];
 }
-#define AT(i, k) (((i) * ((i) + 1) / 2 + (k)) * STRIDE)
+#define AT(i, k) ((TRIANGLE(i) + (k)) * STRIDE)
 
 struct alignas(16) Two {
     double v[2];
@@ -290,10 +277,10 @@ template <int M>
 struct Arms {
     REAL* const at;
     DEVICE_MEMBER explicit Arms(REAL* from) : at(from) {}
-    DEVICE_MEMBER REAL& n(int j) const { return at[j * STRIDE]; }
-    DEVICE_MEMBER REAL& spread(int j) const { return at[(J + j) * STRIDE]; }
-    DEVICE_MEMBER REAL& sum(int j, int m) const { return at[(2 * J + j * M + m) * STRIDE]; }
-    DEVICE_MEMBER REAL& mean(int j, int m) const { return at[((2 + M) * J + j * M + m) * STRIDE]; }
+    DEVICE_MEMBER REAL& n(int j) const { return at[ARM_COUNT(j) * STRIDE]; }
+    DEVICE_MEMBER REAL& spread(int j) const { return at[ARM_SPREAD(j) * STRIDE]; }
+    DEVICE_MEMBER REAL& sum(int j, int m) const { return at[ARM_SUM(j, m, M) * STRIDE]; }
+    DEVICE_MEMBER REAL& mean(int j, int m) const { return at[ARM_MEAN(j, m, M) * STRIDE]; }
 
     DEVICE_MEMBER REAL count(int j) const {
         const REAL pulls = n(j) + 1;
@@ -345,13 +332,13 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 
 #if REWARD_MODEL == RIDGE_MODEL
     REAL* const A = state + REWARD_AT * STRIDE;
-    REAL* const theta = A + BLOCKS * TRIANGLE(P) * STRIDE;
+    REAL* const theta = state + REWARD_THETA_AT * STRIDE;
 #else
     const Arms<1> arms(state + REWARD_AT * STRIDE);
 #endif
 #if COST_MODEL == RIDGE_MODEL
     REAL* const cost_A = state + COST_AT * STRIDE;
-    REAL* const cost_theta = cost_A + COST_BLOCKS * TRIANGLE(COST_P) * STRIDE;
+    REAL* const cost_theta = state + COST_THETA_AT * STRIDE;
 #elif COST_MODEL == ARM_MODEL
     const Arms<K> cost_arms(state + COST_AT * STRIDE);
 #endif
@@ -383,7 +370,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(replication, t, 0);
+        const Words words = draw(replication, t, CONTEXT_SLOT);
         const u32 c = pick(world, words.a);
         const Step step = steps[t - 1];
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
@@ -488,8 +475,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #else
             const double w = world.cost_means[COST_ENTRY(table, a, k)];
 #endif
-            const QREAL moved = Q[k] + w + step.eps;
-            Q[k] = moved > 0 ? moved : 0;
+            Q[k] = queue_update<QREAL>(Q[k], w, step.eps);
             total[k] += w;
             if (total[k] > VIOLATION) last[k] = t;
         }
@@ -515,8 +501,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #else
             const REAL w = W[a][k];
 #endif
-            const QREAL moved = Q[k] + w + step.eps;
-            Q[k] = moved > 0 ? moved : 0;
+            Q[k] = queue_update<QREAL>(Q[k], w, step.eps);
         }
 #endif
 #endif
@@ -555,7 +540,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         if (t == next) {
 #if REWARD_MODEL == ARM_MODEL
 #pragma unroll
-            for (int j = 0; j < J; j++) count[j] = (int)(arms.n(j) - start[REWARD_AT + j]);
+            for (int j = 0; j < J; j++) count[j] = (int)(arms.n(j) - start[REWARD_AT + ARM_COUNT(j)]);
 #endif
 #if REWARD_KIND == BERNOULLI
             reward_total = successes;
@@ -575,16 +560,16 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #endif
 #endif
             double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
-            *out = reward_mean_total;
-            *(out += replications) = reward_total;
+            out[TALLY_MEAN_REWARD * (size_t)replications] = reward_mean_total;
+            out[TALLY_REWARD * (size_t)replications] = reward_total;
 #pragma unroll
-            for (int k = 0; k < K; k++) *(out += replications) = total[k];
+            for (int k = 0; k < K; k++) out[(TALLY_COSTS + k) * (size_t)replications] = total[k];
 #if SEPARATE_MEANS
 #pragma unroll
-            for (int k = 0; k < K; k++) *(out += replications) = mean_total[k];
+            for (int k = 0; k < K; k++) out[(TALLY_MEAN_COSTS + k) * (size_t)replications] = mean_total[k];
 #endif
 #pragma unroll
-            for (int j = 0; j < J; j++) *(out += replications) = count[j];
+            for (int j = 0; j < J; j++) out[(TALLY_CHOICES + j) * (size_t)replications] = count[j];
             point++;
             next = point < points ? grid[point] : 0;
         }
@@ -595,7 +580,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #endif
 
 // -------------------------------------------------------------------------------------------------------- one block
-#if KERNEL == 2
+#if KERNEL == ONE_BLOCK
 
 DEVICE double warp_sum(double x) {
     for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -689,16 +674,17 @@ extern "C" __global__ void one_block(
     start += (size_t)setting * STATE;
     ranges += (size_t)setting * 2 * K_ROOM;
 
-    double* const value = work + (size_t)blockIdx.x * WORK;
-    double* const W = value + J;
-    double* const Q = W + J * K;
-    double* const total = Q + K;
-    double* const mean_total = total + K;
-    double* const last = mean_total + K;
-    double* const count = last + K;
-    REAL* const state = (REAL*)(count + J);
-    REAL* const u = state + STATE;
-    REAL* const drawn = u + ROOM;
+    work += (size_t)blockIdx.x * WORK;
+    double* const value = work + WORK_VALUES;
+    double* const W = work + WORK_COSTS;
+    double* const Q = work + WORK_QUEUE;
+    double* const total = work + WORK_TOTALS;
+    double* const mean_total = work + WORK_MEAN_TOTALS;
+    double* const last = work + WORK_LAST_VIOLATION;
+    double* const count = work + WORK_CHOICES;
+    REAL* const state = (REAL*)(work + WORK_REALS);
+    REAL* const u = state + REALS_PRODUCT;
+    REAL* const drawn = state + REALS_DRAWN;
     for (int i = thread; i < STATE; i += threads) state[i] = start[i];
     for (int k = thread; k < K; k += threads) {
         Q[k] = K_POLICY > 0 ? (double)start_queue[(size_t)setting * K + k] : 0.0;
@@ -713,7 +699,7 @@ extern "C" __global__ void one_block(
     double reward_mean_total = 0, reward_total = 0;
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(replication, t, 0);
+        const Words words = draw(replication, t, CONTEXT_SLOT);
         const u32 c = pick(world, words.a);
         const Step step = steps[t - 1];
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
@@ -747,11 +733,11 @@ extern "C" __global__ void one_block(
 #endif
                 REAL guess;
 #if REWARD_MODEL == RIDGE_MODEL
-                guess = warp_inner_product<P>(reward_state + BLOCKS * P * P + (BLOCKS > 1 ? j : 0) * P, x[m], lane) +
+                guess = warp_inner_product<P>(state + REWARD_THETA_AT + (BLOCKS > 1 ? j : 0) * P, x[m], lane) +
                         (REAL)step.reward_bonus * width[m];
 #else
-                const REAL n = reward_state[j];
-                guess = n > 0 ? reward_state[J + j] / n + (REAL)step.reward_bonus / sqrt(n) : (REAL)1;
+                const REAL n = reward_state[ARM_COUNT(j)];
+                guess = n > 0 ? reward_state[BLOCK_ARM_SUM(j, 0, 1)] / n + (REAL)step.reward_bonus / sqrt(n) : (REAL)1;
 #endif
                 double penalty = 0;
 #if K_POLICY > 0
@@ -759,15 +745,15 @@ extern "C" __global__ void one_block(
                     double w;
 #if COST_MODEL == RIDGE_MODEL
                     const REAL* mu =
-                        cost_state + COST_BLOCKS * COST_P * COST_P + ((COST_BLOCKS > 1 ? j : 0) * K + k) * COST_P;
+                        state + COST_THETA_AT + ((COST_BLOCKS > 1 ? j : 0) * K + k) * COST_P;
                     REAL estimate = 0;
                     for (int i = 0; i < COST_P; i++) estimate += mu[i] * psi[m][i];
                     w = clip(estimate - (REAL)step.cost_bonus * cost_width[m], ranges[2 * k], ranges[2 * k + 1]);
 #elif COST_MODEL == ARM_MODEL
-                    const REAL pulls = cost_state[j];
+                    const REAL pulls = cost_state[ARM_COUNT(j)];
                     w = ranges[2 * k];
                     if (pulls > 0)
-                        w = clip(cost_state[J + j * K + k] / pulls - (REAL)step.cost_bonus / sqrt(pulls), ranges[2 * k],
+                        w = clip(cost_state[BLOCK_ARM_SUM(j, k, K)] / pulls - (REAL)step.cost_bonus / sqrt(pulls), ranges[2 * k],
                                  ranges[2 * k + 1]);
 #else
                     w = draw_cost(world, replication, t, table, j, k);
@@ -798,10 +784,7 @@ extern "C" __global__ void one_block(
         if (thread == 0) count[a] += 1;
         for (int k = thread; k < K; k += threads) {
             double w = K_POLICY > 0 ? W[a * K + k] : 0.0;
-            if (K_POLICY > 0) {
-                const double moved = Q[k] + w + step.eps;
-                Q[k] = moved > 0 ? moved : 0;
-            }
+            if (K_POLICY > 0) Q[k] = queue_update<double>(Q[k], w, step.eps);
             if (!(K_POLICY > 0 && KNOWN_COSTS)) w = draw_cost(world, replication, t, table, a, k);
             drawn[k] = (REAL)w;
             total[k] += w;
@@ -814,13 +797,13 @@ extern "C" __global__ void one_block(
 #if REWARD_MODEL == RIDGE_MODEL
         {
             const int g = BLOCKS > 1 ? a : 0;
-            block_learn<P, 1>(reward_state + g * P * P, reward_state + BLOCKS * P * P + g * P, u,
+            block_learn<P, 1>(reward_state + g * P * P, state + REWARD_THETA_AT + g * P, u,
                               rows + ((size_t)c * ROWS + (ROWS > 1 ? a : 0)) * PADDED(P), &y);
         }
 #else
         if (thread == 0) {
-            reward_state[a] += 1;
-            reward_state[J + a] += y;
+            reward_state[ARM_COUNT(a)] += 1;
+            reward_state[BLOCK_ARM_SUM(a, 0, 1)] += y;
         }
 #endif
 #if COST_MODEL == RIDGE_MODEL
@@ -828,24 +811,23 @@ extern "C" __global__ void one_block(
             __syncthreads();
             const int g = COST_BLOCKS > 1 ? a : 0;
             block_learn<COST_P, K>(cost_state + g * COST_P * COST_P,
-                                   cost_state + COST_BLOCKS * COST_P * COST_P + g * K * COST_P, u,
+                                   state + COST_THETA_AT + g * K * COST_P, u,
                                    cost_rows + ((size_t)c * COST_ROWS + (COST_ROWS > 1 ? a : 0)) * PADDED(COST_P), drawn);
         }
 #elif COST_MODEL == ARM_MODEL
-        if (thread == 0) cost_state[a] += 1;
-        for (int k = thread; k < K; k += threads) cost_state[J + a * K + k] += drawn[k];
+        if (thread == 0) cost_state[ARM_COUNT(a)] += 1;
+        for (int k = thread; k < K; k += threads) cost_state[BLOCK_ARM_SUM(a, k, K)] += drawn[k];
 #endif
         if (KEEP_CHOICES && thread == 0)
             choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
         if (t == next) {
             double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
             for (int f = thread; f < FIELDS; f += threads) {
-                const int k = f - 2, j = f - (FIELDS - J);
-                out[(size_t)f * replications] = f == 0   ? reward_mean_total
-                                                : f == 1 ? reward_total
-                                                : j >= 0 ? count[j]
-                                                : k < K  ? total[k]
-                                                         : mean_total[k - K];
+                out[(size_t)f * replications] = f == TALLY_MEAN_REWARD ? reward_mean_total
+                                                : f == TALLY_REWARD    ? reward_total
+                                                : f >= TALLY_CHOICES   ? count[f - TALLY_CHOICES]
+                                                : f < TALLY_COSTS + K  ? total[f - TALLY_COSTS]
+                                                                       : mean_total[f - TALLY_MEAN_COSTS];
             }
             point++;
             next = point < points ? grid[point] : 0;
@@ -858,10 +840,10 @@ extern "C" __global__ void one_block(
 #endif
 
 // ------------------------------------------------------------------------------------------------------ comparators
-#if KERNEL == 3
+#if KERNEL == COMPARATORS
 
-#define N_AT(j) state[(j) * STRIDE]
-#define SUM_AT(j, i) state[(J + 2 * (j) + (i)) * STRIDE]
+#define N_AT(j) state[ARM_COUNT(j) * STRIDE]
+#define SUM_AT(j, i) state[BLOCK_ARM_SUM(j, i, 2) * STRIDE]
 
 extern "C" __global__ void comparators(
     WORLD_ARGUMENTS, const u64* RESTRICT tables, const double* RESTRICT start, const double* RESTRICT settings,
@@ -889,13 +871,13 @@ extern "C" __global__ void comparators(
     }
     int point = 0, next = grid[0];
     for (int t = 1; t <= rounds; t++) {
-        const Words words = draw(replication, t, 0);
+        const Words words = draw(replication, t, CONTEXT_SLOT);
         const u32 c = pick(world, words.a);
         const u32 table = COST_TABLES > 1 ? world.cost_table[c] : 0;
 #if COMPARATOR != ROUND_ROBIN
         const u64 number = made[setting] + t - 1;
         const u64 own = philox((u32)number, (u32)(number >> 32), 0, 0, [own_seed](int i) {
-                            return i % 2 ? (u32)(own_seed >> 32) + i / 2 * 0xBB67AE85u : (u32)own_seed + i / 2 * 0x9E3779B9u;
+                            return i % 2 ? (u32)(own_seed >> 32) + i / 2 * PHILOX_W1 : (u32)own_seed + i / 2 * PHILOX_W0;
                         }).a;
 #endif
         int a;
@@ -906,7 +888,7 @@ extern "C" __global__ void comparators(
             offered = 0;
             for (int j = 0; j < J; j++) offered += world.available[(size_t)c * J + j] != 0;
 #endif
-            int row = (int)((double)own * 0x1p-53 * offered);
+            int row = (int)((double)own * TO_UNIT * offered);
             row = row < offered - 1 ? row : offered - 1;
             a = row;
 #if SLEEPING
@@ -932,14 +914,15 @@ extern "C" __global__ void comparators(
         }
 #else
         {
-            // OPB: `settings` are those of `_kernels.opb_mixture`.
+            // OPB: `settings` are those of `kernels.opb_mixture`.
             double u_r[J], u_w[J];
-            const int safe = (int)settings[0];
+            const int safe = (int)settings[OPB_THRESHOLD_ARM];
             for (int j = 0; j < J; j++) {
-                const double pulls = N_AT(j), n = pulls > 1 ? pulls : 1.0, w = sqrt(settings[5] / n);
-                u_r[j] = SUM_AT(j, 0) / n + settings[3] * w;
-                const double pessimistic = SUM_AT(j, 1) / n + settings[4] * w;
-                u_w[j] = j == safe ? settings[1] : pulls == 0 || pessimistic > settings[2] ? settings[2] : pessimistic;
+                const double pulls = N_AT(j), n = pulls > 1 ? pulls : 1.0, w = sqrt(settings[OPB_LOG] / n);
+                u_r[j] = SUM_AT(j, 0) / n + settings[OPB_ALPHA_REWARD] * w;
+                const double pessimistic = SUM_AT(j, 1) / n + settings[OPB_ALPHA_COST] * w;
+                const double high = settings[OPB_HIGH];
+                u_w[j] = j == safe ? settings[OPB_SAFE_COST] : pulls == 0 || pessimistic > high ? high : pessimistic;
             }
             int at_i = safe, at_j = safe;
             double weight = 0, best = u_r[safe];
@@ -962,7 +945,7 @@ extern "C" __global__ void comparators(
                     }
                 }
             }
-            a = (double)own * 0x1p-53 < weight ? at_j : at_i;
+            a = (double)own * TO_UNIT < weight ? at_j : at_i;
         }
 #endif
         const Reward entry = world.rewards[(size_t)c * J + a];
@@ -976,11 +959,11 @@ extern "C" __global__ void comparators(
             total[k] += w;
             mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
             if (total[k] > VIOLATION) last[k] = t;
-#if COMPARATOR > ROUND_ROBIN
+#if COMPARATOR == OPB
             SUM_AT(a, 1) += w;
 #endif
         }
-#if COMPARATOR > ROUND_ROBIN
+#if COMPARATOR == OPB
         SUM_AT(a, 0) += reward;
 #endif
 #if KEEP_CHOICES
@@ -988,13 +971,12 @@ extern "C" __global__ void comparators(
 #endif
         if (t == next) {
             double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
-            out[0] = reward_mean_total;
-            out[replications] = reward_total;
-            out += 2 * (size_t)replications;
-            for (int k = 0; k < K; k++, out += replications) *out = total[k];
+            out[TALLY_MEAN_REWARD * (size_t)replications] = reward_mean_total;
+            out[TALLY_REWARD * (size_t)replications] = reward_total;
+            for (int k = 0; k < K; k++) out[(TALLY_COSTS + k) * (size_t)replications] = total[k];
             if (SEPARATE_MEANS)
-                for (int k = 0; k < K; k++, out += replications) *out = mean_total[k];
-            for (int j = 0; j < J; j++, out += replications) *out = N_AT(j) - start[j];
+                for (int k = 0; k < K; k++) out[(TALLY_MEAN_COSTS + k) * (size_t)replications] = mean_total[k];
+            for (int j = 0; j < J; j++) out[(TALLY_CHOICES + j) * (size_t)replications] = N_AT(j) - start[ARM_COUNT(j)];
             point++;
             next = point < points ? grid[point] : 0;
         }

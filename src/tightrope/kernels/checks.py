@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tightrope.kernels import layout
 from tightrope.kernels.compile import inlined, kernel
-from tightrope.kernels.layout import BLOCKS, CONSTRAINTS, FEATURES, known_at
 from tightrope.kernels.linear_algebra import inner
 from tightrope.validation import COST_LIMIT, NORM_LIMIT
 
@@ -18,9 +18,9 @@ def rows_are_valid(phi):
 @inlined
 def rows_fit(phi, flat, J):
     """Whether phi holds valid features of a model: a row for each of J actions, or one for all where each has its own block."""
-    p = int(flat[FEATURES])
+    p = int(flat[layout.FEATURES])
     rows = phi.size // p
-    if phi.shape[-1] != p or not (rows == J or (rows == 1 and flat[BLOCKS] > 1.0)):
+    if phi.shape[-1] != p or not (rows == J or (rows == 1 and flat[layout.BLOCKS] > 1.0)):
         return False
     return rows_are_short(phi.reshape(phi.size), rows, p)
 
@@ -28,10 +28,10 @@ def rows_fit(phi, flat, J):
 @kernel
 def costs_are_valid(W, J, core):
     """Whether W has a row for each of J ≥ 1 actions, and every |W_jk| seen before acting is ≤ 1 (false for NaN and Inf too)."""
-    K = int(core[CONSTRAINTS])
+    K = int(core[layout.CONSTRAINTS])
     if J < 1 or W.shape[0] != J * K:
         return False
-    known = known_at(core)
+    known = layout.known_at(core)
     unknown = 0
     for k in range(K):
         unknown += core[known + k] == 0.0

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import math
 
+from tightrope.kernels import layout
 from tightrope.kernels.compile import kernel
-from tightrope.kernels.layout import (
-    OPB_ALPHA_COST,
-    OPB_ALPHA_REWARD,
-    OPB_HIGH,
-    OPB_LOG,
-    OPB_SAFE_COST,
-    OPB_THRESHOLD_ARM,
-    TIE,
-)
 
 
 @kernel
@@ -31,7 +23,7 @@ def round_robin_choice(ids, shares, counts):
     best = ids[0]
     for i in range(1, ids.shape[0]):
         a = ids[i]
-        if shares[a] * total - counts[a] > shares[best] * total - counts[best] + TIE:
+        if shares[a] * total - counts[a] > shares[best] * total - counts[best] + layout.TIE:
             best = a
     return best
 
@@ -44,19 +36,19 @@ def opb_mixture(counts, sums, settings, scratch):
     the safe arm; w = sqrt(2 log(1/p) / max(n, 1)), p = 1/T². Both go into scratch (2, J).
     """
     J = counts.shape[0]
-    safe = int(settings[OPB_THRESHOLD_ARM])
+    safe = int(settings[layout.OPB_THRESHOLD_ARM])
     u_r = scratch[0]
     u_w = scratch[1]
     for a in range(J):
         n = max(1.0, counts[a])
-        w = math.sqrt(settings[OPB_LOG] / n)
-        u_r[a] = sums[a, 0] / n + settings[OPB_ALPHA_REWARD] * w
+        w = math.sqrt(settings[layout.OPB_LOG] / n)
+        u_r[a] = sums[a, 0] / n + settings[layout.OPB_ALPHA_REWARD] * w
         if a == safe:
-            u_w[a] = settings[OPB_SAFE_COST]
+            u_w[a] = settings[layout.OPB_SAFE_COST]
         elif counts[a] == 0.0:
-            u_w[a] = settings[OPB_HIGH]
+            u_w[a] = settings[layout.OPB_HIGH]
         else:
-            u_w[a] = min(settings[OPB_HIGH], sums[a, 1] / n + settings[OPB_ALPHA_COST] * w)
+            u_w[a] = min(settings[layout.OPB_HIGH], sums[a, 1] / n + settings[layout.OPB_ALPHA_COST] * w)
     best_i = safe
     best_j = safe
     best_weight = 0.0
@@ -64,12 +56,12 @@ def opb_mixture(counts, sums, settings, scratch):
     for i in range(J):
         if u_w[i] > 0.0:
             continue
-        if u_r[i] > best + TIE:
+        if u_r[i] > best + layout.TIE:
             best, best_i, best_j, best_weight = u_r[i], i, i, 0.0
         for j in range(J):
             if u_w[j] > 0.0:
                 weight = -u_w[i] / (u_w[j] - u_w[i])
                 value = (1.0 - weight) * u_r[i] + weight * u_r[j]
-                if value > best + TIE:
+                if value > best + layout.TIE:
                     best, best_i, best_j, best_weight = value, i, j, weight
     return best_i, best_j, best_weight

@@ -10,20 +10,8 @@ import math
 
 import numpy as np
 
+from tightrope.kernels import layout
 from tightrope.kernels.compile import kernel
-from tightrope.kernels.layout import (
-    BERNOULLI,
-    COST_SLOT,
-    FIXED,
-    GAUSSIAN,
-    GAUSSIAN_REWARD_SLOT,
-    PHILOX_M0,
-    PHILOX_M1,
-    PHILOX_ROUNDS,
-    PHILOX_W0,
-    PHILOX_W1,
-    TO_UNIT,
-)
 
 MASK, SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
 
@@ -31,12 +19,12 @@ MASK, SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
 @kernel
 def philox(c0, c1, c2, c3, k0, k1):
     """The four 32-bit words of one block, as two 64-bit words (uint64 in, uint64 out)."""
-    for _ in range(PHILOX_ROUNDS):
-        p0 = PHILOX_M0 * c0
-        p1 = PHILOX_M1 * c2
+    for _ in range(layout.PHILOX_ROUNDS):
+        p0 = layout.PHILOX_M0 * c0
+        p1 = layout.PHILOX_M1 * c2
         c0, c1, c2, c3 = (p1 >> SHIFT) ^ c1 ^ k0, p1 & MASK, (p0 >> SHIFT) ^ c3 ^ k1, p0 & MASK
-        k0 = (k0 + PHILOX_W0) & MASK
-        k1 = (k1 + PHILOX_W1) & MASK
+        k0 = (k0 + layout.PHILOX_W0) & MASK
+        k1 = (k1 + layout.PHILOX_W1) & MASK
     return c0 | (c1 << SHIFT), c2 | (c3 << SHIFT)
 
 
@@ -47,7 +35,7 @@ def uniforms(seed, replication, t, slot):
     a, b = philox(
         count & MASK, count >> SHIFT, np.uint64(slot), np.uint64(replication), key & MASK, key >> SHIFT
     )
-    return (a >> np.uint64(11)) * TO_UNIT, (b >> np.uint64(11)) * TO_UNIT
+    return (a >> np.uint64(11)) * layout.TO_UNIT, (b >> np.uint64(11)) * layout.TO_UNIT
 
 
 @kernel
@@ -74,10 +62,10 @@ def pick(cdf, u):
 @kernel
 def draw_reward(seed, replication, t, u, mean, kind, scale):
     """One reward; u is the second uniform of the round's context slot."""
-    if kind == BERNOULLI:
+    if kind == layout.BERNOULLI:
         return 1.0 if u < mean else 0.0
-    if kind == GAUSSIAN:
-        return mean + scale * normal(seed, replication, t, GAUSSIAN_REWARD_SLOT)
+    if kind == layout.GAUSSIAN:
+        return mean + scale * normal(seed, replication, t, layout.GAUSSIAN_REWARD_SLOT)
     return mean
 
 
@@ -88,13 +76,13 @@ def draw_costs(seed, replication, t, action, location, kind, scale, spans, out):
     for k in range(K):
         low = spans[k, 0]
         high = spans[k, 1]
-        if kind == FIXED or low == high:
+        if kind == layout.FIXED or low == high:
             out[k] = location[k]
-        elif kind == BERNOULLI:
-            u, _ = uniforms(seed, replication, t, COST_SLOT + action * K + k)
+        elif kind == layout.BERNOULLI:
+            u, _ = uniforms(seed, replication, t, layout.COST_SLOT + action * K + k)
             out[k] = high if u * (high - low) < location[k] - low else low
         else:
-            z = location[k] + scale * normal(seed, replication, t, COST_SLOT + action * K + k)
+            z = location[k] + scale * normal(seed, replication, t, layout.COST_SLOT + action * K + k)
             out[k] = max(low, min(high, z))
 
 

@@ -1,7 +1,7 @@
 """Where every number stands in the flat arrays that kernels read, and the codes that they understand.
 
 No other module counts places in these arrays: it asks for a view by name, or for the address of a part. CUDA is given the same
-numbers as macros (`cuda_constants`, `cuda_sizes`).
+numbers as macros.
 
 core     the state of a policy beside its models: round counter, horizon, the constants of V_t and ε_t, K, then Q (K,),
          cumulative costs (K,), 1 where a cost is seen before acting (K,), and scratch space for intermediate results
@@ -14,7 +14,8 @@ tally    of a simulation: mean reward, drawn reward, drawn costs (K,), costs wit
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections import namedtuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ STAT_SIZE = 5
 SINCE, DRIFT = range(2)
 WEAR_SIZE = 2
 # tally
-MEAN_REWARD, REWARD, COSTS = range(3)
+TALLY_MEAN_REWARD, TALLY_REWARD, TALLY_COSTS = range(3)
 
 # Actions whose values differ by less are tied.
 TIE = 1e-12
@@ -106,19 +107,11 @@ def new_core(K, p, horizon, V, epsilon, known):
     return core
 
 
-class CoreViews(NamedTuple):
-    """Parts of `core`. saved is all that outlasts a round, and has the other parts in it."""
-
-    V: Any
-    epsilon: Any
-    queue: Any
-    totals: Any
-    known: Any
-    saved: Any
+CoreViews = namedtuple("CoreViews", "V epsilon queue totals known saved")
 
 
 def core_views(core):
-    """Views on `core`, which may also be the saved part alone."""
+    """Views on `core`, which may also be the saved part alone: all that outlasts a round."""
     K = int(core[CONSTRAINTS])
     totals, known, end = QUEUE + K, QUEUE + 2 * K, QUEUE + 3 * K
     return CoreViews(
@@ -135,6 +128,13 @@ def core_views(core):
 
 
 @inlined
+def ridge_stat(flat):
+    """Outcomes learnt, bonus, m, λ, and the dimension in √β."""
+    s = STAT
+    return flat[s + LEARNT], flat[s + BONUS], flat[s + NORM], flat[s + RIDGE], flat[s + DIMENSION]
+
+
+@inlined
 def ridge_parts(flat):
     """G, p, M, and the addresses in flat of Θ, Σ⁻¹, Σ, b and wear; stat is at STAT."""
     G = int(flat[BLOCKS])
@@ -147,15 +147,7 @@ def ridge_parts(flat):
     return G, p, M, theta, inverse, sigma, b, b + G * M * p
 
 
-class RidgeViews(NamedTuple):
-    """Parts of `flat`."""
-
-    stat: Any
-    Theta: Any
-    Sigma_inv: Any
-    Sigma: Any
-    B: Any
-    wear: Any
+RidgeViews = namedtuple("RidgeViews", "stat Theta Sigma_inv Sigma B wear")
 
 
 def new_ridge(G, p, M):
@@ -193,15 +185,7 @@ def trace_size(J, K):
     return trace_parts(J, K)[-1] + 1
 
 
-class TraceViews(NamedTuple):
-    """Parts of `trace`."""
-
-    rewards: Any
-    values: Any
-    costs: Any
-    queue: Any
-    V: Any
-    epsilon: Any
+TraceViews = namedtuple("TraceViews", "rewards values costs queue V epsilon")
 
 
 def trace_views(trace, J):
@@ -224,7 +208,7 @@ def trace_views(trace, J):
 @inlined
 def tally_parts(K):
     """The addresses in tally of drawn costs, mean costs and choices."""
-    return COSTS, COSTS + K, COSTS + 2 * K
+    return TALLY_COSTS, TALLY_COSTS + K, TALLY_COSTS + 2 * K
 
 
 def tally_size(J, K, separate=True):
@@ -232,14 +216,7 @@ def tally_size(J, K, separate=True):
     return tally_parts(K)[2 if separate else 1] + J
 
 
-class TallyViews(NamedTuple):
-    """Parts of `tally`."""
-
-    mean_reward: Any
-    reward: Any
-    costs: Any
-    mean_costs: Any
-    counts: Any
+TallyViews = namedtuple("TallyViews", "mean_reward reward costs mean_costs counts")
 
 
 def tally_views(tallies, J, K):
@@ -247,21 +224,99 @@ def tally_views(tallies, J, K):
     costs, means, _ = tally_parts(K)
     drawn, counts = tallies[..., costs:means], tallies.shape[-1] - J
     own = tallies[..., means:counts] if counts > means or K == 0 else drawn
-    return TallyViews(tallies[..., MEAN_REWARD], tallies[..., REWARD], drawn, own, tallies[..., counts:])
+    rewards = tallies[..., TALLY_MEAN_REWARD], tallies[..., TALLY_REWARD]
+    return TallyViews(*rewards, drawn, own, tallies[..., counts:])
 
 
-# CUDA
+# The GPU. `packed` is the form of the kernel that gives a replication to one thread: triangles of Σ⁻¹, and what follows from the
+# counts and sums of arms stored beside them.
+
+STEP_COLUMNS = ("inverse_V", "eps", "reward_bonus", "cost_bonus")
+# 1/√N of an arm without an outcome: its width is beyond every limit.
+UNSEEN = 1e30
 
 
 def cuda_constants():
-    """What the CUDA source must know of all this, as macros."""
+    """Macros for what does not depend on the shape of a problem."""
     names = (
         "TIE VIOLATION FIXED BERNOULLI GAUSSIAN NO_MODEL RIDGE_MODEL ARM_MODEL UNIFORM STATIC ROUND_ROBIN OPB TO_UNIT"
         " PHILOX_M0 PHILOX_M1 PHILOX_W0 PHILOX_W1 PHILOX_ROUNDS CONTEXT_SLOT GAUSSIAN_REWARD_SLOT COST_SLOT"
-        " MEAN_REWARD REWARD COSTS OPB_THRESHOLD_ARM OPB_SAFE_COST OPB_HIGH OPB_ALPHA_REWARD OPB_ALPHA_COST OPB_LOG"
+        " TALLY_MEAN_REWARD TALLY_REWARD TALLY_COSTS"
+        " OPB_THRESHOLD_ARM OPB_SAFE_COST OPB_HIGH OPB_ALPHA_REWARD OPB_ALPHA_COST OPB_LOG"
     )
-    return {name: _literal(globals()[name]) for name in names.split()}
+    values = {name: globals()[name] for name in names.split()}
+    return {
+        **{name: f"{v:#x}u" if isinstance(v, np.uint64) else repr(v) for name, v in values.items()},
+        "STEP_COLUMNS": ", ".join(STEP_COLUMNS),
+        "PADDED(n)": "(((n) + 3) / 4 * 4)",
+        "TRIANGLE(n)": "((n) * ((n) + 1) / 2)",
+        "ARM_COUNT(j)": "(j)",
+        "ARM_SPREAD(j)": "(J + (j))",
+        "ARM_SUM(j, m, M)": "(2 * J + (j) * (M) + (m))",
+        "ARM_MEAN(j, m, M)": "((2 + (M)) * J + (j) * (M) + (m))",
+        "BLOCK_ARM_SUM(j, m, M)": "(J + (j) * (M) + (m))",
+    }
 
 
-def _literal(value):
-    return f"{int(value):#x}u" if isinstance(value, np.uint64) else repr(value)
+def cuda_tally(J, K, separate):
+    """Macros for a tally."""
+    size = tally_size(J, K, separate)
+    _, means, _ = tally_parts(K)
+    return {
+        "SEPARATE_MEANS": int(separate),
+        "FIELDS": size,
+        "TALLY_MEAN_COSTS": means,
+        "TALLY_CHOICES": size - J,
+    }
+
+
+def cuda_models(sizes):
+    """Macros for the models of reward and costs, one after the other; of each the numbers of its Σ⁻¹ and of all."""
+    (inverse, reward), (cost_inverse, cost) = sizes
+    return {
+        "REWARD_AT": 0,
+        "REWARD_THETA_AT": inverse,
+        "COST_AT": reward,
+        "COST_THETA_AT": reward + cost_inverse,
+        "STATE": reward + cost,
+    }
+
+
+def cuda_block(J, K, state, features, itemsize):
+    """Macros for the memory of a block that is one replication: doubles, then numbers of the estimates' precision."""
+    doubles = {
+        "VALUES": J, "COSTS": J * K, "QUEUE": K, "TOTALS": K, "MEAN_TOTALS": K, "LAST_VIOLATION": K, "CHOICES": J
+    }  # fmt: skip
+    at, macros = 0, {}
+    for name, size in doubles.items():
+        macros[f"WORK_{name}"] = at
+        at += size
+    drawn = state + features
+    macros |= {"WORK_REALS": at, "REALS_PRODUCT": state, "REALS_DRAWN": drawn}
+    return macros | {"WORK": at + math.ceil((drawn + K) * itemsize / 8)}
+
+
+def device_ridge_size(G, p, M, packed):
+    """How many numbers Σ⁻¹ takes, and all of the model."""
+    inverse = G * (p * (p + 1) // 2 if packed else p * p)
+    return inverse, inverse + G * M * p
+
+
+def device_arms_size(J, M, packed):
+    """How many numbers the model takes; there is no Σ⁻¹."""
+    return 0, J * (2 + 2 * M if packed else 1 + M)
+
+
+def device_ridge(Sigma_inv, Theta, packed):
+    """A ridge model in the GPU's form."""
+    inverse = Sigma_inv[(slice(None), *np.tril_indices(Sigma_inv.shape[1]))] if packed else Sigma_inv
+    return np.concatenate([inverse.ravel(), Theta.ravel()])
+
+
+def device_arms(counts, sums, packed):
+    """Means of arms in the GPU's form."""
+    if not packed:
+        return np.concatenate([counts, sums.ravel()])
+    seen = np.maximum(counts, 1.0)
+    spread = np.where(counts > 0, 1.0 / np.sqrt(seen), UNSEEN)
+    return np.concatenate([counts, spread, sums.ravel(), (sums / seen[:, None]).ravel()])

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
+from tightrope.kernels import layout
 from tightrope.kernels.checks import costs_are_valid
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.lanes import load8, spread8, store8
-from tightrope.kernels.layout import (
-    CONSTRAINTS,
-    FEATURES,
-    QUEUE,
-    RIDGE,
-    ROUNDS,
-    SHOWN,
-    STAT,
-    TIE,
-    ridge_parts,
-    totals_at,
-    trace_parts,
-)
 from tightrope.kernels.linear_algebra import copy, inner
 from tightrope.kernels.models import ridge_bonus, ridge_width
 from tightrope.kernels.step import penalties, pseudo_action_value, queue_step, queue_update, schedule_values
@@ -46,15 +34,15 @@ def decide_lazily(phi, columns, W, flat, core, scores, fresh, shown, trace):
     J = phi.shape[0]
     K = W.shape[1]
     costs = W.reshape(W.size)
-    if W.shape[0] != J or core[CONSTRAINTS] != K or not costs_are_valid(costs, J, core):
+    if W.shape[0] != J or core[layout.CONSTRAINTS] != K or not costs_are_valid(costs, J, core):
         return -1, 0
-    penalties(costs, 0, core, QUEUE, K, J, scores[1], 0)
+    penalties(costs, 0, core, layout.QUEUE, K, J, scores[1], 0)
     row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
     n = rows_to_show(row, scores[2], scores[3], fresh, shown, trace)
-    _, at, queue, V, epsilon = trace_parts(n, K)
+    _, at, queue, V, epsilon = layout.trace_parts(n, K)
     for i in range(n):
         copy(trace, at + i * K, costs, shown[i] * K, K)
-    copy(trace, queue, core, QUEUE, K)
+    copy(trace, queue, core, layout.QUEUE, K)
     trace[V], eps_t = schedule_values(core)
     trace[epsilon] = eps_t
     queue_step(costs, row * K, eps_t, core)
@@ -71,11 +59,11 @@ def decide_sparsely(
     has two numbers for each entry of a row.
     """
     K = limits.shape[0]
-    copy(before, 0, core, QUEUE, K)
+    copy(before, 0, core, layout.QUEUE, K)
     sparse_penalties(offsets, indices, data, limits, before, scores[1])
     row = lazy_choice(phi, columns, flat, scores[0], scores[1], core, scores[2], scores[3], fresh)
     n = rows_to_show(row, scores[2], scores[3], fresh, shown, trace)
-    _, _, _, V, epsilon = trace_parts(n, 0)
+    _, _, _, V, epsilon = layout.trace_parts(n, 0)
     trace[V], eps_t = schedule_values(core)
     trace[epsilon] = eps_t
     sparse_queue_step(offsets[row], offsets[row + 1], indices, data, limits, eps_t, core, scratch)
@@ -88,7 +76,7 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
 
     columns is phi transposed, or empty where that would take too much memory.
     """
-    _, p, _, theta, _, _, _, _ = ridge_parts(flat)
+    _, p, _, theta, _, _, _, _ = layout.ridge_parts(flat)
     J = phi.shape[0]
     rows = phi.reshape(phi.size)
     root_beta = ridge_bonus(flat, core)
@@ -109,27 +97,14 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
     return best_candidate(make_highest_bound_exact(candidates), candidates)
 
 
-class Candidates(NamedTuple):
-    """The rows among which one is chosen, J of them, and what is known of each.
-
-    Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
-    ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
-    values, by row, are exact where fresh is true, else upper bounds.
-    """
-
-    J: Any
-    flat: Any
-    phi: Any
-    at: Any
-    one_row: Any
-    ids: Any
-    root_beta: Any
-    penalty: Any
-    V_t: Any
-    bounds: Any
-    rewards: Any
-    values: Any
-    fresh: Any
+# The rows among which one is chosen, J of them, and what is known of each.
+# Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
+# ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
+# values, by row, are exact where fresh is true, else upper bounds.
+Candidates = namedtuple(
+    "Candidates",
+    "J flat phi at one_row ids root_beta penalty V_t bounds rewards values fresh",
+)
 
 
 @kernel
@@ -147,11 +122,11 @@ def make_highest_bound_exact(candidates):
 def tighten_bounds(top, candidates):
     """Better bounds, by means and earlier widths, for the rows that row `top`, which is exact, leaves in the running."""
     # No width is above that of an untaught model.
-    widest = math.sqrt(NORM_LIMIT / candidates.flat[STAT + RIDGE])
+    widest = math.sqrt(NORM_LIMIT / candidates.flat[layout.STAT + layout.RIDGE])
     for j in range(candidates.J):
-        if j != top and candidates.values[j] >= candidates.values[top] - TIE:
+        if j != top and candidates.values[j] >= candidates.values[top] - layout.TIE:
             action, theta, x, _ = candidate(j, candidates)
-            mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[FEATURES]))
+            mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
             known = candidates.bounds[action]
             bonus = candidates.root_beta * WIDTH_SLACK * (known if known > 0.0 else widest)
             candidates.rewards[j] = min(1.0, mean + bonus + MEAN_SLACK)
@@ -170,7 +145,7 @@ def best_candidate(chosen, candidates):
         limit = best
         for j in range(candidates.J):
             v = values[j]
-            if v >= limit - TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
+            if v >= limit - layout.TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
                 top = j
                 limit = max(limit, v)
         if top < 0:
@@ -179,16 +154,16 @@ def best_candidate(chosen, candidates):
         if values[top] > best:
             best = values[top]
             chosen = first_exact_of_the_best(candidates, best)
-        elif values[top] >= best - TIE and top < chosen:
+        elif values[top] >= best - layout.TIE and top < chosen:
             chosen = top
     for j in range(candidates.J):
-        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - TIE)):
+        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - layout.TIE)):
             make_exact(j, candidates)
             if values[j] > best:
                 best = values[j]
-                if values[chosen] < best - TIE:
+                if values[chosen] < best - layout.TIE:
                     chosen = j
-            elif values[j] >= best - TIE and j < chosen:
+            elif values[j] >= best - layout.TIE and j < chosen:
                 chosen = j
     return first_exact_of_the_best(candidates, best)
 
@@ -196,7 +171,7 @@ def best_candidate(chosen, candidates):
 @kernel
 def candidate(j, candidates):
     """Of row j: the action, the address of its θ̂, that of its features, and the block of its model."""
-    G, p, M, theta, _, _, _, _ = ridge_parts(candidates.flat)
+    G, p, M, theta, _, _, _, _ = layout.ridge_parts(candidates.flat)
     action = candidates.ids[j] if candidates.ids.shape[0] > 0 else j
     block = action if G > 1 else 0
     return (
@@ -212,7 +187,7 @@ def make_exact(j, candidates):
     """Make row j exact; its width takes the place of the bound."""
     action, theta, x, block = candidate(j, candidates)
     candidates.bounds[action] = ridge_width(candidates.flat, block, candidates.phi, x)
-    mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[FEATURES]))
+    mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
     candidates.rewards[j] = min(1.0, mean + candidates.root_beta * candidates.bounds[action])
     set_value(j, candidates)
     candidates.fresh[j] = True
@@ -228,7 +203,7 @@ def set_value(j, candidates):
 def first_exact_of_the_best(candidates, best):
     """The lowest row among the exact ones whose value is ≥ best − 1e-12."""
     for j in range(candidates.J):
-        if candidates.fresh[j] and candidates.values[j] >= best - TIE:
+        if candidates.fresh[j] and candidates.values[j] >= best - layout.TIE:
             return j
     return -1
 
@@ -244,9 +219,9 @@ def rows_to_show(row, rewards, values, fresh, out, trace):
         at = n
         while at > 1 and values[out[at - 1]] < values[j]:
             at -= 1
-        if at >= SHOWN:
+        if at >= layout.SHOWN:
             continue
-        n = min(n + 1, SHOWN)
+        n = min(n + 1, layout.SHOWN)
         for i in range(n - 1, at, -1):
             out[i] = out[i - 1]
         out[at] = j
@@ -296,27 +271,27 @@ def means_by_columns(columns, V, v, out):
 def sparse_queue_step(first_entry, end, indices, data, limits, eps_t, core, scratch):
     """`queue_step` by usage − limits, the choice using the entries from first_entry to end, each with two numbers of scratch."""
     K = limits.shape[0]
-    totals = totals_at(core)
+    totals = layout.totals_at(core)
     # What is used is worked out first and put in place last: in between every resource takes the step of one that is not used.
     for i in range(first_entry, end):
         k = indices[i]
         cost = -limits[k] + data[i]
         scratch[2 * (i - first_entry)] = core[totals + k] + cost
-        scratch[2 * (i - first_entry) + 1] = queue_update(core[QUEUE + k], cost, eps_t)
+        scratch[2 * (i - first_entry) + 1] = queue_update(core[layout.QUEUE + k], cost, eps_t)
     none = spread8(0.0)
     eps = spread8(eps_t)
     k = 0
     while k + 8 <= K:
         limit = load8(limits, k)
         store8(core, totals + k, load8(core, totals + k) - limit)
-        store8(core, QUEUE + k, queue_update(load8(core, QUEUE + k), none - limit, eps))
+        store8(core, layout.QUEUE + k, queue_update(load8(core, layout.QUEUE + k), none - limit, eps))
         k += 8
     while k < K:
         core[totals + k] -= limits[k]
-        core[QUEUE + k] = queue_update(core[QUEUE + k], -limits[k], eps_t)
+        core[layout.QUEUE + k] = queue_update(core[layout.QUEUE + k], -limits[k], eps_t)
         k += 1
     for i in range(first_entry, end):
         k = indices[i]
         core[totals + k] = scratch[2 * (i - first_entry)]
-        core[QUEUE + k] = scratch[2 * (i - first_entry) + 1]
-    core[ROUNDS] += 1.0
+        core[layout.QUEUE + k] = scratch[2 * (i - first_entry) + 1]
+    core[layout.ROUNDS] += 1.0

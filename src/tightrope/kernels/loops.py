@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
+from tightrope.kernels import layout
 from tightrope.kernels.comparators import opb_mixture, round_robin_choice, uniform_choice
 from tightrope.kernels.compile import kernel, released
 from tightrope.kernels.draws import draw_costs, draw_reward, own_uniform, pick, uniforms
-from tightrope.kernels.layout import (
-    ARM_MODEL,
-    BLOCKS,
-    CONSTRAINTS,
-    CONTEXT_SLOT,
-    FEATURES,
-    FIXED,
-    MEAN_REWARD,
-    OPB,
-    QUEUE,
-    REWARD,
-    RIDGE_MODEL,
-    ROUND_ROBIN,
-    STATIC,
-    UNIFORM,
-    scratch_at,
-    tally_parts,
-)
 from tightrope.kernels.lazy import Candidates, best_candidate, make_highest_bound_exact, tighten_bounds
 from tightrope.kernels.linear_algebra import add_scaled, copy
 from tightrope.kernels.models import (
@@ -45,60 +28,26 @@ from tightrope.kernels.step import (
 )
 from tightrope.validation import VIOLATION
 
-
-class TabularArrays(NamedTuple):
-    """A tabular environment in the loop's form; the actions on offer in context c are ids[offsets[c] : offsets[c + 1]]."""
-
-    cdf: Any
-    offsets: Any
-    ids: Any
-    rewards: Any
-    reward_kind: Any
-    reward_scale: Any
-    means: Any
-    locations: Any
-    cost_kind: Any
-    cost_scale: Any
-    spans: Any
-    before: Any
+# A tabular environment in the loop's form; the actions on offer in context c are ids[offsets[c] : offsets[c + 1]].
+TabularArrays = namedtuple(
+    "TabularArrays",
+    "cdf offsets ids rewards reward_kind reward_scale means locations cost_kind cost_scale spans before",
+)
 
 
-class RidgeArrays(NamedTuple):
-    """A ridge model's features: of context c those of action a at (c·per_context + a)·p, or one row for all; and its `flat`.
-
-    buffer is as long as a row for each action.
-    """
-
-    rows: Any
-    per_context: Any
-    flat: Any
-    buffer: Any
+# A ridge model's features: of context c those of action a at (c·per_context + a)·p, or one row for all; and its `flat`.
+# buffer is as long as a row for each action.
+RidgeArrays = namedtuple("RidgeArrays", "rows per_context flat buffer")
 
 
-class ArmArrays(NamedTuple):
-    """The arrays of an `ArmMeans`."""
-
-    counts: Any
-    sums: Any
-    stat: Any
+# The arrays of an `ArmMeans`.
+ArmArrays = namedtuple("ArmArrays", "counts sums stat")
 
 
-class Workspace(NamedTuple):
-    """What the loop writes its intermediate results to: for J actions, K constraints, C contexts and p features.
-
-    trace as in `layout`, costs (JK,), y (1,), inverse (2p²,), bounds of the widths (CJ,), penalty, rewards and values (J,), and
-    fresh (J,), which says where values are exact.
-    """
-
-    trace: Any
-    costs: Any
-    y: Any
-    inverse: Any
-    bounds: Any
-    penalty: Any
-    rewards: Any
-    values: Any
-    fresh: Any
+# What the loop writes its intermediate results to: for J actions, K constraints, C contexts and p features.
+# trace as in `layout`, costs (JK,), y (1,), inverse (2p²,), bounds of the widths (CJ,), penalty, rewards and values (J,), and
+# fresh (J,), which says where values are exact.
+Workspace = namedtuple("Workspace", "trace costs y inverse bounds penalty rewards values fresh")
 
 
 @released
@@ -138,19 +87,19 @@ def simulate_pessimistic_optimistic(
     for t in range(1, rounds + 1):
         if t % 1024 == 0 and stop[0] != 0:
             return t - 1
-        u, v = uniforms(seed, replication, t, CONTEXT_SLOT)
+        u, v = uniforms(seed, replication, t, layout.CONTEXT_SLOT)
         c = pick(env.cdf, u)
         ids = env.ids[env.offsets[c] : env.offsets[c + 1]]
         W = workspace.costs
         w = 0
         if blind:
             optimistic_costs(cost_kind, cost_ridge, cost_arms, c, ids, J, core, ranges, columns, W, K_policy)
-        elif env.cost_kind == FIXED and ids.shape[0] == J:
+        elif env.cost_kind == layout.FIXED and ids.shape[0] == J:
             W = means
             w = c * J * K
         else:
             offered_costs(env, seed, replication, t, c, ids, W)
-        if reward_kind == RIDGE_MODEL:
+        if reward_kind == layout.RIDGE_MODEL:
             row = choose_lazily_and_step(reward_ridge, c, ids, J, W, w, core, workspace)
         else:
             optimistic_rewards_arms(
@@ -209,14 +158,14 @@ def simulate_comparator(
     for t in range(1, rounds + 1):
         if t % 1024 == 0 and stop[0] != 0:
             return t - 1
-        u, v = uniforms(seed, replication, t, CONTEXT_SLOT)
+        u, v = uniforms(seed, replication, t, layout.CONTEXT_SLOT)
         c = pick(env.cdf, u)
         ids = env.ids[env.offsets[c] : env.offsets[c + 1]]
-        if kind == UNIFORM:
+        if kind == layout.UNIFORM:
             a = uniform_choice(ids, own_uniform(policy_seed, made))
-        elif kind == STATIC:
+        elif kind == layout.STATIC:
             a = pick(table[c], own_uniform(policy_seed, made))
-        elif kind == ROUND_ROBIN:
+        elif kind == layout.ROUND_ROBIN:
             a = round_robin_choice(ids, shares, counts)
         else:
             i, j, weight = opb_mixture(counts, sums, settings, mixture)
@@ -226,7 +175,7 @@ def simulate_comparator(
         reward = draw_reward(seed, replication, t, v, mean, env.reward_kind, env.reward_scale)
         chosen_costs(env, seed, replication, t, c, a, drawn)
         counts[a] += 1.0
-        if kind == OPB:
+        if kind == layout.OPB:
             sums[a, 0] += reward
             sums[a, 1] += drawn[0]
         add_to_tally(tally, t, a, mean, reward, drawn, 0, means, (c * J + a) * K, last_violation)
@@ -242,9 +191,9 @@ def simulate_comparator(
 def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m, last_violation):
     """Add one round to the tally, and note for each constraint the last round whose cumulated cost is above 0."""
     K = last_violation.shape[0]
-    drawn, means, counts = tally_parts(K)
-    tally[MEAN_REWARD] += mean_reward
-    tally[REWARD] += reward
+    drawn, means, counts = layout.tally_parts(K)
+    tally[layout.TALLY_MEAN_REWARD] += mean_reward
+    tally[layout.TALLY_REWARD] += reward
     add_scaled(tally, drawn, 1.0, costs, c, K)
     add_scaled(tally, means, 1.0, mean_costs, m, K)
     for k in range(K):
@@ -257,7 +206,7 @@ def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m,
 def offered_rows(model, c, ids, J):
     """Where in model.rows the features of the actions on offer in context c are; −1 where they had to be put into model.buffer."""
     R = model.per_context
-    p = int(model.flat[FEATURES])
+    p = int(model.flat[layout.FEATURES])
     if R == 1 or ids.shape[0] == J:
         return c * R * p
     for i in range(ids.shape[0]):
@@ -292,12 +241,12 @@ def offered_costs(env, seed, replication, t, c, ids, out):
 @kernel
 def optimistic_costs(kind, ridge, arms, c, ids, J, core, ranges, columns, W, K):
     """Optimistic costs into W, of a model of either kind."""
-    if kind == RIDGE_MODEL:
+    if kind == layout.RIDGE_MODEL:
         at = offered_rows(ridge, c, ids, J)
         psi = ridge.rows if at >= 0 else ridge.buffer
         one_row = ridge.per_context == 1
         optimistic_costs_ridge(ridge.flat, psi, max(0, at), one_row, ids, core, ranges, columns, W, K)
-    elif kind == ARM_MODEL:
+    elif kind == layout.ARM_MODEL:
         optimistic_costs_arms(ids, arms.counts, arms.sums, arms.stat, core, ranges, columns, W, K)
 
 
@@ -306,7 +255,7 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
     """One decision on a ridge reward model, computing only the widths that could change it; moves the queue, returns the row."""
     at = offered_rows(ridge, c, ids, J)
     n = ids.shape[0]
-    K = int(core[CONSTRAINTS])
+    K = int(core[layout.CONSTRAINTS])
     V_t, eps_t = schedule_values(core)
     candidates = Candidates(
         n,
@@ -323,7 +272,7 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
         workspace.values,
         workspace.fresh,
     )
-    penalties(W, w, core, QUEUE, K, n, workspace.penalty, 0)
+    penalties(W, w, core, layout.QUEUE, K, n, workspace.penalty, 0)
     for j in range(n):
         # r̂ is at most 1.
         workspace.values[j] = pseudo_action_value(1.0, workspace.penalty[j], V_t)
@@ -338,11 +287,11 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
 @kernel
 def model_learn(kind, ridge, arms, c, a, Y, core, workspace):
     """Outcomes Y of action a in context c into a model of either kind."""
-    if kind == RIDGE_MODEL:
-        p = int(ridge.flat[FEATURES])
+    if kind == layout.RIDGE_MODEL:
+        p = int(ridge.flat[layout.FEATURES])
         x = (c * ridge.per_context + (a if ridge.per_context > 1 else 0)) * p
-        g = a if ridge.flat[BLOCKS] > 1.0 else 0
-        if ridge_learn(ridge.flat, g, ridge.rows, x, Y, 0, core, scratch_at(core, p)):
+        g = a if ridge.flat[layout.BLOCKS] > 1.0 else 0
+        if ridge_learn(ridge.flat, g, ridge.rows, x, Y, 0, core, layout.scratch_at(core, p)):
             ridge_refresh(ridge.flat, g, workspace.inverse)
-    elif kind == ARM_MODEL:
+    elif kind == layout.ARM_MODEL:
         arms_learn(a, Y, arms.counts, arms.sums, arms.stat)

@@ -5,23 +5,8 @@ from __future__ import annotations
 import math
 
 from tightrope import schedules
+from tightrope.kernels import layout
 from tightrope.kernels.compile import inlined, kernel
-from tightrope.kernels.layout import (
-    BONUS,
-    DIMENSION,
-    DRIFT,
-    HORIZON,
-    LEARNT,
-    NORM,
-    RIDGE,
-    ROUNDS,
-    SINCE,
-    STAT,
-    WEAR_SIZE,
-    ridge_parts,
-    scratch_at,
-    scratch_parts,
-)
 from tightrope.kernels.linear_algebra import (
     LARGE,
     add_scaled,
@@ -51,9 +36,9 @@ def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
     One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, whose
     radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
     """
-    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    G, p, M, theta, _, _, _, _ = layout.ridge_parts(flat)
     root_beta = ridge_bonus(flat, core)
-    ridge_widths(flat, phi, at, one_row, ids, core, scratch_at(core, p), trace, 0, 1)
+    ridge_widths(flat, phi, at, one_row, ids, core, layout.scratch_at(core, p), trace, 0, 1)
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
         x = at if one_row else at + j * p
@@ -63,9 +48,9 @@ def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
 @kernel
 def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W, K):
     """W̌_jk = clip(⟨μ̂_k, ψ_j⟩ − bonus·√β_t·‖ψ_j‖_{Σ_w⁻¹}, low_k, high_k) into the columns of W (J, K) that are seen after acting."""
-    G, p, M, theta, _, _, _, _ = ridge_parts(flat)
+    G, p, M, theta, _, _, _, _ = layout.ridge_parts(flat)
     root_beta = ridge_bonus(flat, core)
-    ridge_widths(flat, psi, at, one_row, ids, core, scratch_at(core, p), W, columns[0], K)
+    ridge_widths(flat, psi, at, one_row, ids, core, layout.scratch_at(core, p), W, columns[0], K)
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
         x = at if one_row else at + j * p
@@ -78,9 +63,9 @@ def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W
 @kernel
 def ridge_bonus(flat, core):
     """bonus·√β_t of a model for the round to come."""
-    T = horizon_at(core, core[ROUNDS] + 1.0)
-    n, d = flat[STAT + LEARNT], flat[STAT + DIMENSION]
-    return flat[STAT + BONUS] * confidence_radius(n, d, T, flat[STAT + NORM], flat[STAT + RIDGE])
+    T = horizon_at(core, core[layout.ROUNDS] + 1.0)
+    n, bonus, m, ridge, d = layout.ridge_stat(flat)
+    return bonus * confidence_radius(n, d, T, m, ridge)
 
 
 @kernel
@@ -88,8 +73,8 @@ def ridge_bonuses_ahead(flat, core, out):
     """`ridge_bonus` of as many rounds to come as out has places, an outcome learnt in each; flat and core are used up."""
     for i in range(out.shape[0]):
         out[i] = ridge_bonus(flat, core)
-        flat[STAT + LEARNT] += 1.0
-        core[ROUNDS] += 1.0
+        flat[layout.STAT + layout.LEARNT] += 1.0
+        core[layout.ROUNDS] += 1.0
 
 
 @kernel
@@ -98,8 +83,8 @@ def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
 
     scratch, of `scratch_size(p)` numbers from r on, is overwritten.
     """
-    G, p, _, _, inverse, _, _, _ = ridge_parts(flat)
-    columns, sums, widths = scratch_parts(r, p)
+    G, p, _, _, inverse, _, _, _ = layout.ridge_parts(flat)
+    columns, sums, widths = layout.scratch_parts(r, p)
     J = ids.shape[0]
     j = 0
     if G == 1 and not one_row:
@@ -119,7 +104,7 @@ def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
 @kernel
 def ridge_width(flat, g, X, x):
     """‖x‖_{Σ⁻¹} by block g."""
-    _, p, _, _, inverse, _, _, _ = ridge_parts(flat)
+    _, p, _, _, inverse, _, _, _ = layout.ridge_parts(flat)
     return root_or_zero(quadratic_form(flat, inverse + g * p * p, X, x, p))
 
 
@@ -132,10 +117,10 @@ def ridge_learn(flat, g, X, x, Y, y, scratch, r):
     this rounding, in units of what is allowed, and the logarithm of the growth s·‖x‖·‖u‖, which exceeds 1 only where λ < 1.
     scratch[r : r + p] is overwritten, by u.
     """
-    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    _, p, M, theta, inverse, sigma, b, wear = layout.ridge_parts(flat)
     inverse += g * p * p
     sigma += g * p * p
-    wear += WEAR_SIZE * g
+    wear += layout.WEAR_SIZE * g
     matvec(flat, inverse, X, x, p, scratch, r)
     s = 1.0 / (1.0 + inner(X, x, scratch, r, p))
     growth = s * math.sqrt(inner(X, x, X, x, p) * inner(scratch, r, scratch, r, p))
@@ -152,48 +137,50 @@ def ridge_learn(flat, g, X, x, Y, y, scratch, r):
         gain = s * (Y[y + i] - inner(flat, theta + row, X, x, p))
         add_scaled(flat, b + row, Y[y + i], X, x, p)
         add_scaled(flat, theta + row, gain, scratch, r, p)
-    flat[STAT + LEARNT] += 1.0
-    flat[wear + SINCE] += 1.0
-    flat[wear + DRIFT] += MACHINE_EPSILON * trace * top / REFRESH_ROUNDING
+    flat[layout.STAT + layout.LEARNT] += 1.0
+    flat[wear + layout.SINCE] += 1.0
+    flat[wear + layout.DRIFT] += MACHINE_EPSILON * trace * top / REFRESH_ROUNDING
     if growth > 1.0:
-        flat[wear + DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
-    return flat[wear + SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + DRIFT] >= 1.0
+        flat[wear + layout.DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
+    return (
+        flat[wear + layout.SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + layout.DRIFT] >= 1.0
+    )
 
 
 @kernel
 def ridge_refresh(flat, g, scratch):
     """Σ⁻¹ and Θ = B Σ⁻¹ of block g afresh from the sums, which carry no drift; scratch (2p²,) is overwritten."""
-    _, p, M, theta, inverse, sigma, b, wear = ridge_parts(flat)
+    _, p, M, theta, inverse, sigma, b, wear = layout.ridge_parts(flat)
     block = inverse + g * p * p
     invert(flat, sigma + g * p * p, p, flat, block, scratch)
     for i in range(M):
         row = (g * M + i) * p
         matvec(flat, block, flat, b + row, p, flat, theta + row)
-    flat[wear + WEAR_SIZE * g + SINCE] = 0.0
-    flat[wear + WEAR_SIZE * g + DRIFT] = 0.0
+    flat[wear + layout.WEAR_SIZE * g + layout.SINCE] = 0.0
+    flat[wear + layout.WEAR_SIZE * g + layout.DRIFT] = 0.0
 
 
 @kernel
 def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
     """r̂_j = min(1, mean_j + bonus·sqrt(log t / N_j)), 1 for an arm without an outcome, into trace[:J]."""
-    log_t = math.log(core[ROUNDS] + 1.0)
+    log_t = math.log(core[layout.ROUNDS] + 1.0)
     for j in range(ids.shape[0]):
         a = ids[j]
         n = counts[a]
         if n == 0.0:
             trace[j] = 1.0
         else:
-            trace[j] = min(1.0, sums[a, 0] / n + stat[BONUS] * math.sqrt(log_t / n))
+            trace[j] = min(1.0, sums[a, 0] / n + stat[layout.BONUS] * math.sqrt(log_t / n))
 
 
 @kernel
 def optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W, K):
     """W̌_jk = clip(mean_jk − bonus·sqrt(log t / N_j), low_k, high_k); low_k for an arm without an outcome."""
-    log_t = math.log(core[ROUNDS] + 1.0)
+    log_t = math.log(core[layout.ROUNDS] + 1.0)
     for j in range(ids.shape[0]):
         a = ids[j]
         n = counts[a]
-        half = 0.0 if n == 0.0 else stat[BONUS] * math.sqrt(log_t / n)
+        half = 0.0 if n == 0.0 else stat[layout.BONUS] * math.sqrt(log_t / n)
         for i in range(columns.shape[0]):
             if n == 0.0:
                 W[j * K + columns[i]] = ranges[i, 0]
@@ -207,13 +194,13 @@ def arms_learn(a, y, counts, sums, stat):
     counts[a] += 1.0
     for i in range(y.shape[0]):
         sums[a, i] += y[i]
-    stat[LEARNT] += 1.0
+    stat[layout.LEARNT] += 1.0
 
 
 @kernel
 def horizon_at(core, t):
     """T, or t where no horizon is set."""
-    return core[HORIZON] if core[HORIZON] > 0.0 else t
+    return core[layout.HORIZON] if core[layout.HORIZON] > 0.0 else t
 
 
 @inlined

@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from tightrope import schedules
+from tightrope.kernels import layout
 from tightrope.kernels.checks import costs_are_valid, rows_are_short, rows_fit
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.lanes import load8, positive, spread8, store8
-from tightrope.kernels.layout import (
-    CONSTRAINTS,
-    EPSILON_EXPONENT,
-    EPSILON_LOG,
-    EPSILON_SCALE,
-    FEATURES,
-    QUEUE,
-    ROUNDS,
-    TIE,
-    V_EXPONENT,
-    V_LOG,
-    V_SCALE,
-    known_at,
-    outcome_at,
-    scratch_at,
-    totals_at,
-    trace_parts,
-)
 from tightrope.kernels.linear_algebra import copy, inner
 from tightrope.kernels.models import (
     horizon_at,
@@ -45,7 +28,9 @@ def decide_ridge(phi, ids, W, flat, core, trace, x):
     """
     J = ids.shape[0]
     costs = W.reshape(W.size)
-    if W.shape[1] != core[CONSTRAINTS] or not (rows_fit(phi, flat, J) and costs_are_valid(costs, J, core)):
+    if W.shape[1] != core[layout.CONSTRAINTS] or not (
+        rows_fit(phi, flat, J) and costs_are_valid(costs, J, core)
+    ):
         return -1
     optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, phi.size < J * x.shape[0], ids, core, trace)
     row = choose_and_step(J, costs, 0, core, trace)
@@ -58,9 +43,9 @@ def decide_with_learnt_costs(phi, psi, ids, flat, cost_flat, ranges, columns, co
     """`decide_ridge` where every cost is seen after acting, on ridge models of both; the features of both also into x and z."""
     J = ids.shape[0]
     K = columns.shape[0]
-    if core[CONSTRAINTS] != K or not (rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)):
+    if core[layout.CONSTRAINTS] != K or not (rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)):
         return -1
-    _, costs, queue, _, _ = trace_parts(J, K)
+    _, costs, queue, _, _ = layout.trace_parts(J, K)
     W = trace[costs:queue]
     one_row = psi.size < J * z.shape[0]
     optimistic_costs_ridge(cost_flat, psi.reshape(psi.size), 0, one_row, ids, core, ranges, columns, W, K)
@@ -74,9 +59,9 @@ def decide_with_learnt_costs(phi, psi, ids, flat, cost_flat, ranges, columns, co
 @kernel
 def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
     """Successive decisions on one state of a model for all actions; False, with nothing changed, where an input is not valid."""
-    p = int(flat[FEATURES])
+    p = int(flat[layout.FEATURES])
     n, J, K = Ws.shape
-    if phis.shape[1] != J or phis.shape[2] != p or core[CONSTRAINTS] != K:
+    if phis.shape[1] != J or phis.shape[2] != p or core[layout.CONSTRAINTS] != K:
         return False
     features = phis.reshape(phis.size)
     costs = Ws.reshape(Ws.size)
@@ -96,7 +81,7 @@ def decide_arms(ids, W, counts, sums, stat, core, trace):
     """One decision on arm means, W (J, K); −1, with nothing changed, where a cost is not valid."""
     J = ids.shape[0]
     costs = W.reshape(W.size)
-    if W.shape[1] != core[CONSTRAINTS] or not costs_are_valid(costs, J, core):
+    if W.shape[1] != core[layout.CONSTRAINTS] or not costs_are_valid(costs, J, core):
         return -1
     optimistic_rewards_arms(ids, counts, sums, stat, core, trace)
     return choose_and_step(J, costs, 0, core, trace)
@@ -105,9 +90,9 @@ def decide_arms(ids, W, counts, sums, stat, core, trace):
 @kernel
 def learn_reward(g, x, reward, flat, core):
     """`ridge_learn` of one reward."""
-    y = outcome_at(core)
+    y = layout.outcome_at(core)
     core[y] = reward
-    return ridge_learn(flat, g, x, 0, core, y, core, scratch_at(core, x.shape[0]))
+    return ridge_learn(flat, g, x, 0, core, y, core, layout.scratch_at(core, x.shape[0]))
 
 
 @kernel
@@ -123,9 +108,9 @@ def learn_reward_and_costs(g, h, x, z, reward, w, flat, cost_flat, ranges, colum
         if not (w[i] >= ranges[i, 0] - COST_ROUNDING and w[i] <= ranges[i, 1] + COST_ROUNDING):
             return -1
     due = 1 if learn_reward(g, x, reward, flat, core) else 0
-    if ridge_learn(cost_flat, h, z, 0, w, 0, core, scratch_at(core, z.shape[0])):
+    if ridge_learn(cost_flat, h, z, 0, w, 0, core, layout.scratch_at(core, z.shape[0])):
         due += 2
-    totals = totals_at(core)
+    totals = layout.totals_at(core)
     for i in range(K):
         core[totals + columns[i]] += w[i]
     return due
@@ -134,13 +119,13 @@ def learn_reward_and_costs(g, h, x, z, reward, w, flat, cost_flat, ranges, colum
 @kernel
 def choose_and_step(J, W, w, core, trace):
     """Choose by r̂ in trace[:J] and W, move the queue, the known totals and the round counter; return the row."""
-    K = int(core[CONSTRAINTS])
-    values, costs, queue, V, epsilon = trace_parts(J, K)
+    K = int(core[layout.CONSTRAINTS])
+    values, costs, queue, V, epsilon = layout.trace_parts(J, K)
     V_t, eps_t = schedule_values(core)
     pseudo_action_values(W, w, core, J, V_t, trace)
     row = first_of_the_best(trace[values:costs])
     copy(trace, costs, W, w, J * K)
-    copy(trace, queue, core, QUEUE, K)
+    copy(trace, queue, core, layout.QUEUE, K)
     trace[V] = V_t
     trace[epsilon] = eps_t
     queue_step(W, w + row * K, eps_t, core)
@@ -150,13 +135,13 @@ def choose_and_step(J, W, w, core, trace):
 @kernel
 def schedule_values(core):
     """V_t and ε_t of the round to come; 1 and 0 without constraints."""
-    if core[CONSTRAINTS] == 0.0:
+    if core[layout.CONSTRAINTS] == 0.0:
         return 1.0, 0.0
-    t = core[ROUNDS] + 1.0
+    t = core[layout.ROUNDS] + 1.0
     T = horizon_at(core, t)
     return (
-        power_law(t, core[V_SCALE], core[V_EXPONENT], core[V_LOG], T),
-        power_law(t, core[EPSILON_SCALE], core[EPSILON_EXPONENT], core[EPSILON_LOG], T),
+        power_law(t, core[layout.V_SCALE], core[layout.V_EXPONENT], core[layout.V_LOG], T),
+        power_law(t, core[layout.EPSILON_SCALE], core[layout.EPSILON_EXPONENT], core[layout.EPSILON_LOG], T),
     )
 
 
@@ -165,16 +150,16 @@ def schedule_values_ahead(core, out):
     """`schedule_values` of as many rounds to come as out (n, 2) has rows; core is used up."""
     for i in range(out.shape[0]):
         out[i, 0], out[i, 1] = schedule_values(core)
-        core[ROUNDS] += 1.0
+        core[layout.ROUNDS] += 1.0
 
 
 @kernel
 def pseudo_action_values(W, w, core, J, V_t, trace):
     """r̂_j − Σ_k W_jk Q_k / V_t of every action into trace, where r̂ is."""
-    K = int(core[CONSTRAINTS])
-    values, _, _, _, _ = trace_parts(J, K)
+    K = int(core[layout.CONSTRAINTS])
+    values, _, _, _, _ = layout.trace_parts(J, K)
     if K > 0:
-        penalties(W, w, core, QUEUE, K, J, trace, values)
+        penalties(W, w, core, layout.QUEUE, K, J, trace, values)
         for j in range(J):
             trace[values + j] = pseudo_action_value(trace[j], trace[values + j], V_t)
     else:
@@ -202,7 +187,7 @@ def first_of_the_best(values):
         if values[j] > best:
             best = values[j]
     for j in range(values.shape[0]):
-        if values[j] >= best - TIE:
+        if values[j] >= best - layout.TIE:
             return j
     return 0
 
@@ -210,29 +195,29 @@ def first_of_the_best(values):
 @kernel
 def queue_step(W, w, eps_t, core):
     """`queue_update` by the costs W_a of what was chosen; the known totals and the round counter move too."""
-    K = int(core[CONSTRAINTS])
-    totals = totals_at(core)
-    known = known_at(core)
+    K = int(core[layout.CONSTRAINTS])
+    totals = layout.totals_at(core)
+    known = layout.known_at(core)
     if K >= 8:
         # The last eight may overlap with those before them: as in `add_scaled`, they are read first and written last.
         eps = spread8(eps_t)
         end = K - 8
         costs = load8(W, w + end)
         last_totals = load8(core, totals + end) + load8(core, known + end) * costs
-        last_queues = queue_update(load8(core, QUEUE + end), costs, eps)
+        last_queues = queue_update(load8(core, layout.QUEUE + end), costs, eps)
         k = 0
         while k + 8 < K:
             costs = load8(W, w + k)
             store8(core, totals + k, load8(core, totals + k) + load8(core, known + k) * costs)
-            store8(core, QUEUE + k, queue_update(load8(core, QUEUE + k), costs, eps))
+            store8(core, layout.QUEUE + k, queue_update(load8(core, layout.QUEUE + k), costs, eps))
             k += 8
         store8(core, totals + end, last_totals)
-        store8(core, QUEUE + end, last_queues)
+        store8(core, layout.QUEUE + end, last_queues)
     else:
         for k in range(K):
             core[totals + k] += core[known + k] * W[w + k]
-            core[QUEUE + k] = queue_update(core[QUEUE + k], W[w + k], eps_t)
-    core[ROUNDS] += 1.0
+            core[layout.QUEUE + k] = queue_update(core[layout.QUEUE + k], W[w + k], eps_t)
+    core[layout.ROUNDS] += 1.0
 
 
 @inlined

@@ -32,7 +32,7 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, ND
     write(path, buffer.getvalue())
 
 
-def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and arrays that `write_archive` wrote."""
     with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}

@@ -39,7 +39,7 @@ from tightrope.service.bodies import (
 from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Keys
 from tightrope.service.metrics import Gauge, Metrics, gauges_of
-from tightrope.service.routes import ANY, Route, listing, ref
+from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
 
 __all__ = ["ROUTES", "Service"]
 
@@ -244,67 +244,32 @@ class Service:
                 await loop.run_in_executor(None, writer.stop)
 
 
-_READ: Final = (400, 401, 403, 404, 503)
+_KEY: Final = (401, 403)
+_READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
-
-_SNAPSHOTS: Final = listing("snapshots", ref("Snapshot"), paged=False)
+_NOT_READY: Final = {503: "At least one does not."}
+_SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
 _EXPERIMENTS: Final = listing("experiments", paged=False)
 
 # method, path, who may ask (the key's scope), what is called, what it is given, what it answers, how it may refuse
 ROUTES: Final = (
-    Route(
-        "POST", "/v1/decisions", "decide", operations.decide, DecisionRequest, ref("Decision"), (*_WRITE, 409)
-    ),
+    Route("POST", "/v1/decisions", "decide", operations.decide, DecisionRequest, DECISION, (*_WRITE, 409)),
     Route("GET", "/v1/decisions", "read", operations.list_decisions, PageQuery, listing("decisions"), _LIST),
-    Route(
-        "GET",
-        "/v1/decisions/{event_id}",
-        "read",
-        operations.show_decision,
-        EventQuery,
-        ref("Decision"),
-        _READ,
-    ),
-    Route(
-        "POST",
-        "/v1/outcomes",
-        "outcome",
-        operations.learn,
-        OutcomeRequest,
-        ref("Outcome"),
-        (*_WRITE, 409, 410),
-    ),
+    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, EventQuery, DECISION, _READ),
+    Route("POST", "/v1/outcomes", "outcome", operations.learn, OutcomeRequest, OUTCOME, (*_WRITE, 409, 410)),
     Route("GET", "/v1/outcomes", "read", operations.list_outcomes, OutcomeQuery, listing("outcomes"), _LIST),
     Route("GET", "/v1/state", "read", operations.show_state, None, ANY, _READ),
     Route("GET", "/v1/history", "read", operations.show_history, None, ANY, _READ),
     Route("GET", "/v1/changes", "read", operations.list_changes, PageQuery, listing("changes"), _LIST),
     Route("GET", "/v1/snapshots", "read", operations.list_snapshots, None, _SNAPSHOTS, _READ),
-    Route(
-        "POST", "/v1/snapshots", "admin", operations.take_snapshot, SnapshotRequest, ref("Snapshot"), _WRITE
-    ),
+    Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SnapshotRequest, SNAPSHOT, _WRITE),
     Route("POST", "/v1/rollback", "admin", operations.roll_back, RollbackRequest, ANY, (*_WRITE, 409)),
     Route("POST", "/v1/mode", "admin", operations.change_mode, ModeRequest, ANY, _WRITE),
-    Route(
-        "GET",
-        "/v1/experiments",
-        "read",
-        Service.list_experiments,
-        None,
-        _EXPERIMENTS,
-        (401, 403),
-        of="service",
-    ),
-    Route("GET", "/metrics", "read", Service.show_metrics, None, "text/plain", (401, 403), of="service"),
+    Route("GET", "/v1/experiments", "read", Service.list_experiments, None, _EXPERIMENTS, _KEY, of="service"),
+    Route("GET", "/metrics", "read", Service.show_metrics, None, "text/plain", _KEY, of="service"),
     Route("GET", "/healthz", None, Service.show_health, of="service"),
-    Route(
-        "GET",
-        "/readyz",
-        None,
-        Service.show_readiness,
-        otherwise={503: "At least one does not."},
-        of="service",
-    ),
+    Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, None, "text/html", of="service"),
 )

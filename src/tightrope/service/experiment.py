@@ -242,11 +242,9 @@ class Experiment:
             # A defect of ours. The state may be half way: it is rebuilt from the journal.
             log.exception("experiment %r: an operation failed; its batch is undone", self.name)
             self._fail(error)
-            failed = Refusal(500, "internal", "an error inside the service; nothing of this request was kept")
-            lost = [_unavailable(self)] * len(ops)
-            if len(answers) < len(ops):
-                lost[len(answers)] = failed.answer()
-            return lost
+            words = "an error inside the service; nothing of this request was kept"
+            failed, lost = Refusal(500, "internal", words).answer(), [_unavailable(self)] * len(ops)
+            return [*lost[: len(answers)], failed, *lost[len(answers) + 1 :]][: len(ops)]
         return answers
 
     def slater_job(self) -> Callable[[], Op] | None:
@@ -294,27 +292,18 @@ class Experiment:
                 self._load()
             except Exception as error:
                 self.status, self.trouble, self._state = "failing", str(error), None
-                log.error(
-                    "experiment %r: still no journal: %s",
-                    self.name,
-                    error,
-                    exc_info=not isinstance(error, JournalError),
-                )
+                defect = not isinstance(error, JournalError)
+                log.error("experiment %r: still no journal: %s", self.name, error, exc_info=defect)
         return self._state
 
     def _stand_by(self) -> None:
         if self.status != "standby":
             log.info("experiment %r: another process is active; standing by", self.name)
-        self.status, self.trouble = (
-            "standby",
-            "another process is active for this experiment; this one stands by",
-        )
-        self._state = None
+        self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
 
     def _fail(self, error: Exception) -> None:
         log.error("experiment %r: no decisions until the journal can be written: %s", self.name, error)
-        self.status, self.trouble = "failing", str(error) or type(error).__name__
-        self._state = None
+        self.status, self.trouble, self._state = "failing", str(error) or type(error).__name__, None
         self._next_try = time.monotonic()
 
     def _load(self) -> None:
@@ -334,12 +323,8 @@ class Experiment:
             self._reconfigure(state)
         self._state = state
         self.status, self.trouble = "ready", ""
-        log.info(
-            "experiment %r: ready at position %d after %.2f s",
-            self.name,
-            state.position,
-            time.monotonic() - began,
-        )
+        took = time.monotonic() - began
+        log.info("experiment %r: ready at position %d after %.2f s", self.name, state.position, took)
 
     def _rebuilt(self) -> ExperimentState:
         first = next(self.journal.rows(), None)
@@ -357,10 +342,9 @@ class Experiment:
                 state.restore(saved.state)
                 self._snapshot_at = saved.position
                 break
+            at = snapshot.position
             log.error(
-                "experiment %r: the snapshot at position %d is damaged; using an older one",
-                self.name,
-                snapshot.position,
+                "experiment %r: the snapshot at position %d is damaged; using an older one", self.name, at
             )
         last = self.journal.last()
         if state.position > last:
@@ -484,17 +468,18 @@ def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> No
             future.set_result(answer)
 
 
+# What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.
+_UNAVAILABLE: Final = {
+    "standby": "another process is active for this experiment; this one stands by",
+    "failing": "the journal can't be written now; try again with the same event_id",
+    "closed": "the service is starting or stopping",
+}
+
+
 def _unavailable(experiment: Experiment) -> Answer:
-    # What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.
-    words = {
-        "standby": "another process is active for this experiment; this one stands by",
-        "failing": "the journal can't be written now; try again with the same event_id",
-        "closed": "the service is starting or stopping",
-    }
-    status = experiment.status if experiment.status in words else "closed"
-    code = "unavailable" if status != "standby" else "standby"
-    refusal = Refusal(503, code, words[status], retry_after=_RETRY_SECONDS)
-    return refusal.answer()
+    status = experiment.status if experiment.status in _UNAVAILABLE else "closed"
+    code = "standby" if status == "standby" else "unavailable"
+    return Refusal(503, code, _UNAVAILABLE[status], retry_after=_RETRY_SECONDS).answer()
 
 
 def _example(spec: Spec) -> DecisionRequest:

@@ -101,13 +101,7 @@ def affordable(
     usage: Mapping[str, Any],
     group: str | list[str] | None,
 ) -> tuple[list[list[Decimal]], list[int]]:
-    """What each row on offer (`ids`, all by default) needs of each cap, and the rows that no cap forbids.
-
-    Raises
-    ------
-    Refusal
-        No row is left.
-    """
+    """What each row on offer (`ids`, all by default) needs of each cap, and the rows that no cap forbids; a `Refusal` if none is left."""
     groups = {group} if isinstance(group, str) else set(group or ())
     needs = [
         [cap.need(action, names[action], row, usage, groups) for cap in caps]

@@ -11,8 +11,9 @@ Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -190,8 +191,12 @@ def entry_of(row: Row) -> Entry:
     return entry
 
 
-class Journal(Protocol):
-    """What an experiment needs of a journal. One thread at a time calls it; only `append` and `probe` write."""
+class Journal(ABC):
+    """What an experiment needs of a storage. One thread at a time calls it; only `append` and `probe` write.
+
+    Every method raises `JournalError` where the storage fails, and `JournalDamaged` where it holds what can't be right. After an
+    error `open` is called again before anything else. `tightrope.service.conformance.JournalSuite` checks all of this.
+    """
 
     def open(self) -> bool:
         """Get ready to read and write, also after a failure. False: another process is active, ask again later.
@@ -199,34 +204,48 @@ class Journal(Protocol):
         Raises
         ------
         JournalLocked
-            Another process writes here, and waiting for it is not how this journal works.
+            Another process writes here, and waiting for it is not how this storage works.
         """
+        return True
 
+    @abstractmethod
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
         """Add rows and snapshots and drop the snapshots at some positions, all or nothing, durable on return."""
 
-    def probe(self) -> None:
+    def probe(self) -> None:  # noqa: B027
         """Write something that does not matter, durably: raises `JournalError` where `append` would."""
 
+    @abstractmethod
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        """The rows of these events, in order."""
+        """The rows of these events whose kind is at most `LAST_BY_EVENT`, in order."""
 
+    @abstractmethod
     def rows(self, after: int = 0) -> Iterator[Row]:
         """All rows beyond a position, in order, read as they are needed."""
 
-    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of these kinds, newest first."""
+    @abstractmethod
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        """The newest rows of one kind before a position, newest first."""
 
+    @abstractmethod
     def last(self) -> int:
         """The position of the last row; 0 for an empty journal."""
 
+    @abstractmethod
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first, without their states."""
 
+    @abstractmethod
     def snapshot(self, position: int) -> Snapshot | None:
         """The snapshot at a position."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go of everything; another process may write from now on."""
+
+    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
+        """The newest rows of some kinds, newest first."""
+        end = before if before is not None else 1 << 62
+        found = [row for kind in kinds for row in self.newest(kind, end, limit)]
+        return sorted(found, reverse=True)[:limit]

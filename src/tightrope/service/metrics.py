@@ -99,14 +99,8 @@ def gauges_of(experiment: str, state: Mapping[str, Any]) -> list[Gauge]:
         found.append(("outcomes_total", "Outcomes by kind.", {**label, "kind": kind}, float(outcomes[kind])))
     for column in state["constraints"]:
         labels = {**label, "constraint": column["name"]}
-        found.append(
-            (
-                "cumulative_cost",
-                "Sum of the costs: a rule holds at or below 0.",
-                labels,
-                column["cumulative_cost"],
-            )
-        )
+        words = "Sum of the costs: a rule holds at or below 0."
+        found.append(("cumulative_cost", words, labels, column["cumulative_cost"]))
         found.append(("queue", "The dual variable of a rule.", labels, column["queue"]))
     for cap in state["hard_caps"]:
         labels = {**label, "cap": cap["name"]}

@@ -121,16 +121,7 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
     # What is in the path first, then the experiment.
     parameters = sorted(named, key=lambda name: (PARAMETERS[name].where != "path", name != "experiment"))
     if parameters:
-        operation["parameters"] = [
-            {
-                "name": name,
-                "in": PARAMETERS[name].where,
-                "required": PARAMETERS[name].required,
-                "schema": PARAMETERS[name].schema,
-                "description": PARAMETERS[name].words,
-            }
-            for name in parameters
-        ]
+        operation["parameters"] = [{"name": name, **PARAMETERS[name].document()} for name in parameters]
     if route.method == "POST" and route.request is not None:
         body = {"application/json": {"schema": ref(route.request.__name__)}}
         operation["requestBody"] = {"required": True, "content": body}

@@ -152,18 +152,8 @@ def copy_journal(source: Journal, target: Journal) -> int:
 
 
 _COLUMNS: Final = (
-    "position",
-    "time",
-    "kind",
-    "event_id",
-    "sequence",
-    "action",
-    "proposed",
-    "request",
-    "reward",
-    "costs",
-    "queue",
-    "detail",
+    *("position", "time", "kind", "event_id", "sequence", "action", "proposed", "request", "reward", "costs"),
+    *("queue", "detail"),
 )
 
 
@@ -243,22 +233,9 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema(
-        [
-            ("position", pa.int64()),
-            ("time", pa.timestamp("us", tz="UTC")),
-            ("kind", pa.string()),
-            ("event_id", pa.string()),
-            ("sequence", pa.int64()),
-            ("action", pa.string()),
-            ("proposed", pa.string()),
-            ("request", pa.string()),
-            ("reward", pa.float64()),
-            ("costs", pa.string()),
-            ("queue", pa.list_(pa.float64())),
-            ("detail", pa.string()),
-        ]
-    )
+    numbers = {"position": pa.int64(), "sequence": pa.int64(), "reward": pa.float64()}
+    types = {**numbers, "time": pa.timestamp("us", tz="UTC"), "queue": pa.list_(pa.float64())}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
     count = 0
     with pq.ParquetWriter(path, schema) as writer:
         page: list[dict[str, Any]] = []

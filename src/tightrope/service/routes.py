@@ -13,7 +13,18 @@ import msgspec
 from tightrope.service.bodies import Name, Refusal
 from tightrope.service.keys import Scope
 
-__all__ = ["ANY", "PARAMETERS", "SCHEMAS", "Parameter", "Route", "listing", "ref"]
+__all__ = [
+    "ANY",
+    "DECISION",
+    "OUTCOME",
+    "PARAMETERS",
+    "SCHEMAS",
+    "SNAPSHOT",
+    "Parameter",
+    "Route",
+    "listing",
+    "ref",
+]
 
 ANY: Final = {"type": "object"}
 
@@ -56,11 +67,10 @@ class Route(NamedTuple):
 
     def query(self, given: Mapping[str, str]) -> Any:
         """The request of a GET, from the texts in its path and query."""
-        wanted = {name: PARAMETERS[name] for name in self.parameters}
         values = {
-            name: one.read(name, given.get(name))
-            for name, one in wanted.items()
-            if one.required or name in given
+            name: PARAMETERS[name].read(name, given.get(name))
+            for name in self.parameters
+            if PARAMETERS[name].required or name in given
         }
         return None if self.request is None else self.request(**values)
 
@@ -73,6 +83,11 @@ class Parameter(NamedTuple):
     read: Callable[[str, str | None], Any]
     where: Literal["path", "query"] = "query"
     required: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """In OpenAPI's words."""
+        place = {"in": self.where, "required": self.required}
+        return {**place, "schema": self.schema, "description": self.words}
 
 
 def _whole(name: str, text: str | None) -> int:
@@ -119,14 +134,13 @@ def ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+DECISION, OUTCOME, SNAPSHOT = ref("Decision"), ref("Outcome"), ref("Snapshot")
+
+
 def listing(name: str, items: Mapping[str, Any] | None = None, *, paged: bool = True) -> dict[str, Any]:
     """The schema of a list under a name; in pages, with the position at which the next one begins."""
-    return _object(
-        {
-            name: {"type": "array", "items": items or ANY},
-            **({"before": {"type": ["integer", "null"]}} if paged else {}),
-        }
-    )
+    found = {name: {"type": "array", "items": items or ANY}}
+    return _object({**found, "before": {"type": ["integer", "null"]}} if paged else found)
 
 
 def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:

@@ -30,14 +30,8 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    data: str | os.PathLike[str] | None = None,
-    database: str | None = None,
     keys: str | os.PathLike[str] | None = None,
-    expire_after: float = 30 * _DAY,
-    max_pending: int = 100_000,
-    accept_changes: bool = False,
-    max_in_flight: int = 512,
-    max_body_bytes: int = 1 << 20,
+    **options: Any,
 ) -> None:
     """Serve experiments over HTTP until stopped.
 
@@ -47,20 +41,10 @@ def serve(
         One TOML file for each experiment; names must differ.
     host, port
         Where to listen. Beyond loopback only with `keys`.
-    data : path, optional
-        Folder of the SQLite journals; `tightrope-data` by default.
-    database : str, optional
-        ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
     keys : path, optional
         File of keys, see `create_key`.
-    expire_after : float
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending : int
-        Decisions of an experiment that are waited for at most.
-    accept_changes : bool
-        Whether to go on under a spec whose rules, caps or schedules differ from the journal's; without, that is refused.
-    max_in_flight, max_body_bytes
-        Requests at once, and the size of each: beyond them 503 and 413.
+    options
+        Those of `make_service`: `data` or `database`, `expire_after`, `max_pending`, `accept_changes`, `max_in_flight` …
 
     Raises
     ------
@@ -72,17 +56,7 @@ def serve(
     import uvicorn
 
     require_safe(host, keys)
-    service = make_service(
-        specs,
-        data=data,
-        database=database,
-        keys=keys,
-        expire_after=expire_after,
-        max_pending=max_pending,
-        accept_changes=accept_changes,
-        max_in_flight=max_in_flight,
-        max_body_bytes=max_body_bytes,
-    )
+    service = make_service(specs, keys=keys, **options)
     # Writers hold the interpreter for milliseconds at a time; the loop should not wait 5 ms for its turn.
     sys.setswitchinterval(0.0005)
     # What is loaded by now stays: the collector need not look at it again, which would stop everything for 50 ms each time.
@@ -115,7 +89,25 @@ def make_service(
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
 ) -> Service:
-    """The ASGI application behind `serve`, its experiments open: for a server of one's own."""
+    """The ASGI application behind `serve`, its experiments open: for another server than Uvicorn.
+
+    Parameters
+    ----------
+    specs : sequence of paths or Spec
+    data : path, optional
+        Folder of the SQLite journals; `tightrope-data` by default.
+    database : str, optional
+        ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
+    keys : path, optional
+    expire_after : float
+        Seconds until a decision without its whole outcome is no longer waited for.
+    max_pending : int
+        Decisions of an experiment that are waited for at most.
+    accept_changes : bool
+        Whether to go on under a spec whose rules, caps or schedules differ from the journal's; without, that is refused.
+    max_in_flight, max_body_bytes
+        Requests at once, and the size of each: beyond them 503 and 413.
+    """
     if not specs:
         raise InvalidInput("specs must name at least one spec, but got none.")
     if data is not None and database is not None:

@@ -39,7 +39,7 @@ def simulate_spec(
     env = environment_of(spec)
     policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
     stated = spec.simulation
-    size = {
+    size: dict[str, Any] = {
         "rounds": stated.rounds if rounds is None else rounds,
         "replications": stated.replications if replications is None else replications,
         "seed": stated.seed if seed is None else seed,

@@ -11,9 +11,11 @@ import httpx
 import pytest
 
 from tightrope.service.app import Service
+from tightrope.service.conformance import JournalSuite
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalError, Refused, row_of
+from tightrope.service.journal import Journal, JournalError, Refused, row_of
 from tightrope.service.replay import copy_journal, open_journal, verify
+from tightrope.service.storage import journal_at
 from tightrope.service.storage.memory import MemoryJournal
 from workbench import Bench, arms, code, read, running, visit, ward
 
@@ -55,20 +57,13 @@ def test_the_same_events_give_the_same_journal_as_in_memory(database: Server) ->
     one.experiment.close()
 
 
-def test_rows_are_kept_all_or_nothing(database: Server) -> None:
-    journal = PostgresJournal(database.url, "atomic")
-    assert journal.open()
-    rows = [row_of(i, 0, Refused(event_id="e", reason="unknown")) for i in (1, 2, 3)]
-    journal.append(rows)
-    with pytest.raises(JournalError):
-        journal.append([rows[2]._replace(position=4), rows[2]])
-    # The server lets go of the lock a moment after the connection that held it is gone.
-    deadline = time.monotonic() + 10.0
-    while not journal.open():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert journal.last() == 3
-    journal.close()
+class TestPostgresJournal(JournalSuite):
+    @pytest.fixture(autouse=True)
+    def _place(self, database: Server, request: pytest.FixtureRequest) -> None:
+        self.url, self.name = database.url, request.node.name
+
+    def make(self) -> Journal:
+        return journal_at(self.url, self.name)
 
 
 def test_one_process_is_active_and_the_other_takes_over(database: Server) -> None:

@@ -25,19 +25,8 @@ def storages() -> list[str]:
 
 
 def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Journal:
-    """The journal of an experiment, not open yet.
+    """The journal of an experiment at ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing; not open yet.
 
-    Parameters
-    ----------
-    address : str
-        ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing.
-    experiment : str
-        Its name.
-    read_only : bool
-        Read alone: also while another process writes.
-
-    Examples
-    --------
     >>> journal_at("memory:", "ward").last()
     0
     """
@@ -47,9 +36,8 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
     if not colon or name not in storages():
         known = ", ".join(f"{one}:…" for one in storages())
         raise InvalidInput(f"database must be one of {known}, but got {address!r}.")
-    journal: Journal = importlib.import_module(f"{__name__}.{name}").journal(
-        address, experiment, read_only=read_only
-    )
+    storage = importlib.import_module(f"{__name__}.{name}")
+    journal: Journal = storage.journal(address, experiment, read_only=read_only)
     return journal
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 
-from tightrope.service.journal import JournalDamaged, Row, Snapshot
+from tightrope.service.journal import Journal, JournalDamaged, Row, Snapshot
 
 __all__ = ["MemoryJournal"]
 
@@ -14,7 +15,7 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Memory
     return MemoryJournal()
 
 
-class MemoryJournal:
+class MemoryJournal(Journal):
     """A journal that lives and dies with the process.
 
     Examples
@@ -31,10 +32,6 @@ class MemoryJournal:
         self._snapshots: dict[int, Snapshot] = {}
         self._by_event: dict[str, list[Row]] = {}
 
-    def open(self) -> bool:
-        """Nothing to do."""
-        return True
-
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
@@ -50,9 +47,6 @@ class MemoryJournal:
         for position in drop:
             self._snapshots.pop(position, None)
 
-    def probe(self) -> None:
-        """Nothing to do."""
-
     def find(self, event_ids: Collection[str]) -> list[Row]:
         """The rows of these events, in order."""
         found = [row for one in event_ids for row in self._by_event.get(one, ())]
@@ -62,11 +56,10 @@ class MemoryJournal:
         """All rows beyond a position."""
         return iter(self._rows[after:])
 
-    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of these kinds, newest first."""
-        end = len(self._rows) if before is None else before - 1
-        found = (row for row in reversed(self._rows[:end]) if row.kind in kinds)
-        return [row for row, _ in zip(found, range(limit))]
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        """The newest rows of one kind before a position."""
+        found = (row for row in reversed(self._rows[: before - 1]) if row.kind == kind)
+        return list(itertools.islice(found, limit))
 
     def last(self) -> int:
         """The number of rows."""
@@ -79,6 +72,3 @@ class MemoryJournal:
     def snapshot(self, position: int) -> Snapshot | None:
         """The snapshot at a position."""
         return self._snapshots.get(position)
-
-    def close(self) -> None:
-        """Nothing to do."""

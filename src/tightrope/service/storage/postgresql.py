@@ -17,6 +17,7 @@ from tightrope.errors import InvalidInput
 from tightrope.service.journal import (
     FORMAT,
     LAST_BY_EVENT,
+    Journal,
     JournalDamaged,
     JournalError,
     Row,
@@ -49,7 +50,7 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Postgr
     return PostgresJournal(address, experiment, read_only=read_only)
 
 
-class PostgresJournal:
+class PostgresJournal(Journal):
     """The journal of one experiment in the database at `url`.
 
     Parameters
@@ -153,19 +154,15 @@ class PostgresJournal:
             yield from (Row(*row) for row in page)
             after = page[-1][0]
 
-    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of these kinds, newest first."""
-        end = before if before is not None else 1 << 62
-        found: list[Row] = []
-        for kind in kinds:
-            # As constants, so that the planner sees which index fits.
-            apart = f" AND kind > {LAST_BY_EVENT}" if kind > LAST_BY_EVENT else ""
-            query = (
-                f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND kind = {int(kind)}{apart} "
-                "AND position < %s ORDER BY position DESC LIMIT %s"
-            )
-            found += [Row(*row) for row in self._all(query, (self._experiment, end, limit))]
-        return sorted(found, reverse=True)[:limit]
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        """The newest rows of one kind before a position."""
+        # As constants, so that the planner sees which index fits.
+        apart = f" AND kind > {LAST_BY_EVENT}" if kind > LAST_BY_EVENT else ""
+        query = (
+            f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND kind = {int(kind)}{apart} "
+            "AND position < %s ORDER BY position DESC LIMIT %s"
+        )
+        return [Row(*row) for row in self._all(query, (self._experiment, before, limit))]
 
     def last(self) -> int:
         """The position of the last row."""

@@ -18,6 +18,7 @@ from tightrope.errors import InvalidInput
 from tightrope.service.journal import (
     FORMAT,
     LAST_BY_EVENT,
+    Journal,
     JournalDamaged,
     JournalError,
     JournalLocked,
@@ -57,7 +58,7 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Sqlite
     return SqliteJournal(Path(address.partition(":")[2], f"{name}.sqlite"), read_only=read_only)
 
 
-class SqliteJournal:
+class SqliteJournal(Journal):
     """The journal in the file at `path`.
 
     Parameters
@@ -155,31 +156,22 @@ class SqliteJournal:
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
         """The rows of these events, in order."""
-        connection = self._open_connection()
         query = f"SELECT * FROM journal WHERE event_id = ? AND kind <= {LAST_BY_EVENT}"
-        try:
-            found = [Row(*row) for one in event_ids for row in connection.execute(query, (one,))]
-        except (apsw.Error, OSError) as error:
-            raise _failure(self.path, error) from error
-        return sorted(found)
+        return sorted(Row(*row) for one in event_ids for row in self._select(query, (one,)))
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         """All rows beyond a position, in order."""
         query = "SELECT * FROM journal WHERE position > ? ORDER BY position"
         return (Row(*row) for row in self._select(query, (after,)))
 
-    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
-        """The newest rows of these kinds, newest first."""
-        end = before if before is not None else 1 << 62
-        found: list[Row] = []
-        for kind in kinds:
-            # Rows found by event id have no index by kind: they are many, so the newest are never far.
-            query = f"SELECT * FROM journal WHERE {'+' if kind <= LAST_BY_EVENT else ''}kind = {int(kind)} AND position < ?"
-            if kind > LAST_BY_EVENT:
-                query += f" AND kind > {LAST_BY_EVENT}"
-            query += " ORDER BY position DESC LIMIT ?"
-            found += [Row(*row) for row in self._select(query, (end, limit))]
-        return sorted(found, reverse=True)[:limit]
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        """The newest rows of one kind before a position."""
+        # Rows found by event id have no index by kind: they are many, so the newest are never far.
+        which = f"+kind = {int(kind)}"
+        if kind > LAST_BY_EVENT:
+            which = f"kind = {int(kind)} AND kind > {LAST_BY_EVENT}"
+        query = f"SELECT * FROM journal WHERE {which} AND position < ? ORDER BY position DESC LIMIT ?"
+        return [Row(*row) for row in self._select(query, (before, limit))]
 
     def last(self) -> int:
         """The position of the last row."""

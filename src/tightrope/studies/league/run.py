@@ -153,7 +153,7 @@ def chosen_scenarios(names: Sequence[str] = (), spec: Spec | None = None) -> lis
     return found or None
 
 
-def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | None) -> dict[str, int]:
+def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | None) -> dict[str, Any]:
     """`rounds`, `replications` and `seed`: what is asked for, else what a spec's ``[simulation]`` states, else the league's own.
 
     >>> size_of(quick=True, rounds=100, seed=None)

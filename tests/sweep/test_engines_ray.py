@@ -15,9 +15,9 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
+from sweep_tools import numbers, stored
 from tightrope.spec import read_spec
 from tightrope.sweep import run_sweep
 
@@ -126,14 +126,6 @@ def cluster():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def rows_of(folder):
-    return [row for part in folder.glob("cells/*.parquet") for row in pq.read_table(part).to_pylist()]
-
-
-def numbers(folder):
-    return {row["cell"]: {k: v for k, v in row.items() if k != "seconds"} for row in rows_of(folder)}
-
-
 def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, cluster):
     address, workers = cluster
     spec, out = tmp_path / "arms.toml", tmp_path / "ray"
@@ -157,7 +149,7 @@ def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, clus
                 process=sweep,
             )
             end(workers[0])
-            done_before = len(rows_of(out))
+            done_before = len(stored(out))
             shown, errors = sweep.communicate(timeout=60)
         finally:
             sweep.kill()
@@ -165,7 +157,7 @@ def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, clus
     assert 0 < done_before < CELLS
     told = json.loads(shown)
     assert (told["cells"], told["ran"], told["failed"]) == (CELLS, CELLS, 0)
-    assert len(rows_of(out)) == CELLS
+    assert len(stored(out)) == CELLS
     assert numbers(out) == numbers(tmp_path / "local")
 
 

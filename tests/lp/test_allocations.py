@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from strategies import numbers, wholes
 from tightrope import lp
-from tightrope.errors import InfeasibleProblem, InvalidInput, SolverError
+from tightrope.errors import InfeasibleProblem, InvalidInput
 
 METHODS = ("direct", "decomposition")
 
@@ -38,71 +37,6 @@ def by_linprog(weights: Any, rewards: Any, costs: Any, epsilon: Any = 0.0) -> fl
         b_eq=np.ones(contexts),
     )
     return -found.fun if found.status == 0 else None
-
-
-class TestSolveLP:
-    @pytest.mark.parametrize("maximise", [True, False])
-    @pytest.mark.parametrize("seed", range(5))
-    def test_optimal_by_strong_duality(self, seed: int, maximise: bool) -> None:
-        draw = np.random.default_rng(seed)
-        A, E = draw.normal(size=(4, 6)), draw.normal(size=(2, 6))
-        inside = draw.uniform(0.2, 0.8, size=6)
-        b, e, c = A @ inside + draw.uniform(0, 0.3, size=4), E @ inside, draw.normal(size=6)
-        found = lp.solve_lp(c, A_ub=A, b_ub=b, A_eq=sp.csr_matrix(E), b_eq=e, upper=1.0, maximise=maximise)
-        assert found.status == "optimal"
-        assert np.all(A @ found.x <= b + 1e-9)
-        assert np.all(found.x >= -1e-9)
-        assert np.all(found.x <= 1 + 1e-9)
-        np.testing.assert_allclose(E @ found.x, e, atol=1e-9)
-        sign = 1.0 if maximise else -1.0
-        assert np.all(sign * found.duals_ub >= -1e-9)
-        # The box [0, 1] takes the positive part of each reduced gain.
-        gains = sign * (c - A.T @ found.duals_ub - E.T @ found.duals_eq)
-        bound = b @ found.duals_ub + e @ found.duals_eq + sign * np.maximum(gains, 0).sum()
-        assert found.value == pytest.approx(bound, abs=1e-9)
-
-    @pytest.mark.parametrize("maximise", [True, False])
-    def test_duals_are_shadow_prices(self, maximise: bool) -> None:
-        sign = 1 if maximise else -1
-        data: dict[str, Any] = {"A_ub": [[2.0, 1.0], [-1.0, 3.0]], "A_eq": [[1.0, 1.0]]}
-
-        def value(b0: float = 3.0, b1: float = 1.0, e: float = 2.0) -> lp.LPSolution:
-            return lp.solve_lp([sign * 3.0, sign * 1.0], b_ub=[b0, b1], b_eq=[e], maximise=maximise, **data)
-
-        h = 1e-4
-        found = value()
-        slopes = [value(b0=3 + h), value(b1=1 + h), value(e=2 + h)]
-        measured = [(one.value - found.value) / h for one in slopes]
-        np.testing.assert_allclose([*found.duals_ub, *found.duals_eq], measured, atol=1e-8)
-
-    def test_statuses(self) -> None:
-        infeasible = lp.solve_lp([1.0], A_ub=[[1.0]], b_ub=[-1.0])
-        assert (infeasible.status, infeasible.value) == ("infeasible", -np.inf)
-        assert np.isnan(infeasible.x).all()
-        assert lp.solve_lp([1.0], A_ub=[[1.0]], b_ub=[-1.0], maximise=False).value == np.inf
-        unbounded = lp.solve_lp([1.0, 1.0], A_ub=[[1.0, -1.0]], b_ub=[0.0])
-        assert (unbounded.status, unbounded.value) == ("unbounded", np.inf)
-        assert lp.solve_lp([1.0], lower=-np.inf, maximise=False).status == "unbounded"
-        assert lp.solve_lp([-2.0, 0.0]).value == 0.0
-
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            ({"objective": [1.0, np.nan]}, r"objective\[1\] must be finite"),
-            ({"objective": [True]}, "objective must hold real numbers"),
-            ({"objective": [[1.0]]}, "one axis"),
-            ({"objective": [1.0], "A_ub": [[1.0]]}, "given together"),
-            ({"objective": [1.0], "A_ub": [[1.0, 2.0]], "b_ub": [1.0]}, r"shape \(1, 1\)"),
-            ({"objective": [1.0], "A_eq": [[np.inf]], "b_eq": [1.0]}, "A_eq must be finite"),
-            ({"objective": [1.0], "A_eq": [["a"]], "b_eq": [1.0]}, "A_eq must hold real numbers"),
-            ({"objective": [1.0], "lower": 2.0, "upper": 1.0}, r"lower\[0\] <= upper\[0\]"),
-            ({"objective": [1.0], "upper": [1.0, 2.0]}, "upper must be a number or 1 numbers"),
-            ({"objective": [1.0], "lower": np.nan}, "must not hold nan"),
-        ],
-    )
-    def test_refuses(self, arguments: dict[str, Any], text: str) -> None:
-        with pytest.raises(InvalidInput, match=text):
-            lp.solve_lp(**arguments)
 
 
 class TestAllocation:
@@ -233,14 +167,14 @@ class TestAllocation:
         [
             ({"weights": [0.5, -0.5]}, "weights must be"),
             ({"weights": [0.0, 0.0]}, "not all 0"),
-            ({"rewards": [0.1, 0.2]}, r"rewards must have shape \(2, J\)"),
+            ({"rewards": [0.1, 0.2]}, r"rewards must have shape \(2, any\)"),
             ({"rewards": np.empty((2, 0))}, "J >= 1"),
             ({"costs": [[0.1, 0.2], [0.1, 0.2]]}, "costs must have shape"),
             ({"costs": [[[0.1], [np.nan]], [[0.1], [0.1]]]}, r"costs\[0, 1, 0\] must be finite, but got nan"),
             ({"rewards": [["a", "b"], ["c", "d"]]}, "rewards must hold real numbers"),
             ({"epsilon": [0.1, 0.2]}, "epsilon must be a number or 1 numbers"),
             ({"epsilon": np.inf}, "epsilon must be finite"),
-            ({"offsets": [0, 2, 4]}, "offsets must hold 3 increasing integers"),
+            ({"offsets": [0, 2, 4]}, r"rewards must have shape \(any,\)"),
             ({"method": "simplex"}, "method must be 'auto', 'direct' or 'decomposition'"),
         ],
     )
@@ -293,76 +227,3 @@ class TestSlater:
     def test_refuses_wrong_shape(self) -> None:
         with pytest.raises(InvalidInput, match=r"costs must have shape \(C, J, K\)"):
             lp.slater([1.0], [[0.1]])
-
-
-class TestCertificate:
-    @pytest.fixture
-    def solved(self) -> tuple[tuple[Any, Any, Any], lp.Allocation]:
-        program = random_program(5, contexts=12)
-        return program, lp.allocation(*program, epsilon=0.1)
-
-    def test_accepts_the_solution(self, solved: tuple[tuple[Any, Any, Any], lp.Allocation]) -> None:
-        program, found = solved
-        proof = lp.certify(*program, x=found.x, duals=found.duals, epsilon=0.1)
-        assert proof == found.certificate
-        assert proof.verified
-
-    @pytest.mark.parametrize(
-        "wound", ["mass", "negative", "greedy", "lazy", "duals", "negative duals", "nan"]
-    )
-    def test_refuses_a_corrupted_one(
-        self, solved: tuple[tuple[Any, Any, Any], lp.Allocation], wound: str
-    ) -> None:
-        (weights, rewards, costs), found = solved
-        x, duals = found.x.copy(), found.duals.copy()
-        if wound == "mass":
-            x[0] *= 1 - 1e-6
-        elif wound == "negative":
-            x[0, :2] += [1.0, -1.0]
-        elif wound == "greedy":
-            x = np.eye(4)[rewards.argmax(axis=1)]
-        elif wound == "lazy":
-            x = lp.slater(weights, costs).x
-        elif wound == "duals":
-            duals = duals * (1 + 1e-3)
-        elif wound == "negative duals":
-            duals[found.duals.argmin()] = -0.1
-        else:
-            x[3, 1] = np.nan
-        assert not lp.certify(weights, rewards, costs, x=x, duals=duals, epsilon=0.1).verified
-
-    def test_an_unverified_result_is_never_returned(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        solve = lp.solve_lp
-
-        def corrupted(*args: Any, **kwargs: Any) -> lp.LPSolution:
-            found = solve(*args, **kwargs)
-            return lp.LPSolution(found.status, found.value, found.x, found.duals_ub + 0.5, found.duals_eq)
-
-        monkeypatch.setattr(lp, "solve_lp", corrupted)
-        with pytest.raises(SolverError, match="relative gap"):
-            lp.allocation(*random_program(0))
-
-    def test_refuses_wrong_shapes(self, solved: tuple[tuple[Any, Any, Any], lp.Allocation]) -> None:
-        program, found = solved
-        with pytest.raises(InvalidInput, match="x must have shape"):
-            lp.certify(*program, x=found.x[:-1], duals=found.duals)
-        with pytest.raises(InvalidInput, match="duals must have 3 entries"):
-            lp.certify(*program, x=found.x, duals=found.duals[:-1])
-
-
-def test_a_mixture_program_that_starts_from_the_last_basis_finds_the_same_optimum():
-    rng = np.random.default_rng(3)
-    warm = lp.MixtureProgram()
-    u, W = rng.random(8), rng.uniform(-1, 1, (8, 3))
-    solved = 0
-    for step in range(60):
-        J = 8 if step % 7 else 5
-        u_t, W_t = u[:J] + 0.05 * rng.normal(size=J), W[:J] + 0.05 * rng.normal(size=(J, 3))
-        pi = warm.solve(u_t, W_t)
-        cold = lp.solve_lp(u_t, A_ub=W_t.T, b_ub=np.zeros(3), A_eq=np.ones((1, J)), b_eq=[1.0])
-        assert (pi is None) == (cold.status == "infeasible")
-        if pi is not None:
-            solved += 1
-            assert u_t @ pi == pytest.approx(cold.value, abs=1e-9)
-            assert (W_t.T @ pi).max() <= 1e-9
-    assert solved > 30

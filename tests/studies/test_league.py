@@ -6,22 +6,23 @@ import csv
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.cli import main
 from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
 from tightrope.spec import PolicySpec
 from tightrope.studies import league
-from tightrope.studies.league import ROSTER, Unfit, chosen_entries, compare, own_entry, spec_entry
+from tightrope.studies.league import ROSTER, Unfit, chosen_entries, compare, own_entry, run, spec_entry
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+
+
 OWN = f"{ROOT / 'examples' / 'own_policy.py'}:Prudent"
+
+
 NAMES = (
     "pessimistic-optimistic",
     "pessimistic-optimistic-a",
@@ -46,15 +47,12 @@ def found():
     )
 
 
-def bout(found, policy, ground):
-    return next(one for one in found.bouts if (one.policy, one.scenario) == (policy, ground))
-
-
-# Who plays
+def of(found, policy, scenario):
+    return next(one for one in found.performances if (one.policy, one.scenario) == (policy, scenario))
 
 
 def test_every_pair_is_either_run_or_marked(found):
-    ran = {(one.policy, one.scenario) for one in found.bouts}
+    ran = {(one.policy, one.scenario) for one in found.performances}
     outside = {(one.policy, one.scenario) for one in found.misfits}
     assert not ran & outside
     assert ran | outside == {(name, ground) for name in NAMES for ground in found.scenarios}
@@ -104,13 +102,10 @@ def test_settings_come_from_the_scenario():
     assert (shares >= [0.0, 0.1, 0.15, 0.15, 0.2]).all()
 
 
-# What is measured
-
-
 def test_per_round_violation_is_that_of_the_mixture(found):
     costs = scenario("bandit-binding").env.costs[0, :, 0]
     uniform, turns, oracle = (
-        bout(found, name, "bandit-binding") for name in ("uniform", "round-robin", "oracle")
+        of(found, name, "bandit-binding") for name in ("uniform", "round-robin", "oracle")
     )
     # The uniform mixture costs 0.175 in every round; one arm after another costs the average of their excesses.
     np.testing.assert_allclose(uniform.excess, costs.mean(), atol=1e-12)
@@ -120,11 +115,11 @@ def test_per_round_violation_is_that_of_the_mixture(found):
     # The optimal mixture costs exactly nothing, though half of its actions cost 0.1.
     np.testing.assert_allclose(oracle.excess, 0.0, atol=1e-12)
     assert oracle.result.counts[:, -1, 3].min() > 100
-    assert bout(found, "opb", "bandit-binding").above.max() == 0.0
+    assert of(found, "opb", "bandit-binding").above.max() == 0.0
 
 
 def test_a_deterministic_policy_is_priced_by_its_actions(found):
-    one = bout(found, "linucb", "bandit-binding")
+    one = of(found, "linucb", "bandit-binding")
     costs = scenario("bandit-binding").env.costs[0, :, 0]
     by_counts = one.result.counts[:, -1] @ np.maximum(costs, 0) / 300
     np.testing.assert_allclose(one.excess, by_counts, atol=1e-12)
@@ -139,9 +134,9 @@ def test_watching_changes_nothing(found):
         3,
         seed=1,
         workers=1,
-        record=league.RECORDED,
+        record=run.RECORDED,
     )
-    watched = bout(found, "pessimistic-optimistic", "fair-jobs").result
+    watched = of(found, "pessimistic-optimistic", "fair-jobs").result
     np.testing.assert_array_equal(plain.counts, watched.counts)
     np.testing.assert_allclose(plain.regret.mean, watched.regret.mean)
 
@@ -150,9 +145,9 @@ def test_two_workers_find_the_same(found):
     again = compare(
         [ROSTER["lfg"], ROSTER["opb"]], list(found.scenarios), rounds=300, replications=3, seed=1, workers=2
     )
-    for one in again.bouts:
-        np.testing.assert_array_equal(one.result.counts, bout(found, one.policy, one.scenario).result.counts)
-    assert [one.policy for one in again.bouts] == ["lfg", "opb"]
+    for one in again.performances:
+        np.testing.assert_array_equal(one.result.counts, of(found, one.policy, one.scenario).result.counts)
+    assert [one.policy for one in again.performances] == ["lfg", "opb"]
 
 
 def test_a_budget_that_is_never_overspent_is_kept():
@@ -163,7 +158,7 @@ def test_a_budget_that_is_never_overspent_is_kept():
         replications=3,
         workers=1,
     )
-    careful, careless = found.bouts
+    careful, careless = found.performances
     assert careful.result.cost[:, -1].max() <= 1e-9
     assert careful.kept
     # Also where the noise of the costs, averaged out, would say otherwise.
@@ -184,10 +179,10 @@ def test_places_and_gaps(found):
         regrets = [one.result.regret.mean[-1] for one in ranked]
         assert regrets == sorted(regrets)
         assert all(one.kept and one.policy != "oracle" for one in ranked)
-    linucb = bout(found, "linucb", "bandit-binding")
+    linucb = of(found, "linucb", "bandit-binding")
     assert not linucb.kept
     assert found.place(linucb) is None
-    ours = bout(found, "pessimistic-optimistic", "bandit-binding")
+    ours = of(found, "pessimistic-optimistic", "bandit-binding")
     assert found.gap(ours) is None
     gap = found.gap(linucb)[:, -1]
     assert gap.mean() == pytest.approx(linucb.result.regret.mean[-1] - ours.result.regret.mean[-1])
@@ -201,13 +196,10 @@ def test_one_replication_has_no_intervals():
     json.dumps(one.rows(), allow_nan=False)
 
 
-# What is written
-
-
 @pytest.fixture(scope="module")
 def folder(found, tmp_path_factory):
     target = tmp_path_factory.mktemp("league")
-    assert found.write(target) == target / "index.html"
+    assert league.write_page(found, target) == target / "index.html"
     return target
 
 
@@ -233,7 +225,7 @@ def test_the_summary_has_the_agreed_rows(found, folder):
     }
     assert all(wanted <= set(row) for row in data["rows"])
     assert {(row["policy"], row["scenario"]) for row in data["rows"]} == {
-        (b.policy, b.scenario) for b in found.bouts
+        (b.policy, b.scenario) for b in found.performances
     }
     assert max(row["round"] for row in data["rows"]) == 300
     assert all(row["decision_microseconds"] > 0 for row in data["rows"])
@@ -246,7 +238,7 @@ def test_the_summary_has_the_agreed_rows(found, folder):
 def test_the_table_marks_who_did_not_run(found, folder):
     with open(folder / "league.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(found.bouts) + len(found.misfits)
+    assert len(rows) == len(found.performances) + len(found.misfits)
     outside = [row for row in rows if row["ran"] == "False"]
     assert all(row["reasons"] and not row["regret"] for row in outside)
     assert all(row["regret"] for row in rows if row["ran"] == "True")
@@ -262,19 +254,16 @@ def test_the_page_tells_it_all(found, folder):
     assert not re.search(r'(?:src|href)="https?:', page)
 
 
-# One's own
-
-
-def test_a_policy_of_ones_own_joins():
+def test_a_policy_of_your_own_joins():
     mine = own_entry(OWN)
     assert (mine.name, mine.own) == ("Prudent", True)
     found = compare(
         [mine, ROSTER["uniform"]], ["model-routing", "bandit-binding"], rounds=200, replications=2, workers=2
     )
-    assert [(one.policy, one.scenario) for one in found.bouts if one.policy == "Prudent"] == [
+    assert [(one.policy, one.scenario) for one in found.performances if one.policy == "Prudent"] == [
         ("Prudent", "model-routing")
     ]
-    assert found.bouts[0].result.cost[:, -1].max() <= 0.0
+    assert found.performances[0].result.cost[:, -1].max() <= 0.0
     reasons = [one.reasons for one in found.misfits if one.policy == "Prudent"]
     assert reasons == [("it must see the costs before acting",)]
 
@@ -357,119 +346,17 @@ def test_bad_calls_are_refused(call, message):
 def test_who_is_chosen():
     assert [entry.name for entry in chosen_entries()] == list(ROSTER)
     assert [entry.name for entry in chosen_entries(["opb", OWN])] == ["opb", "Prudent"]
-    # One's own alone joins the whole league.
+    # Your own alone joins the whole league.
     assert [entry.name for entry in chosen_entries([OWN])] == [*ROSTER, "Prudent"]
-
-
-# Interrupted
-
-
-def test_what_was_finished_is_kept(monkeypatch, tmp_path, capsys):
-    real = league._played
-
-    def stopped(*args):
-        outcomes = real(*args)
-        yield next(outcomes)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(league, "_played", stopped)
-    size = ("--rounds", "50", "--replications", "2", "--workers", "1", "--out", str(tmp_path))
-    assert (
-        main(["compare", "--policy", "opb", "--policy", "uniform", "--scenario", "bandit-slack", *size])
-        == 130
-    )
-    data = json.loads((tmp_path / "summary.json").read_text())
-    assert data["interrupted"] is True
-    assert {row["policy"] for row in data["rows"]} == {"opb"}
-    assert "interrupted" in (tmp_path / "index.html").read_text()
-
-
-# The command
-
-
-def test_the_command(capsys, tmp_path):
-    size = ("--rounds", "60", "--replications", "2", "--workers", "1", "--json", "--out", str(tmp_path / "o"))
-    chosen = ("--policy", "opb", "--policy", "lfg", "--policy", OWN, "--scenario", "bandit-binding")
-    assert main(["compare", *chosen, *size]) == 0
-    captured = capsys.readouterr()
-    data = json.loads(captured.out)
-    assert [row["policy"] for row in data["rows"]] == ["opb"]
-    assert {one["policy"] for one in data["outside"]} == {"lfg", "Prudent"}
-    assert Path(data["page"]).is_file()
-    assert "1 of 1: opb on bandit-binding" in captured.err
-    summary = json.loads((tmp_path / "o" / "summary.json").read_text())
-    assert summary["command"].startswith("tightrope compare --policy opb")
-    assert (
-        main(
-            [
-                "compare",
-                "--policy",
-                "uniform",
-                "--scenario",
-                "bandit-slack",
-                *size[:6],
-                "--out",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
-    assert "uniform" in capsys.readouterr().out
-
-
-SPEC = """
-name = "two"
-[[policy]]
-name = "bold"
-slater = 0.9
-[environment]
-kind = "tabular"
-weights = [1.0]
-rewards = [[0.2, 0.8]]
-costs = [[[-0.5], [0.5]]]
-[simulation]
-rounds = 40
-replications = 2
-"""
-
-
-def test_the_environment_of_a_spec_is_a_scenario(capsys, tmp_path):
-    (tmp_path / "two.toml").write_text(SPEC)
-    where = ("--workers", "1", "--json", "--out", str(tmp_path / "o"))
-    assert main(["compare", str(tmp_path / "two.toml"), "--policy", "uniform", *where]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [(row["policy"], row["scenario"], row["round"]) for row in rows] == [
-        ("uniform", "two", 40),
-        ("bold", "two", 40),
-    ]
-    assert "slater=0.9" in rows[1]["settings"]
-    (tmp_path / "two.toml").write_text(SPEC.replace("slater", "slatr"))
-    assert main(["compare", str(tmp_path / "two.toml"), "--policy", "uniform", *where]) == 2
-    assert "policy[0].slatr: unknown field" in capsys.readouterr().err
 
 
 def test_a_spec_without_an_environment_meets_the_scenarios():
     entries = [spec_entry(PolicySpec(kind="opb", name="mine")), ROSTER["uniform"]]
     found = compare(entries, ["bandit-slack", "fair-jobs"], rounds=20, replications=2, workers=1)
-    assert [(one.policy, one.scenario) for one in found.bouts if one.policy == "mine"] == [
+    assert [(one.policy, one.scenario) for one in found.performances if one.policy == "mine"] == [
         ("mine", "bandit-slack")
     ]
     assert [one.scenario for one in found.misfits] == ["fair-jobs"]
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["--policy", "nobody"], "policy must be one of"),
-        (["--scenario", "nowhere"], "scenario must be one of"),
-        (["--policy", "gone.py:Mine"], "there is no file gone.py"),
-        (["--rounds", "0"], "rounds must be a whole number >= 1"),
-        (["none.toml"], "can't be read"),
-    ],
-)
-def test_bad_usage_is_2(capsys, argv, says):
-    assert main(["compare", *argv]) == 2
-    assert says in capsys.readouterr().err
 
 
 def test_random_costs_seen_before_are_priced_as_seen():
@@ -481,17 +368,7 @@ def test_random_costs_seen_before_are_priced_as_seen():
         replications=2,
         workers=1,
     )
-    one = found.bouts[0]
+    one = found.performances[0]
     # What was seen and chosen is the cost itself, so the sum over rounds of excess less slack is the cumulative cost.
     np.testing.assert_array_less(one.result.cost[:, -1, 0], 200 * one.excess + 1e-9)
     assert one.result.baseline == "joint"
-
-
-def test_the_example_runs_from_anywhere(tmp_path):
-    argv = ["compare", "--policy", OWN, "--policy", "uniform", "--scenario", "model-routing"]
-    size = ["--rounds", "50", "--replications", "2", "--out", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tightrope", *argv, *size], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Prudent" in done.stdout

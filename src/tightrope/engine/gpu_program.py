@@ -1,0 +1,279 @@
+"""What is compiled for a GPU: the kernel and the sizes that suit a policy and an environment, or why none does."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.engine.cpu import COMPARATORS, check_fit
+from tightrope.engine.gpu_arrays import cost_tables, guide_bits
+from tightrope.engine.world import KINDS, rows_for
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.models import ArmMeans, DisjointRidge, Ridge
+from tightrope.policies import OPB, Oracle, PessimisticOptimistic
+from tightrope.validation import Array
+
+Precision = Literal["single", "double"]
+Model = Ridge | DisjointRidge | ArmMeans
+
+LARGEST = {"actions": 1024, "features": 256, "constraints": 256}
+# Σ⁻¹ is never refreshed: below these, and beyond MOST_UPDATES in float32, its drift could matter (measured in docs/gpu.md).
+SMALLEST_RIDGE = {"single": 1e-4, "double": 1e-6}
+MOST_UPDATES = 2_000_000
+MOST_PULLS = 2**24  # float32 has no odd number beyond
+
+# The kernels of `replicate.cu`, which are named so in lower case.
+ONE_THREAD, ONE_BLOCK, COMPARATOR = 1, 2, 3
+CODES = {ONE_THREAD: "ONE_THREAD", ONE_BLOCK: "ONE_BLOCK", COMPARATOR: "COMPARATORS"}
+# Shapes that one thread can hold.
+FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
+SHARED_BYTES = 232_448  # that a block may have on a device of compute capability 9.0
+BLOCK_THREADS = 128
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled: one of the kernels of `replicate.cu` with the sizes of a shape.
+
+    Attributes
+    ----------
+    kernel : int
+    sizes : tuple of (name, value)
+        Macros.
+    fused : bool
+        Whether a·b + c may be rounded once.
+    threads : int
+        Of a block.
+    shared : int
+        Bytes of shared memory of a block.
+    """
+
+    kernel: int
+    sizes: tuple[tuple[str, int | str], ...]
+    fused: bool
+    threads: int
+    shared: int
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return CODES[self.kernel].lower()
+
+    @property
+    def source(self) -> str:
+        """The text to compile."""
+        macros = [
+            *kernels.cuda_constants().items(),
+            *((name, code) for code, name in CODES.items()),
+            *self.sizes,
+        ]
+        return "\n".join([*(f"#define {name} {value}" for name, value in macros), _kernel_source()])
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.sizes)[name]
+
+
+def program_for(
+    policy: Any, env: Tabular, precision: Precision, keep_choices: bool, shared_bytes: int = SHARED_BYTES
+) -> Program:
+    """The program for `policy`; refuses what no kernel does."""
+    J, K = env.n_actions, env.n_constraints
+    for name, size in (("actions", J), ("constraints", K)):
+        _require_size(name, size)
+    check_fit(policy, env)
+    cost_table, _ = cost_tables(env)
+    common: dict[str, int | str] = {
+        "J": J,
+        "K": K,
+        "K_STRIDE": K + K % 2,
+        "C": env.n_contexts,
+        "GUIDE_BITS": guide_bits(env.n_contexts),
+        "COST_TABLES": int(cost_table.max(initial=0)) + 1,
+        "REWARD_KIND": KINDS[env.reward_noise],
+        "COST_KIND": KINDS[env.cost_noise],
+        "SLEEPING": int(not env.available.all()),
+        "KEEP_CHOICES": int(keep_choices),
+    }
+    if type(policy) in COMPARATORS:
+        kind = COMPARATORS[type(policy)]
+        _require_fit(policy, env)
+        common |= {
+            "REAL": "double",
+            "K_POLICY": 0,
+            "KNOWN_COSTS": 0,
+            "COMPARATOR": kind,
+            "STRIDE": BLOCK_THREADS,
+        }
+        _, state = kernels.device_arms_size(J, 2 if kind == kernels.OPB else 0, False)
+        common |= {"STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
+        common |= kernels.cuda_tally(J, K, env.cost_noise != "none")
+        return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
+    if type(policy) is not PessimisticOptimistic:
+        raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
+    if not policy.compiles:
+        raise InvalidInput(
+            "a policy that measures Slater's constant needs an LP as it runs: use engine='cpu', or give slater=."
+        )
+    return _policy_program(policy, env, precision, common, shared_bytes)
+
+
+def require_short(policy: PessimisticOptimistic, rounds: int) -> None:
+    """Refuse more rounds than single precision is good for."""
+    for model in (policy._reward, policy._cost):
+        if model is None:
+            continue
+        most = MOST_PULLS if isinstance(model, ArmMeans) else MOST_UPDATES
+        if rounds + model.stat[kernels.LEARNT] > most:
+            raise InvalidInput(
+                f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
+            )
+
+
+def _policy_program(
+    policy: PessimisticOptimistic,
+    env: Tabular,
+    precision: Precision,
+    common: dict[str, int | str],
+    shared_bytes: int,
+) -> Program:
+    J, K = env.n_actions, env.n_constraints
+    reward, cost = policy._reward, policy._cost
+    parts = {
+        "reward": _part("reward", reward, env.features, J),
+        "cost": _part("cost", cost, env.cost_features, J),
+    }
+    for part in parts.values():
+        _require_size("features", part.features)
+        if part.ridge is not None and part.ridge < SMALLEST_RIDGE[precision]:
+            remedy = "precision='double' or " if part.ridge >= SMALLEST_RIDGE["double"] else ""
+            raise InvalidInput(
+                f"ridge must be at least {SMALLEST_RIDGE[precision]:g} on a GPU in {precision} precision, where Σ⁻¹ is never "
+                f"refreshed, but got {part.ridge:g}: use {remedy}engine='cpu'."
+            )
+    one, two = parts["reward"], parts["cost"]
+    arm_costs = J * K if two.kind == kernels.ARM_MODEL else 0
+    small = (
+        J <= FEW_ACTIONS
+        and K <= FEW_CONSTRAINTS
+        and arm_costs <= FEW_ARM_COSTS
+        and max(one.features, two.features) <= FEW_FEATURES
+    )
+    kernel = ONE_THREAD if small else ONE_BLOCK
+    models = kernels.cuda_models([part.sizes(kernel) for part in (one, two)])
+    memory = models["STATE"]
+    itemsize = 4 if precision == "single" else 8
+    threads = BLOCK_THREADS if max(one.features, two.features) == 0 or not small else 32
+    shared = threads * memory * itemsize if small else 0
+    if shared > shared_bytes:
+        threads, shared = BLOCK_THREADS, 0
+    constrained, known = policy.n_constraints > 0, env.costs_seen == "before"
+    common |= {
+        "REAL": "float" if precision == "single" else "double",
+        "K_POLICY": K if constrained else 0,
+        "KNOWN_COSTS": int(known),
+        "REWARD_MODEL": one.kind,
+        "P": one.features,
+        "BLOCKS": one.blocks,
+        "ROWS": one.rows,
+        "COST_MODEL": two.kind,
+        "COST_P": two.features,
+        "COST_BLOCKS": two.blocks,
+        "COST_ROWS": two.rows,
+        **models,
+        **kernels.cuda_tally(J, K, env.cost_noise != "none" and not (constrained and known)),
+    }
+    if kernel == ONE_THREAD:
+        common |= {
+            "STRIDE": threads,
+            "STATE_IN_SHARED": int(shared > 0),
+            "SAME_COUNTS": int(_same_counts(reward, cost)),
+            "TILE": 3 if max(one.features, two.features) <= 24 else 2,
+            "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
+        }
+    else:
+        common |= {"ACTION_TILE": _action_tile(one, two, J)}
+        common |= kernels.cuda_block(J, K, memory, max(one.features, two.features, 1), itemsize)
+    return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
+
+
+def _same_counts(reward: Model, cost: Model | None) -> bool:
+    """Whether reward and costs are learnt from the same pulls of the arms."""
+    return (
+        isinstance(reward, ArmMeans)
+        and isinstance(cost, ArmMeans)
+        and np.array_equal(reward.counts, cost.counts)
+    )
+
+
+def _action_tile(reward: _ModelSize, cost: _ModelSize, J: int) -> int:
+    """Actions that a warp takes at a time: several, where they share a matrix and every warp still has some."""
+    if reward.blocks > 1 or cost.blocks > 1:
+        return 1
+    return min(4, math.ceil(J / (BLOCK_THREADS // 32)))
+
+
+class _ModelSize(NamedTuple):
+    """The size of one model as the kernels hold it."""
+
+    kind: int
+    features: int
+    blocks: int
+    rows: int
+    outputs: int
+    actions: int
+    ridge: float | None
+
+    def sizes(self, kernel: int) -> tuple[int, int]:
+        """Numbers in its Σ⁻¹, and in all of its state."""
+        packed = kernel == ONE_THREAD
+        if self.kind == kernels.NO_MODEL:
+            return 0, 0
+        if self.kind == kernels.ARM_MODEL:
+            return tuple(kernels.device_arms_size(self.actions, self.outputs, packed))
+        return tuple(kernels.device_ridge_size(self.blocks, self.features, self.outputs, packed))
+
+
+def _part(name: str, model: Model | None, features: Array | None, J: int) -> _ModelSize:
+    if model is None:
+        return _ModelSize(kernels.NO_MODEL, 0, 1, 1, 0, J, None)
+    if isinstance(model, ArmMeans):
+        return _ModelSize(kernels.ARM_MODEL, 0, 1, 1, model.n_outputs, J, None)
+    rows = rows_for(name, model, features, J)
+    blocks = J if isinstance(model, DisjointRidge) else 1
+    return _ModelSize(
+        kernels.RIDGE_MODEL, rows.shape[2], blocks, rows.shape[1], model.n_outputs, J, model.ridge
+    )
+
+
+def _sizes(macros: Mapping[str, int | str], kernel: int) -> tuple[tuple[str, int | str], ...]:
+    return (("KERNEL", kernel), *sorted(macros.items()))
+
+
+def _require_size(name: str, size: int) -> None:
+    if size > LARGEST[name]:
+        raise InvalidInput(f"a GPU takes up to {LARGEST[name]:,} {name}, but got {size:,}: use engine='cpu'.")
+
+
+def _require_fit(policy: Any, env: Tabular) -> None:
+    size = (
+        policy.x.shape
+        if isinstance(policy, Oracle)
+        else (policy.n_arms if isinstance(policy, OPB) else policy.n_actions)
+    )
+    if size not in (env.n_actions, (env.n_contexts, env.n_actions)):
+        raise InvalidInput(
+            f"{policy!r} does not fit an environment of {env.n_contexts} contexts and {env.n_actions} actions."
+        )
+
+
+@functools.cache
+def _kernel_source() -> str:
+    return importlib.resources.files("tightrope.engine").joinpath("replicate.cu").read_text(encoding="utf-8")

@@ -1,0 +1,113 @@
+"""Allocation programs, and Slater's constant, solved by whichever method fits their size."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tightrope.errors import InvalidInput
+from tightrope.lp.decomposition import Decomposition, solve_decomposed
+from tightrope.lp.direct import solve_direct, widen_direct
+from tightrope.lp.highs import bounds
+from tightrope.lp.program import Allocation, Program, verified_allocation, verified_slater
+
+Method: TypeAlias = Literal["auto", "direct", "decomposition"]
+
+_DIRECT_ROWS = 2_000
+
+
+def allocation(
+    weights: ArrayLike,
+    rewards: ArrayLike,
+    costs: ArrayLike,
+    *,
+    offsets: ArrayLike | None = None,
+    epsilon: ArrayLike = 0.0,
+    method: Method = "auto",
+) -> Allocation:
+    """Solve the allocation program of the module's docstring.
+
+    Parameters
+    ----------
+    weights : (C,)
+        p_c >= 0; they need not sum to 1.
+    rewards, costs : (C, J) and (C, J, K), or with `offsets` (N,) and (N, K)
+        K may be 0.
+    offsets : (C+1,), optional
+        Rows offsets[c]:offsets[c+1] belong to context c.
+    epsilon : float or (K,)
+        How far below 0 the costs must stay.
+    method : "auto", "direct" or "decomposition"
+        The default goes by size.
+
+    Raises
+    ------
+    InfeasibleProblem
+        The message tells by how much the constraints are missed at best, and which ones conflict.
+    SolverError
+        When the result can't be verified.
+
+    Examples
+    --------
+    >>> found = allocation([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], epsilon=0.05)
+    >>> round(found.value, 12), found.duals.round(12).tolist(), found.certificate.verified
+    (0.25, [3.0], True)
+    """
+    program = Program.make(weights, rewards, costs, offsets)
+    eps = bounds(epsilon, program.n_constraints, "epsilon")
+    if not np.isfinite(eps).all():
+        raise InvalidInput(f"epsilon must be finite, but got {eps.tolist()}")
+    chosen = _chosen(method, program)
+    if program.n_constraints == 0:
+        return verified_allocation(
+            program, program.pure(program.best_rows(program.r)), np.empty(0), eps, "direct", 0
+        )
+    if chosen == "direct":
+        x, duals = solve_direct(program, eps)
+        return verified_allocation(program, x, duals, eps, "direct", 0)
+    x, duals, iterations = solve_decomposed(program, eps)
+    return verified_allocation(program, x, duals, eps, "decomposition", iterations)
+
+
+def slater(
+    weights: ArrayLike,
+    costs: ArrayLike,
+    *,
+    offsets: ArrayLike | None = None,
+    method: Method = "auto",
+) -> Allocation:
+    """Slater's constant: the largest δ <= 1 such that some x has Σ p w_k x <= -δ for all k.
+
+    Negative when the constraints can't all be met; 1 by convention when there are none.
+
+    Examples
+    --------
+    >>> slater([1.0], [[[-0.1], [0.4], [0.4]]]).value
+    0.1
+    """
+    w = np.asarray(costs)
+    if w.ndim != (2 if offsets is not None else 3):
+        raise InvalidInput(
+            f"costs must have shape {'(N, K)' if offsets is not None else '(C, J, K)'}, but got {w.shape}"
+        )
+    program = Program.make(weights, np.zeros(w.shape[:-1]), costs, offsets)
+    eps = np.zeros(program.n_constraints)
+    chosen = _chosen(method, program)
+    if program.n_constraints == 0:
+        return verified_slater(program, program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
+    if chosen == "direct":
+        x, duals = widen_direct(program, eps, cap=1.0)
+        return verified_slater(program, x, duals, "direct", 0)
+    search = Decomposition(program, eps)
+    search.widen(cap=1.0)
+    return verified_slater(program, search.x(), search.center, "decomposition", search.iterations)
+
+
+def _chosen(method: Method, program: Program) -> Literal["direct", "decomposition"]:
+    if method == "auto":
+        return "direct" if program.r.size <= _DIRECT_ROWS else "decomposition"
+    if method in ("direct", "decomposition"):
+        return method
+    raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")

@@ -1,0 +1,66 @@
+"""The best mixture of actions in one round, solved again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+
+from tightrope.lp.highs import Array, lp_model, new_solver, run_solver
+
+
+class MixtureProgram:
+    """max u·π subject to Σ_j W_jk π_j <= 0 for every k, Σπ = 1, π >= 0, solved again and again.
+
+    Each solve starts from the optimal basis of the last one with the same numbers of actions and constraints: from one round of a
+    policy to the next little changes, so that few or no pivots are left.
+
+    Examples
+    --------
+    >>> program = MixtureProgram()
+    >>> program.solve(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).round(9).tolist()
+    [0.75, 0.25]
+    >>> program.solve(np.array([0.1]), np.array([[0.2]])) is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self._solver: Any = None
+        self._basis: Any = None
+        self._shape = (0, 0)
+
+    def solve(self, u: Array, W: Array) -> Array | None:
+        """π (J,), or None where nothing is feasible."""
+        J, K = W.shape
+        if self._solver is None:
+            self._solver = new_solver()
+            self._solver.setOptionValue("presolve", "off")
+        self._solver.passModel(
+            lp_model(
+                u,
+                (np.zeros(J), np.full(J, np.inf)),
+                (np.append(np.full(K, -np.inf), 1.0), np.append(np.zeros(K), 1.0)),
+                (
+                    np.arange(0, J * (K + 1) + 1, K + 1),
+                    np.tile(np.arange(K + 1), J),
+                    np.column_stack([W, np.ones(J)]).ravel(),
+                ),
+            )
+        )
+        if self._basis is not None and self._shape == (J, K):
+            self._solver.setBasis(self._basis)
+        if run_solver(self._solver) != "optimal":
+            self._basis = None
+            return None
+        found = self._solver.getBasis()
+        basis = highspy.HighsBasis()
+        basis.col_status, basis.row_status, basis.valid = list(found.col_status), list(found.row_status), True
+        self._basis, self._shape = basis, (J, K)
+        positive = np.maximum(np.asarray(self._solver.getSolution().col_value, dtype=np.float64), 0.0)
+        pi: Array = positive / positive.sum()
+        return pi
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process starts cold."""
+        return MixtureProgram, ()

@@ -1,0 +1,250 @@
+"""The data of an allocation program, and the proof of a solution, computed without the solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tightrope.errors import InfeasibleProblem, InvalidInput, SolverError
+from tightrope.lp.highs import Array, bounds
+from tightrope.validation import finite_array
+
+Index: TypeAlias = NDArray[np.intp]
+
+GAP = 1e-9  # relative: (dual bound - value) / max(1, |value|)
+RESIDUAL = 1e-9  # of a constraint, relative to its largest coefficient when that exceeds 1
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Proof of an allocation program's solution, recomputed from the raw data without the solver.
+
+    Any λ >= 0 bounds the program from above by Σ_c p_c max_j (r - λ·w) - ε·λ, so a feasible x whose value
+    meets that bound is optimal.
+
+    Attributes
+    ----------
+    value, bound : float
+        What x earns; the upper bound that the duals prove.
+    gap : float
+        (bound - value) / max(1, |value|); never below 0 but for rounding.
+    primal_residual : float
+        The largest violation among x >= 0, Σ_j x = 1 and the constraints (relative to a constraint's largest
+        coefficient when that exceeds 1).
+    dual_residual : float
+        The largest violation of λ >= 0.
+    verified : bool
+        Whether the residuals and the gap are all within 1e-9.
+
+    Examples
+    --------
+    >>> proof = certify([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], x=[[0.5, 0.5]], duals=[3.0])
+    >>> proof.verified, round(proof.value, 12), round(proof.bound, 12)
+    (True, 0.4, 0.4)
+    """
+
+    value: float
+    bound: float
+    gap: float
+    primal_residual: float
+    dual_residual: float
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A verified optimum of `allocation` or `slater`.
+
+    Attributes
+    ----------
+    value : float
+        Σ p r x; for `slater` the constant δ.
+    x : array
+        The probability of each action in each context, in the shape of the rewards.
+    duals : array, (K,)
+        Shadow prices λ >= 0: -d value / d ε_k. For `slater` they sum to 1 (0 where the cap binds), and the
+        constraints with a positive one are those that stand in each other's way.
+    slack : array, (K,)
+        -ε_k - Σ p w_k x, at least 0 up to rounding.
+    certificate : Certificate
+    method : "direct" or "decomposition"
+    iterations : int
+        Pricing rounds of the decomposition; 0 for the direct method.
+
+    Examples
+    --------
+    >>> from tightrope.lp import allocation
+    >>> allocation([0.5, 0.5], [[0.0, 1.0], [0.0, 0.5]], [[[-0.5], [0.5]], [[-0.5], [0.5]]]).x.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+
+    value: float
+    x: Array
+    duals: Array
+    slack: Array
+    certificate: Certificate
+    method: str
+    iterations: int
+
+
+def certify(
+    weights: ArrayLike,
+    rewards: ArrayLike,
+    costs: ArrayLike,
+    *,
+    x: ArrayLike,
+    duals: ArrayLike,
+    offsets: ArrayLike | None = None,
+    epsilon: ArrayLike = 0.0,
+) -> Certificate:
+    """Check a claimed solution (x, duals) of an allocation program against its data.
+
+    Examples
+    --------
+    >>> certify([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], x=[[0.4, 0.6]], duals=[3.0]).verified
+    False
+    """
+    program = Program.make(weights, rewards, costs, offsets)
+    claimed = np.asarray(x, dtype=np.float64)
+    if claimed.shape != program.shape:
+        raise InvalidInput(f"x must have shape {program.shape}, but got {claimed.shape}")
+    lam = finite_array("duals", duals, (program.n_constraints,))
+    return _certificate(program, claimed.ravel(), lam, bounds(epsilon, lam.size, "epsilon"))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The data of an allocation program, checked once; rows are (context, action) pairs."""
+
+    p: Array  # (C,)
+    r: Array  # (N,)
+    w: Array  # (N, K)
+    offsets: Index  # (C+1,)
+    width: int  # actions in every context, 0 when they differ
+    shape: tuple[int, ...]  # of the rewards as given
+
+    @classmethod
+    def make(
+        cls, weights: ArrayLike, rewards: ArrayLike, costs: ArrayLike, offsets: ArrayLike | None
+    ) -> Program:
+        """Check the arguments of `allocation`."""
+        p = finite_array("weights", weights, (None,))
+        if p.size == 0 or np.any(p < 0) or p.sum() <= 0:
+            raise InvalidInput("weights must be at least one number, none below 0, not all 0")
+        if offsets is None:
+            r = finite_array("rewards", rewards, (p.size, None))
+            if r.shape[1] == 0:
+                raise InvalidInput(f"rewards must have shape ({p.size}, J) with J >= 1, but got {r.shape}")
+            starts = np.arange(0, r.size + 1, r.shape[1])
+        else:
+            r, starts = finite_array("rewards", rewards, (None,)), np.asarray(offsets)
+            if (
+                starts.dtype.kind not in "iu"
+                or starts.shape != (p.size + 1,)
+                or starts[0] != 0
+                or np.any(np.diff(starts.astype(np.int64)) < 1)
+                or r.shape != (int(starts[-1]),)
+            ):
+                raise InvalidInput(
+                    f"offsets must hold {p.size + 1} increasing integers from 0 to the number of rewards, "
+                    f"but got shape {starts.shape} for rewards of shape {r.shape}"
+                )
+        w = finite_array("costs", costs, (*r.shape, None))
+        sizes = np.diff(starts)
+        width = int(sizes[0]) if np.all(sizes == sizes[0]) else 0
+        return cls(p, r.ravel(), w.reshape(r.size, w.shape[-1]), starts.astype(np.intp), width, r.shape)
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return int(self.w.shape[1])
+
+    def best_rows(self, scores: Array) -> Index:
+        """The first best row of each context."""
+        starts = self.offsets[:-1]
+        if self.width:
+            return np.asarray(starts + scores.reshape(-1, self.width).argmax(axis=1))
+        hits = np.flatnonzero(scores == np.repeat(self.tops(scores), np.diff(self.offsets)))
+        return np.asarray(hits[np.searchsorted(hits, starts)])
+
+    def pure(self, rows: Index) -> Array:
+        """The x that puts all of a context on one row."""
+        x = np.zeros(self.r.size)
+        x[rows] = 1.0
+        return x
+
+    def tops(self, scores: Array) -> Array:
+        """The largest score in each context."""
+        if self.width:
+            return np.asarray(scores.reshape(-1, self.width).max(axis=1))
+        return np.asarray(np.maximum.reduceat(scores, self.offsets[:-1]))
+
+    def mass(self, x: Array) -> Array:
+        """p_c x_i of each row."""
+        return np.repeat(self.p, np.diff(self.offsets)) * x
+
+
+def _certificate(program: Program, x: Array, lam: Array, eps: Array) -> Certificate:
+    y = program.mass(x)
+    value = float(y @ program.r)
+    dual_residual = float(np.max(-lam, initial=0.0))
+    bound = float(program.p @ program.tops(program.r - program.w @ lam) - eps @ lam)
+    return _judge(program, x, y @ program.w + eps, value, bound, dual_residual)
+
+
+def _judge(
+    program: Program, x: Array, excess: Array, value: float, bound: float, dual_residual: float
+) -> Certificate:
+    scale = np.maximum(1.0, np.abs(program.w).max(axis=0, initial=0.0))
+    primal_residual = max(
+        float(np.max(-x, initial=0.0)),
+        float(np.max(np.abs(np.add.reduceat(x, program.offsets[:-1]) - 1.0))),
+        float(np.max(excess / scale, initial=0.0)),
+    )
+    gap = (bound - value) / max(1.0, abs(value))
+    verified = primal_residual <= RESIDUAL and dual_residual <= RESIDUAL and abs(gap) <= GAP
+    return Certificate(value, bound, gap, primal_residual, dual_residual, verified)
+
+
+def verified_allocation(
+    program: Program, x: Array, lam: Array, eps: Array, method: str, iterations: int
+) -> Allocation:
+    """A solution of the program, with its proof; an error where there is none."""
+    proof = _certificate(program, x, lam, eps)
+    slack = -eps - program.mass(x) @ program.w
+    return _verified(program, x, lam, slack, proof, method, iterations)
+
+
+def verified_slater(program: Program, x: Array, lam: Array, method: str, iterations: int) -> Allocation:
+    """The same for Slater's program, whose value is δ."""
+    means = program.mass(x) @ program.w
+    value = float(np.minimum(1.0, -means).min(initial=1.0))
+    # max_x,δ<=1 of δ - λ·(means + δ) with Σλ <= 1, the dual of the program in δ.
+    bound = float(program.p @ program.tops(-program.w @ lam) + 1.0 - lam.sum())
+    dual_residual = max(float(np.max(-lam, initial=0.0)), float(lam.sum() - 1.0))
+    proof = _judge(program, x, means + value, value, bound, dual_residual)
+    return _verified(program, x, lam, -means, proof, method, iterations)
+
+
+def _verified(
+    program: Program, x: Array, lam: Array, slack: Array, proof: Certificate, method: str, iterations: int
+) -> Allocation:
+    if not proof.verified:
+        raise SolverError(
+            f"the {method} method ended with relative gap {proof.gap:.1e}, primal residual "
+            f"{proof.primal_residual:.1e} and dual residual {proof.dual_residual:.1e}, each allowed 1e-9; "
+            "try the other method, or rescale costs that differ by many orders of magnitude"
+        )
+    return Allocation(proof.value, x.reshape(program.shape), lam, slack, proof, method, iterations)
+
+
+def infeasible(missed: float, lam: Array) -> InfeasibleProblem:
+    """The error for constraints that the best allocation still misses by `missed`, λ > 0 for those in conflict."""
+    named = ", ".join(str(k) for k in np.flatnonzero(lam > 1e-7))
+    return InfeasibleProblem(
+        f"no allocation meets every constraint: the best one still misses some by {missed:.6g}; "
+        f"constraints in conflict: {named}"
+    )

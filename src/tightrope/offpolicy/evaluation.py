@@ -1,0 +1,333 @@
+"""What a target would have earned and cost by a log, with intervals, verdicts and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tightrope.errors import InvalidInput
+from tightrope.offpolicy.estimators import Method, estimate, interval, summed
+from tightrope.offpolicy.log import Log, action_ids, require_distributions
+from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
+
+Target: TypeAlias = ArrayLike | Callable[[Any], ArrayLike]
+
+_CERTAIN = 1e-9  # a propensity this near to 1 leaves nothing to the other actions
+_FEW_ROWS = 30
+_HEAVY = 0.1
+_OFF_BALANCE = 4.0  # standard errors
+_UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A mean under the target, with its 95 % interval.
+
+    Attributes
+    ----------
+    name : str
+        "reward", or the constraint's.
+    value, low, high : float
+        The estimate and its interval, for what chance does in drawing rows.
+    bias : float
+        How far clipping may have moved the estimate, estimated from the log; 0 without clipping. Not part of the interval.
+    limit : float or None
+        What a constraint's mean cost must not exceed.
+
+    Examples
+    --------
+    >>> Measure("icu", -0.05, -0.08, -0.02, bias=0.0, limit=0.0).verdict
+    'satisfied with 95 % confidence'
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    bias: float
+    limit: float | None
+
+    @property
+    def verdict(self) -> str:
+        """In words, from the interval widened by the bias; each constraint for itself, not all at once."""
+        if self.limit is None:
+            return ""
+        if self.high + self.bias <= self.limit:
+            return "satisfied with 95 % confidence"
+        if self.low - self.bias > self.limit:
+            return "violated with 95 % confidence"
+        return "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How far target and log are apart.
+
+    Attributes
+    ----------
+    effective : float
+        (Σw)² / Σw², rows (or groups) of the target's own that the log is worth.
+    mean, error : float
+        Of w before clipping, and its standard error: the expectation is 1 if propensities are right and overlap is complete.
+    largest : float
+        Largest w before clipping.
+    zero : float
+        Share of the rows that the target would never have made.
+    cut : float
+        Average of what clipping took off w: the share of the target that is left out.
+
+    Examples
+    --------
+    >>> log = Log([0, 1, 0, 1], [1.0, 0.0, 1.0, 1.0], propensities=[0.5] * 4)
+    >>> evaluate(log, [[1.0, 0.0]] * 4, "snips").weights.effective
+    2.0
+    """
+
+    effective: float
+    mean: float
+    error: float
+    largest: float
+    zero: float
+    cut: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What `evaluate` found; `print` shows it as a table.
+
+    Attributes
+    ----------
+    method : str
+    rows : int
+        Rows used: those of the log, or those that "replay" kept.
+    groups : int or None
+        Groups in the log, where rows have groups.
+    reward : Measure
+    constraints : tuple of Measure
+    weights : Weights
+    doubts : tuple of str
+        Reasons, in words, to trust the numbers less than their intervals say.
+
+    Examples
+    --------
+    >>> log = Log([0, 1] * 50, [1.0, 0.0] * 50, propensities=[0.5] * 100)
+    >>> found = evaluate(log, [[0.5, 0.5]] * 100, "ips")
+    >>> found.reward.value, found.doubts
+    (0.5, ())
+    """
+
+    method: Method
+    rows: int
+    groups: int | None
+    reward: Measure
+    constraints: tuple[Measure, ...]
+    weights: Weights
+    doubts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        measures = (self.reward, *self.constraints)
+        biased = self.weights.cut > 0
+        head = ["", "estimate", "95 % interval", *(["clip bias"] if biased else []), "limit", "verdict"]
+        body = [
+            [
+                one.name,
+                f"{one.value:.4f}",
+                f"{one.low:.4f} to {one.high:.4f}",
+                *([f"<= {one.bias:.4f}"] if biased else []),
+                "" if one.limit is None else f"{one.limit:g}",
+                one.verdict,
+            ]
+            for one in measures
+        ]
+        widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
+        numeric = {"estimate", "limit"}
+        lines = [
+            "  ".join(
+                cell.rjust(width) if title in numeric else cell.ljust(width)
+                for cell, title, width in zip(row, head, widths, strict=True)
+            ).rstrip()
+            for row in (head, *body)
+        ]
+        among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
+        title = (
+            f"{self.method} on {self.rows:,} rows{among}, "
+            f"worth {self.weights.effective:,.0f} {unit} of the target's own"
+        )
+        return "\n".join([title, *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
+
+
+def evaluate(
+    log: Log,
+    target: Target,
+    method: Method = "dr",
+    *,
+    limits: ArrayLike = 0.0,
+    clip: float | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Estimate the mean reward and the mean cost of every constraint that `target` would have had.
+
+    Intervals are Student's, with the degrees of freedom that the weights leave, (Σw²)² / Σw⁴ − 1, and with Hall's correction for
+    skewness. Where all that was seen is one and the same value, they are the exact binomial ones between the ends of what
+    the whole log shows.
+
+    Parameters
+    ----------
+    log : Log
+    target : (n, J) array, (n,) array of action ids, or a callable
+        The target's probabilities in each row, or the action that it takes for certain; a callable is given `log.contexts` and
+        returns either. It must not have been chosen on the same rows.
+    method : "replay", "ips", "snips" or "dr"
+    limits : number or (K,)
+        What the mean costs must not exceed.
+    clip : float >= 1, optional
+        Cut weights off at this. That narrows the intervals and moves the estimates, by as much as `Measure.bias` at most.
+    seed : int
+        Of the rows that "replay" keeps.
+
+    Raises
+    ------
+    InvalidInput
+        Also if the log is deterministic, or has no chance of an action where the target takes it: no weight can make up
+        for what was never tried. `from_table` then fits a model, whose extrapolation is a guess.
+
+    Examples
+    --------
+    >>> log = Log([0, 1, 0], [1.0, 0.0, 1.0], propensities=[1.0, 1.0, 1.0])
+    >>> evaluate(log, [0, 0, 0], "ips")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: the log is deterministic (every propensity is 1), so no row tells what another
+    action would have brought: ips needs actions drawn at random.
+    """
+    if not isinstance(log, Log):
+        raise InvalidInput(f"log must be a Log, but got {log!r}.")
+    if method not in get_args(Method):
+        raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
+    bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))
+    if clip is not None:
+        finite_number("clip", clip, low=1.0)
+    pi = _probabilities(log, target)
+    _require_support(log, pi, method)
+
+    n, rows = log.n_rows, np.arange(log.n_rows)
+    raw = pi[rows, log.actions] / log.chances
+    if not raw.any():
+        raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
+    w = raw if clip is None else np.minimum(raw, clip)
+    cut = float((raw - w).mean())
+    if method == "replay":
+        generator = np.random.default_rng(whole_number("seed", seed))
+        w = (generator.random(n) * w.max() < w).astype(np.float64)
+
+    weighted_costs = log.costs.ndim == 2
+    outcomes = np.column_stack([log.rewards, log.costs]) if weighted_costs else log.rewards[:, None]
+    values, influence, spread = estimate(log, outcomes, pi, w, method)
+    per_group = summed(w[:, None], log.groups)[:, 0]
+    squares = (per_group**2).sum()
+    effective = float(per_group.sum() ** 2 / squares)
+    freedom = float(squares**2 / (per_group**4).sum()) - 1.0
+    low, high, uneven = interval(values, influence, log.groups, freedom, effective, outcomes)
+    bias = cut * spread
+    if not weighted_costs:
+        # What every action costs is known: an ordinary average over contexts.
+        scores = np.einsum("ij,ijk->ik", pi, log.costs)
+        means = scores.mean(axis=0)
+        own = interval(means, scores - means, log.groups, per_group.size - 1.0, per_group.size, scores)
+        values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
+        low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
+
+    measures = [
+        Measure(name, float(value), float(a), float(b), float(moved), limit)
+        for name, value, a, b, moved, limit in zip(
+            ("reward", *log.constraints), values, low, high, bias, (None, *bound.tolist()), strict=True
+        )
+    ]
+    per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
+    error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
+    weights = Weights(
+        effective=effective,
+        mean=float(raw.mean()),
+        error=error,
+        largest=float(raw.max()),
+        zero=float((raw == 0).mean()),
+        cut=cut,
+    )
+    rough = [one.name for one, s in zip(measures, uneven, strict=True) if abs(s) > _UNEVEN]
+    return Evaluation(
+        method=method,
+        rows=int(w.sum()) if method == "replay" else n,
+        groups=None if log.groups is None else int(log.groups.max()) + 1,
+        reward=measures[0],
+        constraints=tuple(measures[1:]),
+        weights=weights,
+        doubts=_doubts(weights, float(per_group.max() / per_group.sum()), rough),
+    )
+
+
+def _doubts(weights: Weights, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
+    doubts = []
+    if abs(weights.mean - 1.0) > _OFF_BALANCE * weights.error + 1e-9:
+        doubts.append(
+            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, where 1 is expected: "
+            "the propensities are wrong, or the target does what the log never shows"
+        )
+    if weights.effective < _FEW_ROWS:
+        doubts.append(
+            f"the log is worth only {weights.effective:.0f} rows or groups of the target's own: intervals are rough"
+        )
+    elif heaviest > _HEAVY:
+        doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")
+    if rough:
+        doubts.append(
+            f"few rows differ from the others in {', '.join(rough)}: the interval may be too short on one side"
+        )
+    return tuple(doubts)
+
+
+def _probabilities(log: Log, target: Target) -> Array:
+    n, J = log.n_rows, log.n_actions
+    if callable(target):
+        if log.contexts is None:
+            raise InvalidInput("a callable target is given the log's contexts, but the log has none.")
+        target = target(log.contexts)
+    given = np.asarray(target)
+    if given.ndim == 1 and given.dtype.kind in "iuU":
+        return np.eye(J)[action_ids(given, log.action_names, n, J, "target")]
+    pi = real_array("target", target, (n, J))
+    require_distributions("target", pi)
+    return np.asarray(pi / pi.sum(axis=1, keepdims=True))
+
+
+def _require_support(log: Log, pi: Array, method: str) -> None:
+    if (log.chances >= 1.0 - _CERTAIN).all():
+        raise InvalidInput(
+            "the log is deterministic (every propensity is 1), so no row tells what another action would have brought: "
+            f"{method} needs actions drawn at random."
+        )
+    rows = np.arange(log.n_rows)
+    if log.propensities.ndim == 2:
+        never = log.propensities == 0
+    else:
+        never = np.repeat((log.chances >= 1.0 - _CERTAIN)[:, None], log.n_actions, axis=1)
+        never[rows, log.actions] = False
+        # An action that no row holds has no known propensity anywhere.
+        never[:, np.bincount(log.actions, minlength=log.n_actions) == 0] = True
+    missing = never & (pi > 0)
+    if missing.any():
+        j = int(np.argmax(missing.any(axis=0)))
+        i = int(np.argmax(missing[:, j]))
+        where = f"row {i}"
+        if log.contexts is not None and log.contexts.ndim == 1:
+            where += f", context {log.contexts[i]}"
+        also = [log.action_names[k] for k in np.flatnonzero(missing.any(axis=0)) if k != j]
+        raise InvalidInput(
+            f"the log must give every action of the target a chance, but {log.action_names[j]!r} had none in "
+            f"{int(missing[:, j].sum())} of {log.n_rows} rows where the target may take it (first: {where})"
+            + (f"; likewise {', '.join(map(repr, also))}" if also else "")
+            + ". Leave it out of the target there: no weight can make up for what was never tried."
+        )

@@ -1,0 +1,146 @@
+"""Changes of the spec under a running experiment: what may change, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tightrope.policies import slater as slater_module
+from tightrope.service import operations
+from tightrope.service.bodies import ModeRequest, PageQuery, RollbackRequest
+from tightrope.service.journal import (
+    JournalError,
+    ModeChanged,
+    Started,
+    entry_of,
+)
+from tightrope.service.replay import verify
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import make_spec
+from workbench import Bench, code, measured, read, visit, ward
+
+
+def test_a_journal_is_not_continued_under_another_spec_by_accident() -> None:
+    journal = MemoryJournal()
+    Bench(ward(), journal).decide(visit(1))
+    with pytest.raises(JournalError, match="policy differ"):
+        Bench(ward(policy={"slater": 0.3}), journal)
+
+
+LATE = {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"}
+
+
+def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
+    cap = {"kind": "capacity", "action": ["icu", "surgery"], "at_most": 0.9, "hard": True, "total": 70}
+    bench = Bench(
+        ward(rule=[{"kind": "capacity", "action": "icu", "at_most": 0.4}, LATE, cap]), snapshot_every=25
+    )
+    for i in range(60):
+        bench.decide(visit(i))
+        if i % 2:
+            bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+    old, was = bench.state(), bench.experiment._state
+    assert was is not None
+    before, why = was.policy.state(), read(bench.decide(visit(7, explain=True)))
+    share = {"kind": "share", "action": "other", "at_least": 0.1}
+    bench.spec = ward(
+        rule=[share, LATE, {**cap, "total": 75}, {"kind": "capacity", "action": "icu", "at_most": 0.3}],
+        policy={"slater": 0.1},
+    )
+    bench.options["accept_changes"] = True
+    bench.reopened()
+    now = bench.experiment._state
+    assert now is not None
+    after = now.policy.state()
+    for name in before:
+        if name.startswith(("reward/", "cost/", "pending/", "made")):
+            np.testing.assert_array_equal(before[name], after[name], err_msg=name)
+    state = bench.state()
+    assert [one["name"] for one in old["constraints"]] != [one["name"] for one in state["constraints"]]
+    for name in (one["name"] for one in old["constraints"]):
+        [mine] = [one for one in state["constraints"] if one["name"] == name]
+        [theirs] = [one for one in old["constraints"] if one["name"] == name]
+        assert mine["queue"] == theirs["queue"]
+        assert mine["cumulative_cost"] == theirs["cumulative_cost"]
+    assert state["constraints"][0] == {**state["constraints"][0], "queue": 0.0, "cumulative_cost": 0.0}
+    assert state["hard_caps"][0]["used"] == old["hard_caps"][0]["used"] > 0
+    assert state["hard_caps"][0]["total"] == 75
+    # V and ε come from the new δ and K, and the clock goes on.
+    first = read(bench.decide(visit(60, explain=True)))
+    assert first["sequence"] == 60
+    assert first["explanation"]["V"] == pytest.approx(0.1 * 9 * 61**0.5 / 4 * np.log(62) * 4**0.25)
+    assert read(bench.decide(visit(7, explain=True))) == why, "a stored answer keeps the words of its time"
+    for i in range(61, 100):
+        bench.decide(visit(i))
+        bench.learn(f"visit-{i - 20}", reward=0.5, costs={"hours": 0.5})
+    alive = bench.digest()
+    bench.reopened()
+    assert bench.digest() == alive
+    assert verify(bench.journal).digest == alive
+    assert bench.state()["hard_caps"][0]["used"] <= 75
+    early = [one.position for one in bench.journal.snapshots() if one.position < now.configured]
+    request = RollbackRequest(position=early[0], restore="all")
+    assert code(bench.ask(operations.roll_back, request)) == (409, "differs")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"actions": ["icu", "surgery", "other", "attic"]}, "actions: can't change"),
+        ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: can't change"),
+        ({"rule": [{**LATE, "at_most": 0.7}]}, "rules seen after acting: can't change"),
+        ({"rule": []}, "can't change"),
+        ({"policy": {"slater": 0.2, "reward": {"bonus": 0.5}}}, "policy.reward: can't change"),
+    ],
+)
+def test_changes_that_would_falsify_what_was_learnt_are_refused(changes: dict[str, Any], words: str) -> None:
+    journal = MemoryJournal()
+    Bench(ward(), journal).decide(visit(1))
+    with pytest.raises(JournalError, match=words):
+        Bench(ward(**changes), journal, accept_changes=True)
+    assert journal.last() == 2
+
+
+def test_slater_is_measured_afresh_under_new_rules() -> None:
+    bench = Bench(measured())
+    for i in range(20):
+        bench.decide(visit(i))
+    bench.measure()
+    assert bench.state()["slater"] == pytest.approx(0.4)
+    data = {**measured().data, "rule": [{"kind": "capacity", "action": "a", "at_most": 0.7}]}
+    bench.spec, bench.options["accept_changes"] = make_spec(data), True
+    bench.reopened()
+    assert bench.state()["slater"] == slater_module.FLOOR
+    bench.decide(visit(20))
+    bench.measure()
+    assert bench.state()["slater"] == pytest.approx(0.7)
+    # A change that leaves the costs as they are keeps the sample.
+    bench.spec = make_spec({**data, "policy": {"slater": "measure", "horizon": 500}})
+    bench.reopened()
+    assert bench.state()["slater"] == pytest.approx(0.7)
+    alive = bench.digest()
+    assert verify(bench.journal).digest == alive
+
+
+def test_changes_of_configuration_are_in_the_journal() -> None:
+    bench = Bench(ward(), expire_after=60.0)
+    bench.ask(operations.change_mode, ModeRequest(mode="paused"))
+    bench.options["expire_after"] = 120.0
+    bench.reopened()
+    bench.reopened()
+    listed = read(bench.ask(operations.list_changes, PageQuery()))["changes"]
+    assert [one["kind"] for one in listed] == ["started", "mode", "started"]
+    assert [listed[0]["expire_after"], listed[2]["expire_after"]] == [120.0, 60.0]
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_first_entry_is_the_configuration() -> None:
+    bench = Bench(ward())
+    first = entry_of(next(iter(bench.journal.rows())))
+    assert isinstance(first, Started)
+    again = make_spec(first.spec)
+    assert again.rules == ward().rules
+    bench.ask(operations.change_mode, ModeRequest(mode="paused"))
+    assert isinstance(entry_of(list(bench.journal.rows())[1]), ModeChanged)

@@ -1,0 +1,97 @@
+"""State = f(journal): replay gives the same bits, and the service decides as the library does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope.service.journal import (
+    Decided,
+    entry_of,
+)
+from tightrope.service.replay import verify
+from workbench import Bench, arms, play, read, visit, ward
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_replay_gives_the_same_state_bit_for_bit(seed: int) -> None:
+    bench = Bench(ward(), expire_after=200.0, snapshot_every=70)
+    play(bench, 250, seed)
+    alive = bench.digest()
+    report = verify(bench.journal)
+    assert report.digest == alive
+    assert report.snapshots == len(bench.journal.snapshots()) > 0
+    bench.reopened()
+    assert bench.digest() == alive, "snapshot plus replay"
+    play(bench, 40, seed + 100)
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_the_service_and_the_library_decide_alike() -> None:
+    """The same requests given to the policy by hand."""
+    spec = ward()
+    bench = Bench(spec)
+    policy = tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(3, 3), cost=tr.DisjointRidge(3, 3), constraints=spec.rules, slater=0.2
+    )
+    random = np.random.default_rng(5)
+    for i in range(120):
+        context = {"age": float(random.uniform(0, 100)), "sex": "fm"[int(random.integers(2))]}
+        x = spec.features().vector(context)
+        answer = read(bench.decide({"event_id": str(i), "context": context}))
+        decision = policy.decide(x, cost_features=x)
+        assert answer["action"] == decision.action
+        reward, hours = float(random.uniform()), float(random.uniform())
+        bench.learn(str(i), reward=reward, costs={"hours": hours})
+        policy.learn(decision, reward, {"hours": hours})
+        state = bench.state()
+        assert [column["queue"] for column in state["constraints"]] == policy.queue.tolist()
+        assert [column["cumulative_cost"] for column in state["constraints"]] == policy.totals.tolist()
+
+
+@pytest.mark.parametrize("model", ["ridge", "disjoint-ridge", "arm-means"])
+def test_every_model_can_be_served(model: str) -> None:
+    bench = Bench(ward(policy={"slater": 0.2, "reward": {"model": model}, "cost": {"model": model}}))
+    for i in range(30):
+        assert bench.decide(visit(i)).status == 200
+        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+    if model != "arm-means":
+        rows = [[0.5, 0.1, 0.0], [0.5, 0.2, 0.0]]
+        assert bench.decide({"features": rows, "actions": ["other", "icu"]}).status == 200
+        assert bench.decide({"features": [0.5, 0.1, 0.0]}).status == 200
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_usage_groups_and_costs_by_the_caller() -> None:
+    rules = [
+        {"kind": "share", "action": "a", "at_least": 0.2, "among": "young"},
+        {"kind": "budget", "name": "fuel", "at_most": 0.5},
+        {"kind": "budget", "name": "time", "at_most": 0.5, "usage": {"a": 0.2, "b": 0.4}},
+    ]
+    bench = Bench(arms(rules=rules))
+    assert bench.decide({"usage": {"fuel": [0.1, 0.9]}, "group": "young"}).status == 200
+    assert bench.decide({"usage": {"fuel": {"a": 0.1, "b": 0.9}}, "group": []}).status == 200
+    assert bench.decide({"usage": {"fuel": 0.3}, "group": ["young", "tall"], "actions": ["b"]}).status == 200
+    assert bench.decide({"costs": [[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]]}).status == 200
+    for body, words in [
+        ({"usage": {"fuel": 0.3}}, "group is missing"),
+        ({"group": "young"}, "usage['fuel'] is missing"),
+        ({"usage": {"fuel": 0.3, "time": 0.1}, "group": []}, "usage.time is fixed"),
+        ({"usage": {"fuel": [0.3]}, "group": []}, "usage['fuel']"),
+        ({"usage": {"fuel": 1.3}, "group": []}, "usage['fuel']"),
+        ({"costs": [[0, 0, 0], [0, 0, 0]], "usage": {"fuel": 0.3}}, "costs and usage"),
+    ]:
+        answer = bench.decide(body)
+        assert answer.status == 422
+        assert words in answer.body.decode()
+    state = bench.experiment._state
+    assert state is not None
+    by_hand = tr.Rules.from_data(
+        [{key: value for key, value in rule.items() if key != "usage"} for rule in rules], ["a", "b"]
+    )
+    first = entry_of(list(bench.journal.rows())[1])
+    assert isinstance(first, Decided)
+    costs = by_hand.costs({"fuel": [0.1, 0.9], "time": [0.2, 0.4]}, group="young")
+    np.testing.assert_array_equal(state.explain(first).costs, costs)
+    assert verify(bench.journal).digest == bench.digest()

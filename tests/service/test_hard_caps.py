@@ -1,0 +1,124 @@
+"""Hard caps: never exceeded, in decimals, reserved until the cost is seen."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightrope.errors import InvalidInput
+from tightrope.service import operations
+from tightrope.service.bodies import RollbackRequest, SnapshotRequest
+from tightrope.service.replay import verify
+from workbench import Bench, arms, code, read
+
+USAGE = st.floats(0.0, 1.0).map(lambda value: round(value, 3))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(USAGE, USAGE, st.sampled_from(["young", "old"])), min_size=5, max_size=60),
+    st.floats(0.5, 8.0).map(lambda value: round(value, 2)),
+    st.integers(1, 6),
+)
+def test_hard_caps_are_never_exceeded(
+    requests: list[tuple[float, float, str]], total: float, uses: int
+) -> None:
+    """Counted independently, in exact decimals, from what was asked and answered."""
+    rules = [
+        {"kind": "budget", "name": "fuel", "at_most": 0.9, "hard": True, "total": total},
+        {"kind": "capacity", "action": "a", "at_most": 0.9, "hard": True, "total": uses, "among": "young"},
+    ]
+    bench = Bench(arms(rules=rules))
+    fuel, young = Decimal(0), 0
+    for i, (a, b, group) in enumerate(requests):
+        answer = bench.decide({"event_id": str(i), "usage": {"fuel": [a, b]}, "group": group})
+        fits = [
+            fuel + Decimal(repr(a)) <= Decimal(repr(total)) and not (group == "young" and young == uses),
+            fuel + Decimal(repr(b)) <= Decimal(repr(total)),
+        ]
+        if not any(fits):
+            assert code(answer) == (409, "exhausted")
+            continue
+        action = read(answer)["action"]
+        assert fits[action]
+        fuel += Decimal(repr((a, b)[action]))
+        young += group == "young" and action == 0
+        if i == len(requests) // 2:
+            bench.reopened()
+    caps = bench.state()["hard_caps"]
+    assert Decimal(repr(caps[0]["used"])) == Decimal(repr(float(fuel))) <= Decimal(repr(total))
+    assert caps[1]["used"] == young <= uses
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_ten_times_a_tenth_is_one() -> None:
+    rules = [{"kind": "budget", "name": "fuel", "at_most": 0.9, "hard": True, "total": 1.0}]
+    bench = Bench(arms(rules=rules))
+    answers = [bench.decide({"event_id": str(i), "usage": {"fuel": 0.1}}) for i in range(11)]
+    assert [answer.status for answer in answers] == [200] * 10 + [409]
+    assert "fuel (1 of 1 used or reserved)" in answers[-1].body.decode()
+
+
+def test_a_cap_reserves_the_high_end_until_the_cost_is_seen() -> None:
+    rules = [
+        {"kind": "budget", "name": "hours", "at_most": 0.9, "seen": "after", "hard": True, "total": 2.5},
+    ]
+    bench = Bench(arms(rules=rules), expire_after=100.0)
+    for i in range(2):
+        assert bench.decide({"event_id": str(i)}).status == 200
+    assert code(bench.decide({"event_id": "2"})) == (409, "exhausted")
+    assert code(bench.learn("0", costs=[0.1])) == (422, "invalid"), "a cap counts usage by name"
+    assert bench.learn("0", reward=1.0).status == 200
+    assert code(bench.decide({"event_id": "2"})) == (409, "exhausted")
+    assert bench.learn("0", costs={"hours": 0.25}).status == 200
+    assert bench.state()["hard_caps"][0]["used"] == 1.25
+    assert bench.decide({"event_id": "2"}).status == 200, "the same event may be tried again"
+    assert bench.learn("2", costs={"hours": 0.5}).status == 200
+    assert bench.learn("2", costs={"hours": 0.5}).status == 200
+    assert bench.state()["hard_caps"][0]["used"] == 1.75
+    bench.now += 200
+    assert code(bench.decide({"event_id": "3"})) == (409, "exhausted"), "what expired stays reserved"
+    assert code(bench.learn("1", costs={"hours": 0.0})) == (410, "late")
+    assert bench.state()["hard_caps"][0]["used"] == 1.75
+    bench.reopened()
+    assert bench.state()["hard_caps"][0]["used"] == 1.75
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_caps_leave_out_only_what_would_exceed_them() -> None:
+    rules = [{"kind": "capacity", "action": "a", "at_most": 0.9, "hard": True, "total": 3}]
+    bench = Bench(arms(rules=rules))
+    actions = [read(bench.decide({"event_id": str(i)}))["name"] for i in range(40)]
+    assert actions.count("a") == 3
+    assert code(bench.decide({"event_id": "only", "actions": ["a"]})) == (409, "exhausted")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            {"kind": "share", "action": "a", "at_least": 0.1, "hard": True, "total": 3},
+            "needs a rule with at_most",
+        ),
+        ({"kind": "capacity", "action": "a", "at_most": 0.5, "hard": True}, "go together"),
+        ({"kind": "capacity", "action": "a", "at_most": 0.5, "total": 3}, "go together"),
+    ],
+)
+def test_caps_that_can_not_be_kept_are_refused(rule: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Bench(arms(rules=[rule]))
+
+
+def test_rolling_back_does_not_refill_a_hard_cap() -> None:
+    rules = [{"kind": "capacity", "action": ["a", "b"], "at_most": 1.0, "hard": True, "total": 5}]
+    bench = Bench(arms(rules=rules))
+    taken = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="empty")))
+    for i in range(5):
+        bench.decide({"event_id": str(i)})
+    request = RollbackRequest(position=taken["position"], restore="all")
+    read(bench.ask(operations.roll_back, request))
+    assert code(bench.decide({"event_id": "6"})) == (409, "exhausted")

@@ -1,0 +1,46 @@
+"""All studies, one report that holds together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tightrope as tr
+from html_page import Page
+from tightrope.studies import STUDIES, reproduce
+
+
+def test_all_studies_give_one_report(tmp_path):
+    lines = []
+    page = reproduce("all", rounds=600, replications=3, seed=4, out=tmp_path, tell=lines.append)
+    assert page == tmp_path / "index.html"
+    text = page.read_text(encoding="utf-8")
+    parsed = Page(text)
+    assert len(parsed.of("table")) >= 8
+    sources = [found.get(a) or "" for _, found in parsed.tags for a in ("src", "href", "xlink:href")]
+    assert not [source for source in sources if source.startswith(("http", "//"))]
+    for study in STUDIES:
+        assert f"tightrope reproduce {study}" in text
+        assert any(line.startswith(f"{study}: ") for line in lines)
+    assert len(list(tmp_path.glob("*.png"))) >= 9
+    rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
+    needed = {
+        "policy",
+        "scenario",
+        "round",
+        "regret",
+        "regret_low",
+        "regret_high",
+        "violation",
+        "last_violation",
+    }
+    assert all(needed <= set(row) for row in rows)
+    assert {row["policy"] for row in rows} == {"pessimistic-optimistic", "opb", "round-robin"}
+    keys = [(row["study"], row["variant"], row["round"]) for row in rows]
+    assert len(keys) == len(set(keys))
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(tr.InvalidInput, match="one of mab, hospital, bounds, tail, all"):
+        reproduce("moon", out=tmp_path)
