@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tightrope.policies.linear import Offer
 
 import tightrope as tr
 from strategies import unit_rows
 from tightrope import kernels
 from tightrope.policies.greedy import Greedy
+from tightrope.policies.linear import Offer
 from tightrope.policies.lints import LinTS, sampled_values
 from tightrope.policies.oplb import OPLB, best_mixture
 from tightrope.policies.safe_lts import SafeLTS
