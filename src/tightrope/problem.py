@@ -67,7 +67,7 @@ class Setting:
 
     Parameters
     ----------
-    n_actions : int, optional
+    n_actions, n_contexts : int, optional
     n_constraints : int, optional
         Of a policy that looks at costs.
     seen_before : (K,) of bool, optional
@@ -86,6 +86,7 @@ class Setting:
     """
 
     n_actions: int | None = None
+    n_contexts: int | None = None
     n_constraints: int | None = None
     seen_before: NDArray[np.bool_] | None = None
     reward: Learner | None = None
@@ -230,6 +231,8 @@ class Problem:
         """What stands in the way of a single round."""
         if setting.n_actions not in (None, self.n_actions):
             yield f"it has {self.n_actions} actions, but the policy has {setting.n_actions}"
+        if self.truth is not None and setting.n_contexts not in (None, len(self.truth.weights)):
+            yield f"it has {len(self.truth.weights)} contexts, but the policy has {setting.n_contexts}"
         if setting.n_constraints is not None:
             before, wanted = self.seen_before, setting.seen_before
             if self.n_constraints != setting.n_constraints:

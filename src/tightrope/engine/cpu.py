@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.engine.replication import Replication, model_rows
 from tightrope.environments.tabular import Tabular
-from tightrope.errors import InvalidInput
 from tightrope.policies import PessimisticOptimistic
 from tightrope.validation import Array
 
@@ -106,11 +105,6 @@ def _comparator(
 ) -> Runner:
     """The loop of a policy that looks at neither features nor costs before acting; its arrays go by their names."""
     J, kind = env.n_actions, COMPARATORS[policy.loop]
-    table_size = getattr(policy, "cdf", np.empty((env.n_contexts, J))).shape
-    if table_size != (env.n_contexts, J):
-        raise InvalidInput(
-            f"{policy!r} does not fit an environment of {env.n_contexts} contexts and {J} actions."
-        )
 
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
         twin = policy.copy(policy_seed(seed, replication))

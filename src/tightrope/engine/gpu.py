@@ -33,10 +33,9 @@ from tightrope.engine.gpu_program import (
     program_for,
     require_short,
 )
-from tightrope.engine.terms import known_optimum, policy_name, recorded_rounds
+from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.policies import OPB, Oracle, Uniform
 from tightrope.result import Result
 from tightrope.validation import Array, whole_number
 
@@ -195,7 +194,7 @@ def _launch(
             numbers = range(first, first + n)
             randomised = [
                 np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64),
-                np.array([policy._ledger.made for policy in policies], dtype=np.uint64),
+                np.array([policy.rounds for policy in policies], dtype=np.uint64),
             ]
         outputs, taken = device.run(
             program,
@@ -241,7 +240,7 @@ def _work_bytes(program: Program) -> int:
 
 def _own_seeds(policy: Any, seed: int, replications: range) -> list[int]:
     """The seeds that `copy` is given on the CPU, where the policy draws at all."""
-    if not isinstance(policy, (Uniform, Oracle, OPB)):
+    if not hasattr(policy, "seed"):
         return [0] * len(replications)
     return [policy_seed(seed, replication) for replication in replications]
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.engine.world import context_index, rows_for
+from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
-from tightrope.models import ArmMeans, DisjointRidge, Ridge
-from tightrope.policies import OPB, Oracle, PessimisticOptimistic, RoundRobin
+from tightrope.policies import PessimisticOptimistic
+from tightrope.problem import Part
 from tightrope.validation import Array
 
-Model = Ridge | DisjointRidge | ArmMeans
 UNIT = 1.0 / kernels.TO_UNIT
 
 
@@ -68,8 +67,8 @@ def policy_arguments(
         queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
         ranges.append(policy._ranges if len(policy._ranges) else np.zeros((max(K, 1), 2)))
     return [
-        _rows("reward", any_policy._reward, env.features, env, real),
-        _rows("cost", any_policy._cost, env.cost_features, env, real),
+        _rows("reward", any_policy._reward, env, real),
+        _rows("cost", any_policy._cost, env, real),
         np.stack([schedule_steps(policy, rounds) for policy in policies]).astype(queue),
         np.stack(start).astype(real),
         np.stack(queues).astype(queue),
@@ -82,16 +81,11 @@ def comparator_arguments(policies: Sequence[Any], env: Tabular, n_settings: int)
     J = env.n_actions
     tables, start, settings = [], [], []
     for policy in policies:
-        tables.append(thresholds(policy.cdf) if isinstance(policy, Oracle) else np.zeros((1, 1), np.uint64))
-        counts = policy.counts if isinstance(policy, (RoundRobin, OPB)) else np.zeros(J)
-        sums = policy.sums if isinstance(policy, OPB) else np.zeros((J, 0))
+        tables.append(thresholds(policy.cdf) if hasattr(policy, "cdf") else np.zeros((1, 1), np.uint64))
+        counts, sums = getattr(policy, "counts", np.zeros(J)), getattr(policy, "sums", np.zeros((J, 0)))
         start.append(kernels.device_arms(counts, sums, False))
-        own = np.zeros(n_settings)
-        if isinstance(policy, RoundRobin):
-            own[:J] = policy.shares
-        elif isinstance(policy, OPB):
-            own[: kernels.OPB_SETTINGS] = policy.settings
-        settings.append(own)
+        own = getattr(policy, "constants", getattr(policy, "shares", np.zeros(0)))
+        settings.append(np.pad(own, (0, n_settings - len(own))))
     return [np.stack(tables), np.stack(start), np.stack(settings)]
 
 
@@ -106,7 +100,7 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         kernels.schedule_values_ahead(core.copy(), ahead)
         steps["inverse_V"][:], steps["eps"][:] = 1.0 / ahead[:, 0], ahead[:, 1]
     for column, model in (("reward_bonus", policy._reward), ("cost_bonus", policy._cost)):
-        if isinstance(model, ArmMeans):
+        if model is not None and model.compiled == "arms":
             # Above 0, so that it can't hide the width of an arm without an outcome.
             steps[column][:] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / kernels.UNSEEN**0.75)
         elif model is not None:
@@ -177,19 +171,17 @@ def _even(table: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(table, ((0, 0), (0, 0), (0, table.shape[2] % 2))))
 
 
-def _rows(
-    name: str, model: Model | None, features: Array | None, env: Tabular, real: type[Any]
-) -> NDArray[Any]:
+def _rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]:
     """Feature rows padded to a multiple of four numbers, so that four are loaded at a time."""
-    if model is None or isinstance(model, ArmMeans):
+    if model is None or not model.takes_features:
         return np.zeros(4, dtype=real)
-    rows = context_index(rows_for(name, model, features, env.n_actions), env.n_contexts)
+    rows = model_rows(env, part, model)
     return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % 4))).astype(real))
 
 
-def _model_state(model: Model | None, packed: bool) -> Array:
+def _model_state(model: Any, packed: bool) -> Array:
     if model is None:
         return np.zeros(0)
-    if isinstance(model, ArmMeans):
+    if model.compiled == "arms":
         return np.asarray(kernels.device_arms(model.counts, model.sums, packed))
     return np.asarray(kernels.device_ridge(model.Sigma_inv, model.Theta, packed))

@@ -12,14 +12,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tightrope import kernels
-from tightrope.engine.cpu import COMPARATORS, check_fit
+from tightrope.engine.cpu import COMPARATORS
 from tightrope.engine.gpu_arrays import cost_tables, guide_bits
-from tightrope.engine.world import KINDS, rows_for
+from tightrope.engine.replication import KINDS, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Ridge
-from tightrope.policies import OPB, Oracle, PessimisticOptimistic
-from tightrope.validation import Array
+from tightrope.policies import PessimisticOptimistic
+from tightrope.problem import Part
 
 Precision = Literal["single", "double"]
 Model = Ridge | DisjointRidge | ArmMeans
@@ -88,7 +88,7 @@ def program_for(
     J, K = env.n_actions, env.n_constraints
     for name, size in (("actions", J), ("constraints", K)):
         _require_size(name, size)
-    check_fit(policy, env)
+    env.problem().require_fit(policy)
     cost_table, _ = cost_tables(env)
     common: dict[str, int | str] = {
         "J": J,
@@ -102,9 +102,9 @@ def program_for(
         "SLEEPING": int(not env.available.all()),
         "KEEP_CHOICES": int(keep_choices),
     }
-    if type(policy) in COMPARATORS:
-        kind = COMPARATORS[type(policy)]
-        _require_fit(policy, env)
+    loop = vars(type(policy)).get("loop")
+    if loop in COMPARATORS:
+        kind = COMPARATORS[loop]
         common |= {
             "REAL": "double",
             "K_POLICY": 0,
@@ -116,7 +116,7 @@ def program_for(
         common |= {"STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
         common |= kernels.cuda_tally(J, K, env.cost_noise != "none")
         return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
-    if type(policy) is not PessimisticOptimistic:
+    if loop != "pessimistic-optimistic":
         raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
     if not policy.compiles:
         raise InvalidInput(
@@ -130,7 +130,7 @@ def require_short(policy: PessimisticOptimistic, rounds: int) -> None:
     for model in (policy._reward, policy._cost):
         if model is None:
             continue
-        most = MOST_PULLS if isinstance(model, ArmMeans) else MOST_UPDATES
+        most = MOST_PULLS if model.compiled == "arms" else MOST_UPDATES
         if rounds + model.stat[kernels.LEARNT] > most:
             raise InvalidInput(
                 f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
@@ -147,8 +147,8 @@ def _policy_program(
     J, K = env.n_actions, env.n_constraints
     reward, cost = policy._reward, policy._cost
     parts = {
-        "reward": _part("reward", reward, env.features, J),
-        "cost": _part("cost", cost, env.cost_features, J),
+        "reward": _part("reward", reward, env),
+        "cost": _part("cost", cost, env),
     }
     for part in parts.values():
         _require_size("features", part.features)
@@ -204,13 +204,10 @@ def _policy_program(
     return Program(kernel, _sizes(common, kernel), precision == "single", threads, shared)
 
 
-def _same_counts(reward: Model, cost: Model | None) -> bool:
+def _same_counts(reward: Any, cost: Any) -> bool:
     """Whether reward and costs are learnt from the same pulls of the arms."""
-    return (
-        isinstance(reward, ArmMeans)
-        and isinstance(cost, ArmMeans)
-        and np.array_equal(reward.counts, cost.counts)
-    )
+    arms = cost is not None and reward.compiled == cost.compiled == "arms"
+    return arms and np.array_equal(reward.counts, cost.counts)
 
 
 def _action_tile(reward: _ModelSize, cost: _ModelSize, J: int) -> int:
@@ -241,16 +238,14 @@ class _ModelSize(NamedTuple):
         return tuple(kernels.device_ridge_size(self.blocks, self.features, self.outputs, packed))
 
 
-def _part(name: str, model: Model | None, features: Array | None, J: int) -> _ModelSize:
+def _part(part: Part, model: Any, env: Tabular) -> _ModelSize:
+    J = env.n_actions
     if model is None:
         return _ModelSize(kernels.NO_MODEL, 0, 1, 1, 0, J, None)
-    if isinstance(model, ArmMeans):
+    if model.compiled == "arms":
         return _ModelSize(kernels.ARM_MODEL, 0, 1, 1, model.n_outputs, J, None)
-    rows = rows_for(name, model, features, J)
-    blocks = J if isinstance(model, DisjointRidge) else 1
-    return _ModelSize(
-        kernels.RIDGE_MODEL, rows.shape[2], blocks, rows.shape[1], model.n_outputs, J, model.ridge
-    )
+    _, rows, p = model_rows(env, part, model).shape
+    return _ModelSize(kernels.RIDGE_MODEL, p, model.n_actions or 1, rows, model.n_outputs, J, model.ridge)
 
 
 def _sizes(macros: Mapping[str, int | str], kernel: int) -> tuple[tuple[str, int | str], ...]:
@@ -260,18 +255,6 @@ def _sizes(macros: Mapping[str, int | str], kernel: int) -> tuple[tuple[str, int
 def _require_size(name: str, size: int) -> None:
     if size > LARGEST[name]:
         raise InvalidInput(f"a GPU takes up to {LARGEST[name]:,} {name}, but got {size:,}: use engine='cpu'.")
-
-
-def _require_fit(policy: Any, env: Tabular) -> None:
-    size = (
-        policy.x.shape
-        if isinstance(policy, Oracle)
-        else (policy.n_arms if isinstance(policy, OPB) else policy.n_actions)
-    )
-    if size not in (env.n_actions, (env.n_contexts, env.n_actions)):
-        raise InvalidInput(
-            f"{policy!r} does not fit an environment of {env.n_contexts} contexts and {env.n_actions} actions."
-        )
 
 
 @functools.cache

@@ -55,14 +55,10 @@ class Oracle(Policy):
     @property
     def setting(self) -> Setting:
         """A table of the environment's own size, that plays nothing which is not on offer."""
-        return Setting(n_actions=self.n_actions, told=(self._told_contexts,))
+        return Setting(n_actions=self.n_actions, n_contexts=len(self.x), told=(self._told_contexts,))
 
     def _told_contexts(self, problem: Problem, truth: Truth) -> Iterator[str]:
         if self.x.shape != truth.rewards.shape:
-            C, J = self.x.shape
-            yield (
-                f"it has {len(truth.weights)} contexts and {problem.n_actions} actions, but the policy's table has {C} and {J}"
-            )
             return
         asleep = (self.x > 0.0) & ~truth.available & truth.met[:, None]
         if asleep.any():
