@@ -52,6 +52,7 @@ class OPB(Policy):
     array([1., 0., 0., 0.])
     """
 
+    randomised: ClassVar[bool] = True
     loop: ClassVar[str | None] = "opb"
     refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class OPLB(Policy):
     (0, [1.0, 0.0])
     """
 
+    randomised: ClassVar[bool] = True
     _reward: Model
     _cost: Model
 

@@ -27,6 +27,7 @@ class Oracle(Policy):
     1
     """
 
+    randomised: ClassVar[bool] = True
     loop: ClassVar[str | None] = "table"
     learns: ClassVar[bool] = False
     sees_context = True

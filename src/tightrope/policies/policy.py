@@ -57,6 +57,8 @@ class Policy(ABC):
     loop: ClassVar[str | None] = None
     # Whether `decide` is told the number of the context, which no learner is.
     sees_context: bool = False
+    # Whether its choices are drawn from a `mixture` that has a closed form.
+    randomised: ClassVar[bool] = False
     # Whether outcomes are looked at, and in what range rewards must lie.
     learns: ClassVar[bool] = True
     reward_range: ClassVar[tuple[float, float] | None] = None
@@ -231,7 +233,9 @@ class Policy(ABC):
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
-        return np.array(self.propose(*args, **kwargs).explain().probabilities)
+        proposed = self.propose(*args, **kwargs)
+        why = proposed.explain()
+        return one_hot(proposed.row, len(why.values)) if why.probabilities is None else why.probabilities
 
     def learn(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class SafeLUCB(Policy):
     1
     """
 
+    randomised: ClassVar[bool] = True
     _reward: Model
     _cost: Model
 

@@ -60,6 +60,7 @@ class UCBALP(Policy):
     (1, 1)
     """
 
+    randomised: ClassVar[bool] = True
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     refuses: ClassVar[tuple[tuple[str, ...], str]] = (
         ("features", "costs", "actions"),

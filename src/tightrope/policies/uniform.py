@@ -23,6 +23,7 @@ class Uniform(Policy):
     0.333
     """
 
+    randomised: ClassVar[bool] = True
     loop: ClassVar[str | None] = "uniform"
     learns: ClassVar[bool] = False
     n_actions: int

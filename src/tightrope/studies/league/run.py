@@ -252,7 +252,7 @@ class _Watched:
         self._policy, self._env, self._rounds = policy, env, rounds
         self._log = _Log(rounds)
         self._told = bool(getattr(policy, "sees_context", False))
-        self._mixture = getattr(policy, "mixture", None)
+        self._mixture = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)
