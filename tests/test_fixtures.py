@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import tightrope as tr
-from workbench import Bench, read
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec
+from workbench import Bench, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STATES = sorted(path.stem for path in (FIXTURES / "states").glob("*.npz"))

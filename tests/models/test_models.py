@@ -28,7 +28,7 @@ def test_settings_and_copies(model):
     teach = {
         "ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0]),
         "disjoint-ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
-        "arm-means": lambda m: m.learn([1.0, 2.0], action=1),
+        "arm-means": lambda m: m.learn(None, [1.0, 2.0], action=1),
     }[model.kind]
     twin = model.copy()
     teach(twin)
@@ -55,7 +55,10 @@ def test_settings_and_copies(model):
         (lambda: tr.Ridge(2, m=10**400), "m must be finite and >= 0, but got 1000"),
         (lambda: tr.DisjointRidge(0, 2), "n_actions must be a whole number >= 1, but got 0"),
         (lambda: tr.ArmMeans(-1), "n_arms must be a whole number >= 1, but got -1"),
-        (lambda: model_from_settings({"model": "tree"}), "model must be one of ridge, disjoint-ridge"),
+        (
+            lambda: model_from_settings({"model": "tree"}),
+            "model must be one of 'arm-means', 'disjoint-ridge', 'ridge'",
+        ),
         (
             lambda: model_from_settings({"model": "ridge", "depth": 1}),
             "settings of a ridge model: .*depth",

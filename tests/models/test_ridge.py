@@ -13,7 +13,6 @@ from numba import njit
 import tightrope as tr
 from strategies import numbers, rows, unit_rows
 from tightrope import kernels
-from tightrope.models import refresh_ridge
 
 MILLION = 1_000_000
 
@@ -103,7 +102,7 @@ def worst_residual(learn, stream, d, updates):
     model = tr.Ridge(d, ridge=ridge)
     if start is not None:
         model.Sigma[0] = (start + start.T) / 2
-        refresh_ridge(model, 0)
+        model.refresh(0)
     moments = {*range(1, 201), *np.geomspace(200, updates, 60).astype(int).tolist()}
     moments |= set(range(updates - 256, updates + 1, 4))
     done, worst, checked = 0, 0.0, 0

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from tightrope.service.caps import hard_caps
 
 import tightrope as tr
 from tightrope.environments.build import environment_of
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
 from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When, percent, subject
-from tightrope.service.caps import hard_caps
 from tightrope.spec import SpecError, make_spec, read_spec
 
 
