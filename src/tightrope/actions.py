@@ -49,7 +49,7 @@ class ActionNames:
 
     def __init__(self, actions: Sequence[Action] | int | None) -> None:
         self.names = () if actions is None else _declared(actions)
-        self._ids = {name: i for i, name in enumerate(self.names)} if self.named else {}
+        self._ids = {str(name): i for i, name in enumerate(self.names)} if self.named else {}
         self._limit = math.inf if actions is None else len(self.names)
 
     @property

@@ -59,19 +59,9 @@ def fault(
     shown: Callable[[Any], str] = repr,
     table: str = "a table",
 ) -> Fault:
-    """msgspec's error about `value`, which was to become a `kind`.
+    """msgspec's error about `value`, plain data that was to become a `kind`: a Struct, or any type that msgspec reads.
 
-    Parameters
-    ----------
-    error : msgspec.ValidationError
-    value : plain data
-        What came; None where it can't be told.
-    kind : type
-        A Struct, or any type that msgspec reads.
-    shown : callable
-        How values are written in the message.
-    table : str
-        What the caller's format calls a mapping.
+    `shown` writes values into the message, and `table` is what the caller's format calls a mapping.
     """
     message, _, path = str(error).partition(" - at `$")
     path = path.removesuffix("`")

@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 import tightrope as tr
 from hospital_page import assert_shown, hospital_page
 from tightrope.environments import calibration as cal
+from tightrope.environments.calibration.calibration import WARDS
 from tightrope.environments.hospital import CAPACITY, FAIRNESS, hospital, hospital_rules, report
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
@@ -90,7 +91,7 @@ def test_names() -> None:
     assert tuple(env.actions) == ("internal", "surgery", "family", "emergency", "cardiology", "other")
     assert len(set(env.constraints)) == 18
     for k, name in enumerate(env.constraints):
-        assert name.endswith(cal.WARDS[k % 6])
+        assert name.endswith(WARDS[k % 6])
 
 
 def test_the_page_tells_the_optima_that_scipy_finds() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tightrope import lp
 from tightrope.errors import InvalidInput, SolverError
-from tightrope.lp import direct
+from tightrope.lp import allocations
 
 
 def random_program(
@@ -65,7 +65,7 @@ class TestCertificate:
             found = solve(*args, **kwargs)
             return lp.LPSolution(found.status, found.value, found.x, found.duals_ub + 0.5, found.duals_eq)
 
-        monkeypatch.setattr(direct, "solve_lp", corrupted)
+        monkeypatch.setattr(allocations, "solve_lp", corrupted)
         with pytest.raises(SolverError, match="relative gap"):
             lp.allocation(*random_program(0))
 

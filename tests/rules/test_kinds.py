@@ -31,7 +31,7 @@ def test_scale_is_the_width_of_values_and_limits(rule, scale):
     [
         (lambda: Capacity("a", 1.7), r"Capacity\('a'\): at_most must lie in \[0, 1\].*but got 1.7"),
         (lambda: Capacity("a", -0.1), "at_most must lie in"),
-        (lambda: Share("a", float("nan")), "at_least must be finite, but got nan"),
+        (lambda: Share("a", float("nan")), r"at_least must lie in \[0, 1\], but got nan"),
         (lambda: Share("a", "0.5"), "at_least must be a number, but got '0.5'"),
         (lambda: Share("a", True), "at_least must be a number, but got True"),
         (lambda: Share("", 0.5), "Share: action must be a name"),

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from tightrope.service.caps import hard_caps
 
 import tightrope as tr
 from tightrope.environments.build import environment_of
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
-from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When, percent, subject
+from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When
+from tightrope.service.hard_caps import hard_caps
 from tightrope.spec import SpecError, make_spec, read_spec
 
 
@@ -28,14 +28,6 @@ class Band(DecisionRule):
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     name: Name | None = field(default=None, kw_only=True)
-
-    def __str__(self) -> str:
-        return self.in_words(
-            subject(self.action), f"between {percent(self.at_least)} and {percent(self.at_most)}"
-        )
-
-    def column(self, side: str) -> str:
-        return f"{self.action} {side}"
 
 
 SPEC = """
@@ -57,19 +49,20 @@ def registered() -> Iterator[None]:
 
 def test_in_a_set_of_rules() -> None:
     rules = Rules([Band("a", 0.25, 0.5), tr.Capacity("b", 0.5)], actions=["a", "b"])
-    assert str(rules).startswith("a: between 25% and 50% of decisions\n")
-    assert rules.names == ("a at_most", "a at_least", "capacity b")
+    assert str(rules).startswith("a: at least 25% and at most 50% of decisions\n")
+    assert rules.names == ("band a at most", "band a at least", "capacity b")
     np.testing.assert_array_equal(rules.costs(), [[0.5, -0.75, -0.5], [-0.5, 0.25, 0.5]])
 
 
 def test_its_conflicts_are_found() -> None:
-    with pytest.raises(tr.InfeasibleProblem, match="'a: between 25% and 50% of decisions' and"):
+    with pytest.raises(tr.InfeasibleProblem, match="'a: at least 25% and at most 50% of decisions' and"):
         Rules([Band("a", 0.25, 0.5), tr.Share("b", 0.9)], actions=["a", "b"])
 
 
 def test_as_plain_data_and_pickled() -> None:
     rules = Rules([Band(["a", "b"], 0.25, 0.5, among="A", name="both")], actions=["a", "b", "c"])
     again = Rules.from_data(json.loads(json.dumps(rules.to_data())), rules.actions)
+    assert rules.names == ("both at most", "both at least")
     assert again == rules == pickle.loads(pickle.dumps(rules))
     assert repr(rules[0]) == "Band(('a', 'b'), at_least=0.25, at_most=0.5, among='A', name='both')"
 
@@ -82,7 +75,7 @@ def test_in_a_spec_with_an_environment_and_a_hard_cap() -> None:
     assert list(spec.rules or ()) == [Band("icu", 0.1, 0.3)]
     assert environment_of(spec).n_constraints == 2
     [cap] = hard_caps(spec)
-    assert (cap.name, cap.total) == ("icu: between 10% and 30% of decisions", 5)
+    assert (cap.name, cap.total) == ("icu: at least 10% and at most 30% of decisions", 5)
 
 
 @pytest.mark.parametrize(

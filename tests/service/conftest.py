@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("workbench")
+
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

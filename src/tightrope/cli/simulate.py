@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,8 @@ from tightrope.cli.tables import number_text, summary_table, table
 
 if TYPE_CHECKING:
     from tightrope.spec import Spec
+
+_PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
 
 @command("tightrope oracle examples/hospital.toml")
@@ -55,34 +58,23 @@ def oracle(
         "slater": found.slater,
         "constraints": constraints,
         "shares": shares,
-        "certificate": {
-            "verified": proof.verified,
-            "bound": proof.bound,
-            "gap": proof.gap,
-            "primal_residual": proof.primal_residual,
-            "dual_residual": proof.dual_residual,
-        },
+        "certificate": {name: getattr(proof, name) for name in _PROVED},
         "assumptions": {
             "hold": assumptions.holds,
             "m": assumptions.m,
             "tau_prime": assumptions.tau_prime,
-            "items": [
-                {"statement": item.statement, "measured": item.measured, "holds": item.holds}
-                for item in assumptions.items
-            ],
+            "items": [asdict(item) for item in assumptions.items],
         },
     }
     folder = output.folder()
     if folder is not None:
         write_json(folder / "oracle.json", data, indent=2)
+    first = "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}"
     facts = [
         ("value per round", f"{found.value:.6g}"),
         ("baseline", found.baseline),
         ("Slater's constant", f"{found.slater:.6g}"),
-        (
-            "τ', first round with ε ≤ δ/2",
-            "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}",
-        ),
+        ("τ', first round with ε ≤ δ/2", first),
         ("certificate", f"{'verified' if proof.verified else 'NOT VERIFIED'}, gap {max(0.0, proof.gap):.1e}"),
     ]
     if found.baseline == "joint-sampled":

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tightrope.cli.app import DEFAULT, Output, command
-from tightrope.cli.tables import interval_text, number_text, summary_table, table
+from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 
 
 @command("tightrope reproduce mab --replications 50 --out out/mab")
@@ -167,7 +167,7 @@ def bench(
 
 
 def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
-    head = ("scenario", "policy", "place", "regret", "violation", "last violated round", "µs a decision")
+    head = ("scenario", "policy", "place", *JUDGED, "µs a decision")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
     ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
     body = [
@@ -175,9 +175,7 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
             row["scenario"],
             row["policy"],
             "–" if row["place"] is None else str(row["place"]),
-            interval_text(row, "regret"),
-            interval_text(row, "violation"),
-            number_text(row["last_violation"]),
+            *judged(row),
             f"{row['decision_microseconds']:.0f}",
         )
         for row in ranked

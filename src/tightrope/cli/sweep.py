@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from tightrope.cli.app import DEFAULT, Output, command
-from tightrope.cli.tables import interval_text, number_text, summary_table, table
+from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 from tightrope.errors import TightropeError
 
 
@@ -126,18 +126,15 @@ def tune(
 
 
 def _settings_table(rows: Sequence[dict[str, Any]], paths: Sequence[str]) -> Any:
-    head = ("policy", *paths, "regret", "violation", "last violated round")
     body = [
         (
             str(row["policy"]),
             *(number_text(row[path]) if isinstance(row[path], float) else str(row[path]) for path in paths),
-            interval_text(row, "regret"),
-            interval_text(row, "violation"),
-            number_text(row["last_violation"]),
+            *judged(row),
         )
         for row in rows
     ]
-    return table("best settings", head, body)
+    return table("best settings", ("policy", *paths, *JUDGED), body)
 
 
 @contextmanager

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["interval_text", "number_text", "summary_table", "table"]
+__all__ = ["JUDGED", "interval_text", "judged", "number_text", "summary_table", "table"]
+
+JUDGED = ("regret", "violation", "last violated round")
 
 
 def summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
     """One line for each row: its labels, and what every run is judged by."""
-    head = (*labels, "runs", "round", "regret", "violation", "last violated round")
+    head = (*labels, "runs", "round", *JUDGED)
     body = [
         (
             *(str(row[label]) for label in labels),
             f"{row['replications']:,}",
             f"{row['round']:,}",
-            interval_text(row, "regret"),
-            interval_text(row, "violation"),
-            number_text(row["last_violation"]),
+            *judged(row),
         )
         for row in rows
     ]
     return table("", head, body)
+
+
+def judged(row: dict[str, Any]) -> tuple[str, str, str]:
+    """What every run is judged by."""
+    return interval_text(row, "regret"), interval_text(row, "violation"), number_text(row["last_violation"])
 
 
 def interval_text(row: dict[str, Any], name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightrope.environments.calibration import (
+from tightrope.environments.calibration.calibration import (
     CREDIT,
     LICENCE,
     LONGEST_STAY,

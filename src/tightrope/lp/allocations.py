@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from tightrope.errors import InvalidInput
+from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp.decomposition import Decomposition, solve_decomposed
-from tightrope.lp.direct import solve_direct, widen_direct
-from tightrope.lp.highs import bounds
-from tightrope.lp.program import Allocation, Program, verified_allocation, verified_slater
+from tightrope.lp.highs import Array, LPSolution, bounds, solve_lp
+from tightrope.lp.program import (
+    RESIDUAL,
+    Allocation,
+    Program,
+    infeasible,
+    verified_allocation,
+    verified_slater,
+)
 
 Method: TypeAlias = Literal["auto", "direct", "decomposition"]
 
@@ -65,18 +72,14 @@ def allocation(
             program, program.pure(program.best_rows(program.r)), np.empty(0), eps, "direct", 0
         )
     if chosen == "direct":
-        x, duals = solve_direct(program, eps)
+        x, duals = _solve_direct(program, eps)
         return verified_allocation(program, x, duals, eps, "direct", 0)
     x, duals, iterations = solve_decomposed(program, eps)
     return verified_allocation(program, x, duals, eps, "decomposition", iterations)
 
 
 def slater(
-    weights: ArrayLike,
-    costs: ArrayLike,
-    *,
-    offsets: ArrayLike | None = None,
-    method: Method = "auto",
+    weights: ArrayLike, costs: ArrayLike, *, offsets: ArrayLike | None = None, method: Method = "auto"
 ) -> Allocation:
     """Slater's constant: the largest δ <= 1 such that some x has Σ p w_k x <= -δ for all k.
 
@@ -98,7 +101,7 @@ def slater(
     if program.n_constraints == 0:
         return verified_slater(program, program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
     if chosen == "direct":
-        x, duals = widen_direct(program, eps, cap=1.0)
+        x, duals = _widen_direct(program, eps, cap=1.0)
         return verified_slater(program, x, duals, "direct", 0)
     search = Decomposition(program, eps)
     search.widen(cap=1.0)
@@ -111,3 +114,68 @@ def _chosen(method: Method, program: Program) -> Literal["direct", "decompositio
     if method in ("direct", "decomposition"):
         return method
     raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")
+
+
+# The direct method: the program goes to HiGHS whole, in the variables y = C p x. Coefficients and right-hand sides stay of the order
+# of 1, so that the solver's absolute tolerances bite however many contexts there are and however small their weights.
+
+
+def _solve_direct(program: Program, eps: Array) -> tuple[Array, Array]:
+    """x and λ of the allocation program."""
+    contexts = _rows_of_contexts(program)
+    scale = program.p.size / program.p.sum()
+
+    def attempt(limits: Array) -> LPSolution:
+        return solve_lp(
+            program.r, A_ub=program.w.T, b_ub=scale * limits, A_eq=contexts, b_eq=scale * program.p
+        )
+
+    found = attempt(-eps)
+    if found.status == "infeasible":
+        x, lam = _widen_direct(program, eps, cap=0.0)
+        missed = float(np.max(program.mass(x) @ program.w + eps))
+        if missed > RESIDUAL:
+            raise infeasible(missed, lam)
+        found = attempt(-eps + missed)
+    if found.status != "optimal":
+        raise SolverError(f"an allocation program can't be {found.status}; rescale the costs")
+    return _normalised(program, found.x), np.maximum(found.duals_ub, 0.0)
+
+
+def _widen_direct(program: Program, eps: Array, cap: float) -> tuple[Array, Array]:
+    """Maximise t <= cap subject to Σ p w x + t <= -ε."""
+    n, k = program.w.shape
+    scale = program.p.size / program.p.sum()
+    found = solve_lp(
+        np.append(np.zeros(n), 1.0),
+        A_ub=np.hstack([program.w.T, np.ones((k, 1))]),
+        b_ub=-scale * eps,
+        A_eq=sp.hstack([_rows_of_contexts(program), sp.csr_matrix((program.p.size, 1))]),
+        b_eq=scale * program.p,
+        lower=np.append(np.zeros(n), -np.inf),
+        upper=np.append(np.full(n, np.inf), scale * cap),
+    )
+    if found.status != "optimal":
+        raise SolverError(f"Slater's program can't be {found.status}; rescale the costs")
+    return _normalised(program, found.x[:n]), _simplex(found.duals_ub)
+
+
+def _rows_of_contexts(program: Program) -> Any:
+    n = program.r.size
+    contexts = np.repeat(np.arange(program.p.size), np.diff(program.offsets))
+    return sp.csr_matrix((np.ones(n), (contexts, np.arange(n))), shape=(program.p.size, n))
+
+
+def _simplex(lam: Array) -> Array:
+    lam = np.maximum(lam, 0.0)
+    return lam / max(1.0, float(lam.sum()))
+
+
+def _normalised(program: Program, y: Array) -> Array:
+    """The x of a y whose sums are right up to rounding; a context without weight takes its first action."""
+    y = np.maximum(y, 0.0)
+    sums = np.add.reduceat(y, program.offsets[:-1])
+    empty = sums <= 0.0
+    y[program.offsets[:-1][empty]] = 1.0
+    sums[empty] = 1.0
+    return np.asarray(y / np.repeat(sums, np.diff(program.offsets)))

@@ -25,9 +25,9 @@ class Offer(NamedTuple):
     """
 
     ids: Ids
-    phi: Array | None
-    W: Array
-    psi: Array | None
+    phi: Array | None = None
+    W: Array = np.empty((0, 0))
+    psi: Array | None = None
     group: Any = None
     context: int | None = None
 

@@ -91,7 +91,9 @@ class SafeLTS(Policy):
         pessimistic[safe] = self.safe_cost
         shown = (pessimistic <= 0.0).all(axis=1)
         scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * self._reward.radius(quantities)
-        values = np.where(shown, sampled_values(self, self._reward, offer, scale), -np.inf)
+        values = np.where(
+            shown, sampled_values(self._reward, offer, scale, self.seed, self.decisions.made), -np.inf
+        )
         row = best_row(values)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         alone = one_hot(row, len(values)) if shown.sum() == 1 else np.where(shown, math.nan, 0.0)

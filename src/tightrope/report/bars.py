@@ -78,68 +78,29 @@ def bars_figure(
     with figure_style():
         pitch = max(26.0, 17.0 * m + 10.0)
         head = 18.0 + (22.0 if m > 1 or ticks else 0.0)
-        figure = blank_figure(pitch * n + 54.0 + head)
-        names = [wrapped(label) for label in labels]
-        left = 20.0 + max(text_width(figure, name) for name in names)
-        axes = add_axes(figure, left, WIDTH - 96.0, 54.0, 54.0 + pitch * n)
+        figure, axes = _rows(labels, pitch, right=96.0, head=head, xlabel=xlabel)
+        look: dict[str, Any]
+        edge, beside = 1.0 + 66.0 / axes.bbox.width, axes.get_yaxis_transform()
         thickness = (pitch - 10.0) / m / pitch
         handles: list[Any] = []
         for i, (s, v) in enumerate(zip(series, values)):
             y = np.arange(n) + (i - (m - 1) / 2) * thickness
             low, high = _interval_of(s, v)
-            handles.append(
-                axes.barh(
-                    y,
-                    v,
-                    height=thickness * 0.86,
-                    color=SERIES[i],
-                    edgecolor=LIGHT["paper"],
-                    linewidth=0.0,
-                    hatch=_HATCHES[i],
-                    label=s.name,
-                )
-            )
+            look = {"color": SERIES[i], "edgecolor": LIGHT["paper"], "linewidth": 0.0, "hatch": _HATCHES[i]}
+            handles.append(axes.barh(y, v, height=thickness * 0.86, label=s.name, **look))
             known = np.isfinite(low) & np.isfinite(high)
             axes.hlines(y[known], low[known], high[known], color=LIGHT["ink"], linewidth=1.4)
-            for place, value in zip(y, v):
-                axes.text(
-                    1.0 + 66.0 / axes.bbox.width,
-                    float(place),
-                    format_number(float(value)),
-                    transform=axes.get_yaxis_transform(),
-                    ha="right",
-                    va="center",
-                )
+            for place, value in zip(y.tolist(), v.tolist()):
+                axes.text(edge, place, format_number(value), transform=beside, ha="right", va="center")
         for i, (name, at) in enumerate(ticks.items()):
-            has = np.isfinite(at)
-            handles.append(
-                axes.vlines(
-                    at[has],
-                    np.arange(n)[has] - 0.42,
-                    np.arange(n)[has] + 0.42,
-                    color=LIGHT["ink"],
-                    linewidth=2.0,
-                    linestyle=DASHES[i % len(DASHES)],
-                    label=name,
-                )
-            )
+            rows, at = np.arange(n)[np.isfinite(at)], at[np.isfinite(at)]
+            look = {"color": LIGHT["ink"], "linewidth": 2.0, "linestyle": DASHES[i % len(DASHES)]}
+            handles.append(axes.vlines(at, rows - 0.42, rows + 0.42, label=name, **look))
         axes.axvline(0.0, color=LIGHT["muted"], linewidth=1.0)
-        axes.set_yticks(np.arange(n), names)
-        axes.set_ylim(n - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        finish_axes(axes, xlabel)
         if m > 1 or ticks:
-            axes.legend(
-                handles=handles,
-                loc="lower left",
-                bbox_to_anchor=(0.0, 1.0),
-                ncols=4,
-                frameon=False,
-                borderaxespad=0.3,
-                borderpad=0.0,
-                handlelength=1.8,
-                columnspacing=1.6,
-            )
+            look = {"borderaxespad": 0.3, "borderpad": 0.0, "handlelength": 1.8, "columnspacing": 1.6}
+            look |= {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 4, "frameon": False}
+            axes.legend(handles=handles, **look)
     return figure
 
 
@@ -167,57 +128,46 @@ def last_violation_figure(
         require_finite(f"samples[{name!r}]", v)
         if v.size == 0:
             raise InvalidInput(f"samples[{name!r}] must not be empty.")
+    largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
     with figure_style():
-        pitch = 62.0
-        figure = blank_figure(pitch * len(runs) + 78.0)
-        names = [wrapped(name) for name in runs]
-        left = 20.0 + max(text_width(figure, name) for name in names)
-        axes = add_axes(figure, left, WIDTH - 150.0, 54.0, 54.0 + pitch * len(runs))
+        figure, axes = _rows(list(runs), 62.0, right=150.0, head=24.0, xlabel=xlabel)
+        look: dict[str, Any]
+        edge, beside = 1.0 + 14.0 / axes.bbox.width, axes.get_yaxis_transform()
         for i, (name, v) in enumerate(runs.items()):
             shown = v[thinned(v.size, POINTS)]
             # The golden ratio spreads dots evenly without chance.
             jitter = (np.arange(shown.size) * 0.6180339887498949) % 1.0 - 0.5
-            axes.plot(
-                shown,
-                i + 0.12 + 0.42 * jitter,
-                linestyle="none",
-                marker="o",
-                markersize=4.5,
-                color=SERIES[0],
-                alpha=0.45,
-                markeredgewidth=0.0,
-                clip_on=False,
-            )
+            look = {"color": SERIES[0], "alpha": 0.45, "markersize": 4.5, "markeredgewidth": 0.0}
+            axes.plot(shown, i + 0.12 + 0.42 * jitter, "o", clip_on=False, **look)
             median = float(np.median(v))
             axes.vlines(median, i - 0.16, i + 0.4, color=LIGHT["ink"], linewidth=2.4)
             text = f"median {format_number(median)}\nmax {format_number(float(v[-1]))}"
-            axes.text(
-                1.0 + 14.0 / axes.bbox.width,
-                i + 0.1,
-                text,
-                transform=axes.get_yaxis_transform(),
-                va="center",
-                color=LIGHT["muted"],
-            )
+            axes.text(edge, i + 0.1, text, transform=beside, va="center", color=LIGHT["muted"])
             if name in references:
                 at = finite_number(f"references[{name!r}]", references[name])
-                axes.plot(
-                    [at],
-                    [i - 0.26],
-                    marker="D",
-                    markersize=7.5,
-                    color=LIGHT["paper"],
-                    markeredgecolor=SERIES[1],
-                    markeredgewidth=2.0,
-                )
-                _note(axes, f"{reference_name} {format_number(at)}", (at, i - 0.26), (9.0, 0.0))
-        axes.set_yticks(range(len(runs)), names)
-        axes.set_ylim(len(runs) - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
+                look = {"color": LIGHT["paper"], "markeredgecolor": SERIES[1], "markeredgewidth": 2.0}
+                axes.plot([at], [i - 0.26], marker="D", markersize=7.5, **look)
+                text = f"{reference_name} {format_number(at)}"
+                look = {"va": "center", "color": LIGHT["ink"], "annotation_clip": False}
+                axes.annotate(text, (at, i - 0.26), xytext=(9.0, 0.0), textcoords="offset points", **look)
         axes.set_xlim(0.0, max(1.0, 1.04 * largest))
-        finish_axes(axes, xlabel)
     return figure
+
+
+def _rows(
+    labels: Sequence[str], pitch: float, *, right: float, head: float, xlabel: str
+) -> tuple[Figure, Axes]:
+    """A new figure, and its axes with a row for each label, from top to bottom, and room beside and above them."""
+    n = len(labels)
+    figure = blank_figure(pitch * n + 54.0 + head)
+    names = [wrapped(label) for label in labels]
+    left = 20.0 + max(text_width(figure, name) for name in names)
+    axes = add_axes(figure, left, WIDTH - right, 54.0, 54.0 + pitch * n)
+    axes.set_yticks(np.arange(n), names)
+    axes.set_ylim(n - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    finish_axes(axes, xlabel)
+    return figure, axes
 
 
 def _interval_of(series: BarSeries, values: Array) -> tuple[Array, Array]:
@@ -227,16 +177,4 @@ def _interval_of(series: BarSeries, values: Array) -> tuple[Array, Array]:
     return (
         real_array(f"low of {name!r}", series.low, values.shape),
         real_array(f"high of {name!r}", series.high, values.shape),
-    )
-
-
-def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float]) -> None:
-    axes.annotate(
-        text,
-        at,
-        xytext=shift,
-        textcoords="offset points",
-        va="center",
-        color=LIGHT["ink"],
-        annotation_clip=False,
     )

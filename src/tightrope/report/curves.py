@@ -177,12 +177,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         if x.size == 0:
             continue
         if curve.reference:
-            look: dict[str, Any] = {
-                "color": LIGHT["muted"],
-                "linestyle": DASHES[1 + n_references % 4],
-                "linewidth": 1.6,
-            }
-            marks: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+            look: dict[str, Any] = {"color": LIGHT["muted"], "linestyle": DASHES[1 + n_references % 4]}
+            look["linewidth"], marks = 1.6, np.zeros(0, dtype=np.intp)
             n_references += 1
         else:
             look = {
@@ -202,13 +198,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             ends.append((curve.name, float(x[seen[-1]]), float(y[seen[-1]]), look))
     axes.margins(x=0.0, y=0.06)
     axes.set_xlim(*_x_limits(panel))
-    axes.text(
-        -72.0 / axes.bbox.width,
-        1.0 + 16.0 / axes.bbox.height,
-        panel.ylabel,
-        transform=axes.transAxes,
-        weight="bold",
-    )
+    corner = -72.0 / axes.bbox.width, 1.0 + 16.0 / axes.bbox.height
+    axes.text(*corner, panel.ylabel, transform=axes.transAxes, weight="bold")
     finish_axes(axes, panel.xlabel)
     set_ticks(axes.yaxis, panel.logy)
     if panel.logx:
@@ -273,23 +264,10 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float, float, dict[str, Any]]]
         start = (axes.transData.transform((x, 1.0))[0] - box.x0) / box.width
         right, at = 1.0 + np.array([3.0, 11.0, 23.0, 35.0, 41.0]) / box.width, y / box.height
         # The curve's end, a thin leader to its name, then a sample of the line.
-        axes.plot(
-            [min(start, 1.0), right[0], right[1]],
-            [y0 / box.height, y0 / box.height, at],
-            color=LIGHT["muted"],
-            linewidth=0.8,
-            transform=axes.transAxes,
-            clip_on=False,
-            zorder=1.5,
-        )
-        axes.plot(
-            [right[1], right[2], right[3]],
-            [at, at, at],
-            transform=axes.transAxes,
-            clip_on=False,
-            markevery=[1],
-            **look,
-        )
+        outside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        leader = [min(start, 1.0), right[0], right[1]], [y0 / box.height, y0 / box.height, at]
+        axes.plot(*leader, color=LIGHT["muted"], linewidth=0.8, zorder=1.5, **outside)
+        axes.plot(right[1:4], [at, at, at], markevery=[1], **outside, **look)
         axes.text(right[4], at, name, transform=axes.transAxes, va="center", linespacing=1.15)
 
 

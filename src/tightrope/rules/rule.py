@@ -1,7 +1,7 @@
 """What a rule is: the contract, the kinds by name, and the types of its fields.
 
-A rule limits the long-run average of a quantity. A kind of rule is a frozen dataclass in a file of its own that says what
-it averages, how it reads, and how its columns are called; `Rules`, specs and the service know nothing else of it.
+A rule limits the long-run average of a quantity. A kind of rule is a frozen dataclass, whose fields say by their types how they
+are read; `Rules`, specs and the service know nothing else of it.
 
 >>> from dataclasses import dataclass, field
 >>> @register("floor")
@@ -12,11 +12,8 @@ it averages, how it reads, and how its columns are called; `Rules`, specs and th
 ...     among: Groups | None = field(default=None, kw_only=True)
 ...     seen: When = field(default="before", kw_only=True)
 ...     range: Range = field(default=(0.0, 1.0), kw_only=True)
-...     def __str__(self):
-...         return self.in_words(self.name, f"no less than {self.at_least}")
->>> rule = rule_from_data({"kind": "floor", "name": "revenue", "at_least": 0.25}, "rules[0]")
->>> print(rule)
-revenue: no less than 0.25 per decision on average
+>>> print(rule_from_data({"kind": "floor", "name": "revenue", "at_least": 0.25}, "rules[0]"))
+revenue: at least 0.25 per decision on average
 >>> del RULE_KINDS["floor"]
 """
 
@@ -33,6 +30,7 @@ import numpy as np
 
 from tightrope.actions import Action, action_name
 from tightrope.errors import InvalidInput
+from tightrope.validation import finite_number
 
 Seen: TypeAlias = Literal["before", "after"]
 Side: TypeAlias = Literal["at_most", "at_least"]
@@ -53,10 +51,9 @@ class Quantity(NamedTuple):
 
 
 class Rule(ABC):
-    """One rule. Its kinds are frozen dataclasses (with ``repr=False``), registered by `register`.
+    """One rule. Its kinds are frozen dataclasses (with ``repr=False``) that `register` makes known.
 
-    A kind has the fields `among` and `seen`, and `at_most`, `at_least` or both; it states its `quantity` and its words. A field is
-    read as its type says: `Actions`, `ShareOfDecisions`, `Limit`, `Name`, `Range`, `Groups` and `When` come with messages.
+    A kind has the fields `among`, `seen`, and `at_most`, `at_least` or both; of its quantity, see `DecisionRule` and `UsageRule`.
 
     Attributes
     ----------
@@ -80,13 +77,13 @@ class Rule(ABC):
     def quantity(self) -> Quantity:
         """What the rule averages."""
 
-    @abstractmethod
-    def __str__(self) -> str:
-        """The rule in words; see `in_words`."""
-
-    @abstractmethod
-    def column(self, side: Side) -> str:
-        """A short name for the column of costs of this side. Where it is taken, or the rule is for a group, more is added."""
+    @property
+    def short_name(self) -> str:
+        """For the names of its columns, which say more where that is needed to tell columns apart."""
+        usage, actions, _ = self.quantity
+        if usage is None:
+            return f"{self.kind} {either(actions or ())}"
+        return usage if actions is None else f"{usage} of {either(actions)}"
 
     @property
     def label(self) -> str | None:
@@ -109,50 +106,45 @@ class Rule(ABC):
         points = [*self.quantity.hull, *(limit for _, limit in self.sides)]
         return max(1.0, max(points) - min(points))
 
-    def in_words(self, subject: str, limit: str) -> str:
-        """A sentence, "subject: limit of decisions" or "… per decision on average", with the groups and when it is seen."""
-        counts_usage = self.quantity.usage is not None
-        if self.among is None:
-            scope, unit = "", "per decision on average" if counts_usage else "of decisions"
-        else:
-            groups = members(self.among)
-            several = len(groups) > 1
-            scope = f"among group{'s' if several else ''} {either(groups)}: "
-            owner, possessive = (
-                ("those groups", "those groups'") if several else ("that group", "that group's")
-            )
-            unit = f"per decision of {owner} on average" if counts_usage else f"of {possessive} decisions"
-        after = " (seen after acting)" if self.seen == "after" else ""
-        return f"{scope}{subject}: {limit} {unit}{after}"
-
     def to_data(self) -> dict[str, Any]:
         """The rule as a table of builtin types; `rule_from_data` reads it."""
         if RULE_KINDS.get(self.kind) is not type(self):
-            raise InvalidInput(
-                f"{type(self).__name__} must be registered under a name, by `tightrope.rules.register`, to become plain data"
-            )
+            raise InvalidInput(f"{type(self).__name__} must be registered under a name to become plain data")
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        stated = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-            if value is not None
-        }
-        return {"kind": self.kind, **stated}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {"kind": self.kind, **{name: value for name, value in plain.items() if value is not None}}
 
     def __post_init__(self) -> None:
-        kind, where = type(self).__name__, f"{type(self).__name__}: "
+        kind = where = f"{type(self).__name__}"
         for name, (read, optional) in _readers(type(self)).items():
             value = getattr(self, name)
             if not (value is None and optional):
-                value = read(f"{where}{name}", value)
+                value = read(f"{where}: {name}", value)
                 object.__setattr__(self, name, value)
-            if where == f"{kind}: ":  # from the second field on, messages say which rule
-                where = f"{kind}({value!r}): "
+            if where == kind:  # from the second field on, messages say which rule
+                where = f"{kind}({value!r})"
         if not self.sides:
-            raise InvalidInput(f"{where}at_most or at_least must be given, but got neither")
+            raise InvalidInput(f"{where}: at_most or at_least must be given, but got neither")
         if not math.isfinite(self.scale):
-            low, high = self.quantity.range
-            raise InvalidInput(f"{where}range and limits are too far apart to be subtracted: {(low, high)}")
+            raise InvalidInput(
+                f"{where}: range and limits are too far apart to be subtracted: {self.quantity.range}"
+            )
+
+    def __str__(self) -> str:
+        usage, actions, _ = self.quantity
+        counted = "" if actions is None else actions_in_words(actions)
+        subject = counted if usage is None else f"{usage} used by {counted}" if counted else usage
+        limits = " and ".join(
+            f"{side.replace('_', ' ')} {plain(limit) if usage else plain(100 * limit) + '%'}"
+            for side, limit in reversed(self.sides)
+        )
+        scope, unit = "", "per decision on average" if usage else "of decisions"
+        if self.among is not None:
+            several = len(members(self.among)) > 1
+            scope = f"among group{'s' if several else ''} {either(self.among)}: "
+            groups, whose = ("those groups", "those groups'") if several else ("that group", "that group's")
+            unit = f"per decision of {groups} on average" if usage else f"of {whose} decisions"
+        return f"{scope}{subject}: {limits} {unit}{' (seen after acting)' if self.seen == 'after' else ''}"
 
     def __repr__(self) -> str:
         first, *others = fields(self)  # type: ignore[arg-type]
@@ -170,22 +162,17 @@ class DecisionRule(Rule):
 
     @property
     def quantity(self) -> Quantity:
-        """What the rule averages."""
+        """1 where one of the actions is chosen."""
         return Quantity(None, members(self.action), (0.0, 1.0))
 
     @property
     def label(self) -> str | None:
         """The name that the user chose for its column, if any."""
-        chosen: str | None = self.name
-        return chosen
-
-    def column(self, side: Side) -> str:
-        """Such as "capacity icu"."""
-        return f"{self.kind} {either(self.action)}"
+        return self.name  # type: ignore[no-any-return]
 
 
 class UsageRule(Rule):
-    """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`."""
+    """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`: then only what that uses counts."""
 
     counts_usage = True
     name: Any
@@ -193,15 +180,8 @@ class UsageRule(Rule):
 
     @property
     def quantity(self) -> Quantity:
-        """What the rule averages."""
+        """The usage."""
         return Quantity(self.name, members(getattr(self, "action", None)) or None, self.range)
-
-    def column(self, side: Side) -> str:
-        """The usage, with the actions or the side where that is needed to tell columns apart."""
-        action = getattr(self, "action", None)
-        if action is not None:
-            return f"{self.name} of {either(action)}"
-        return f"{self.name} {side.replace('_', ' ')}" if len(self.sides) > 1 else str(self.name)
 
 
 # --- kinds by name ---
@@ -270,8 +250,8 @@ def either(names: Action | Sequence[Action]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def subject(action: Action | Sequence[Action]) -> str:
-    """Actions in words: "icu or surgery", "action 3"."""
+def actions_in_words(action: Action | Sequence[Action]) -> str:
+    """Such as "icu or surgery", "action 3"."""
     first, *others = members(action)
     numbered = "" if isinstance(first, str) else "actions " if others else "action "
     return numbered + either(action)
@@ -282,38 +262,13 @@ def plain(number: float) -> str:
     return f"{number:.12g}"
 
 
-def percent(share: float) -> str:
-    """A share as a person writes it."""
-    return f"{100 * share:.12g}%"
-
-
-# --- the types of fields: each says how what is given is read ---
-
-
-def number(what: str, value: object) -> float:
-    """A finite number."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InvalidInput(f"{what} must be a number, but got {value!r}")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise InvalidInput(f"{what} must be finite, but got {value!r}")
-    return found
-
-
-def _fraction(what: str, value: object) -> float:
-    found = number(what, value)
-    if not 0.0 <= found <= 1.0:
-        raise InvalidInput(f"{what} must lie in [0, 1], a share of the decisions, but got {value!r}")
-    return found
+# --- the types of fields: each says how what is given is read; add your own in the same way ---
 
 
 def _interval(what: str, value: object) -> tuple[float, float]:
     if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or len(value) != 2:
         raise InvalidInput(f"{what} must be a pair (low, high), but got {value!r}")
-    low, high = (number(f"{what}[{i}]", value[i]) for i in (0, 1))
+    low, high = (finite_number(f"{what}[{i}]", value[i]) for i in (0, 1))
     if not low < high:
         raise InvalidInput(f"{what} must satisfy low < high, but got {value!r}")
     return low, high
@@ -337,11 +292,9 @@ def _groups(what: str, value: object) -> str | tuple[str, ...]:
 
 
 def _seen(what: str, value: object) -> Seen:
-    if value == "before":
-        return "before"
-    if value == "after":
-        return "after"
-    raise InvalidInput(f"{what} must be 'before' or 'after', but got {value!r}")
+    if value not in get_args(Seen):
+        raise InvalidInput(f"{what} must be 'before' or 'after', but got {value!r}")
+    return value  # type: ignore[return-value]
 
 
 def _text(what: str, value: object) -> str:
@@ -350,20 +303,14 @@ def _text(what: str, value: object) -> str:
     return value
 
 
+# By name; by index where the actions have no names.
 Actions: TypeAlias = Annotated[Action | Sequence[Action], _actions]
-"""An action or several, by name; by index where actions have no names."""
-ShareOfDecisions: TypeAlias = Annotated[float, _fraction]
-"""A share of the decisions, in [0, 1]."""
-Limit: TypeAlias = Annotated[float, number]
-"""Any finite number."""
+ShareOfDecisions: TypeAlias = Annotated[float, functools.partial(finite_number, low=0.0, high=1.0)]
+Limit: TypeAlias = Annotated[float, finite_number]
 Range: TypeAlias = Annotated[tuple[float, float], _interval]
-"""What a usage is known to lie in, (low, high)."""
 Groups: TypeAlias = Annotated[str | Sequence[str], _groups]
-"""A group of contexts or several."""
 When: TypeAlias = Annotated[Seen, _seen]
-"""When a cost is known."""
 Name: TypeAlias = Annotated[str, _text]
-"""Name of a usage, as `Rules.costs` is given it, or of a column."""
 
 
 @functools.cache

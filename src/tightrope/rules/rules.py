@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from tightrope.actions import Action, ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.rules.conflicts import refuse_conflicts
-from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, number, plain, rule_from_data
+from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
+from tightrope.validation import finite_number
 
 Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -72,9 +73,7 @@ class Rules:
         self._actions = tuple(self._names)
         self._rules = tuple(rules)
         for i, rule in enumerate(self._rules):
-            if not isinstance(rule, Rule):
-                known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
-                raise InvalidInput(f"rules[{i}] must be a {known}, but got {rule!r}")
+            _require_rule(f"rules[{i}]", rule)
             if rule in self._rules[:i]:
                 raise InvalidInput(f"rules[{i}] repeats rules[{self._rules.index(rule)}]: {rule!r}")
             for action in rule.quantity.actions or ():
@@ -400,7 +399,7 @@ class Rules:
         for i in plan.rows:
             action = self._actions[i]
             if action in table:
-                values.append(number(f"{what}[{action!r}]", table[action]))
+                values.append(finite_number(f"{what}[{action!r}]", table[action]))
             elif self._weights[i, columns].any():
                 raise InvalidInput(f"{what} must hold every action on offer, but {action!r} is missing")
             else:
@@ -431,6 +430,12 @@ class _Plan(NamedTuple):
     ranges: FloatArray
 
 
+def _require_rule(what: str, given: object) -> None:
+    if not isinstance(given, Rule):
+        known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
+        raise InvalidInput(f"{what} must be a {known}, but got {given!r}")
+
+
 def _usage_ranges(rules: Sequence[Rule]) -> dict[str, tuple[float, float]]:
     ranges: dict[str, tuple[float, float]] = {}
     for i, rule in enumerate(rules):
@@ -447,17 +452,16 @@ def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
     for name in chosen:
         if chosen.count(name) > 1:
             raise InvalidInput(f"rules: name must be unique, but {name!r} comes {chosen.count(name)} times")
-    taken = set(chosen)
-    columns = []
+    taken, columns = set(chosen), []
     for rule in rules:
         for side, _ in rule.sides:
-            name = rule.label
-            if name is None:
-                short = rule.column(side) + ("" if rule.among is None else f" among {either(rule.among)}")
-                name, n = short, 1
-                while name in taken:
-                    n += 1
-                    name = f"{short} ({n})"
-                taken.add(name)
+            short = rule.label or rule.short_name
+            short += f" {side.replace('_', ' ')}" if len(rule.sides) > 1 else ""
+            short += f" among {either(rule.among)}" if rule.among is not None and rule.label is None else ""
+            name, n = short, 1
+            while name in taken and name != rule.label:
+                n += 1
+                name = f"{short} ({n})"
+            taken.add(name)
             columns.append(Column(name, rule, side))
     return tuple(columns)

@@ -111,10 +111,11 @@ class Service:
 
     async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
         """What an experiment answers: only when what it says is durable."""
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        text = scope["query_string"].decode("latin-1")
+        query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         try:
             writer = self._admitted(route, scope, query.get("experiment", self._only))
-            if route.method == "POST":
+            if route.method == "POST" and route.request is not None:
                 body = await _read(receive, self._limits.body_bytes)
                 op = Op(route.handler, read_body(body, route.request, self._limits))
             else:

@@ -38,8 +38,8 @@ __all__ = ["JournalSuite"]
 class JournalSuite:
     """Tests that every storage passes. Inherit it in a test module and define `make`.
 
-    `make()` returns a journal that is not open. In one test all are on the same place, which is empty at first; `durable = False` says
-    that each is a place of its own, gone with the object.
+    `make()` returns a journal that is not open. In one test all are on the same place, which is empty at first; `durable` False:
+    each is a place of its own, gone with the object.
     """
 
     durable: ClassVar[bool] = True
@@ -65,9 +65,10 @@ class JournalSuite:
     def test_events_are_found_by_their_ids(self) -> None:  # noqa: D102
         with self._opened() as journal:
             odd = "a/b?c#d ä \u2028 'quoted' \\"
-            entries = [_decided("one"), _decided(odd), Learnt(event_id="one", number=0, reward=0.5)]
-            refused = Refused(event_id="one", reason="differs", reward=0.25)
-            rows = [row_of(i, 0, entry) for i, entry in enumerate([*entries, refused], 1)]
+            learnt = Learnt(event_id="one", number=0, reward=0.5)
+            entries: list[Entry] = [_decided("one"), _decided(odd), learnt]
+            entries.append(Refused(event_id="one", reason="differs", reward=0.25))
+            rows = [row_of(i, 0, entry) for i, entry in enumerate(entries, 1)]
             journal.append(rows)
             assert journal.find(["nobody", "one"]) == [rows[0], rows[2]]
             assert journal.find([odd, "one"]) == rows[:3]

@@ -169,15 +169,9 @@ class ExperimentState:
         ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
         names = next(names for first, names in reversed(self.labels) if first <= entry.number)
-        return Decision(
-            chosen,
-            int(np.flatnonzero(ids == chosen)[0]),
-            entry.number,
-            0,
-            ids,
-            np.frombuffer(entry.trace),
-            self.policy.labels._replace(actions=self.spec.actions, constraints=names),
-        ).explain()
+        row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
+        labels = self.policy.labels._replace(actions=self.spec.actions, constraints=names)
+        return Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
 
     # What changes it
 
@@ -279,7 +273,7 @@ class ExperimentState:
                 cap = self.caps[k]
                 assert isinstance(costs, dict)
                 assert cap.usage is not None
-                cap.settle(costs[cap.usage])
+                cap.replace_reserved(costs[cap.usage])
             holds = ()
         if awaits:
             self.waiting[number] = msgspec.structs.replace(entry, awaits=awaits, holds=holds)

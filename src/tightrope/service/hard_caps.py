@@ -89,7 +89,7 @@ class HardCap:
         self.used = _EXACT.add(self.used, amount)
         return self.after and bool(amount)
 
-    def settle(self, actual: float) -> None:
+    def replace_reserved(self, actual: float) -> None:
         """What was really used, instead of the high end that was reserved."""
         self.used = _EXACT.add(_EXACT.subtract(self.used, self.high), min(_decimal(actual), self.high))
 
@@ -101,7 +101,7 @@ def affordable(
     usage: Mapping[str, Any],
     group: str | list[str] | None,
 ) -> tuple[list[list[Decimal]], list[int]]:
-    """What each row on offer (`ids`, all by default) needs of each cap, and the rows that no cap forbids; a `Refusal` if none is left."""
+    """What each row on offer (`ids`, or all) needs of each cap, and the rows that no cap forbids; a `Refusal` if none is left."""
     groups = {group} if isinstance(group, str) else set(group or ())
     needs = [
         [cap.need(action, names[action], row, usage, groups) for cap in caps]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -103,29 +103,25 @@ _STYLE: Final = (
 
 
 def _operation(route: Route, keys: bool) -> dict[str, Any]:
-    json_answer = not isinstance(route.answer, str)
-    content = {"application/json": {"schema": route.answer}} if json_answer else {route.answer: {}}
-    responses: dict[str, Any] = {"200": {"description": "Done, and durable.", "content": content}}
+    content = {route.answer: {}} if isinstance(route.answer, str) else _json(route.answer)
+    responses = {"200": {"description": "Done, and durable.", "content": content}}
     for code, words in route.otherwise.items():
         responses[str(code)] = {"description": words, "content": content}
     for code in sorted(route.refusals):
-        responses[str(code)] = {
-            "description": _REFUSALS[code],
-            "content": {"application/json": {"schema": ref("Error")}},
-        }
-    operation: dict[str, Any] = {
-        "summary": (route.handler.__doc__ or "").partition("\n")[0],
-        "responses": responses,
-    }
-    named = [*route.parameters, *(["experiment"] if route.of == "experiment" else [])]
-    # What is in the path first, then the experiment.
-    parameters = sorted(named, key=lambda name: (PARAMETERS[name].where != "path", name != "experiment"))
-    if parameters:
-        operation["parameters"] = [{"name": name, **PARAMETERS[name].document()} for name in parameters]
+        responses[str(code)] = {"description": _REFUSALS[code], "content": _json(ref("Error"))}
+    summary = (route.handler.__doc__ or "").partition("\n")[0]
+    operation: dict[str, Any] = {"summary": summary, "responses": responses}
+    if route.of == "experiment":
+        # What is in the path first, then the experiment.
+        named = sorted(["experiment", *route.parameters], key=lambda name: PARAMETERS[name].where)
+        operation["parameters"] = [{"name": name, **PARAMETERS[name].document()} for name in named]
     if route.method == "POST" and route.request is not None:
-        body = {"application/json": {"schema": ref(route.request.__name__)}}
-        operation["requestBody"] = {"required": True, "content": body}
+        operation["requestBody"] = {"required": True, "content": _json(ref(route.request.__name__))}
     if route.scope is not None and keys:
         operation["security"] = [{"key": []}]
         operation["description"] = f"Needs a key with the scope `{route.scope}`."
     return operation
+
+
+def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

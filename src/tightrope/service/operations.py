@@ -143,14 +143,9 @@ def list_decisions(batch: Batch, request: PageQuery) -> Answer:
     for row in rows:
         entry = entry_of(row)
         assert isinstance(entry, Decided)
-        listed.append(
-            {
-                "position": row.position,
-                "time": row.time / 1e6,
-                **_decision(batch.state, entry, explain=True),
-                "request": entry.request,
-            }
-        )
+        shown = _decision(batch.state, entry, explain=True)
+        shown |= {"position": row.position, "time": row.time / 1e6, "request": entry.request}
+        listed.append(shown)
     return Answer.of({"decisions": listed, "before": _next_page(rows, request)})
 
 
@@ -170,15 +165,7 @@ def list_outcomes(batch: Batch, request: OutcomeQuery) -> Answer:
                 for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
             ]
         elif isinstance(entry, Refused) and (entry.reason == "late") == (request.status == "late"):
-            listed.append(
-                {
-                    "event_id": entry.event_id,
-                    "reason": entry.reason,
-                    "time": when,
-                    "reward": entry.reward,
-                    "costs": entry.costs,
-                }
-            )
+            listed.append({**msgspec.structs.asdict(entry), "time": when})
     return Answer.of({"outcomes": listed, "before": _next_page(rows, request)})
 
 
@@ -211,12 +198,7 @@ def show_state(batch: Batch, request: None) -> Answer:
                 for k, column in enumerate(spec.rules.columns if spec.rules is not None else ())
             ],
             "hard_caps": [
-                {
-                    "name": cap.name,
-                    "rule": str(cap.rule),
-                    "total": float(cap.total),
-                    "used": float(cap.used),
-                }
+                {"name": cap.name, "rule": str(cap.rule), "total": float(cap.total), "used": float(cap.used)}
                 for cap in state.caps
             ],
             "outcomes": {
@@ -361,12 +343,8 @@ def _mode(state: ExperimentState) -> dict[str, Any]:
 
 def _snapshot(taken: Snapshot) -> dict[str, Any]:
     """A snapshot without its state."""
-    return {
-        "position": taken.position,
-        "time": taken.time / 1e6,
-        "digest": taken.digest,
-        "label": taken.label,
-    }
+    position, time, digest, label, _ = taken
+    return {"position": position, "time": time / 1e6, "digest": digest, "label": label}
 
 
 def _next_page(rows: Sequence[Row], request: PageQuery) -> int | None:

@@ -43,9 +43,9 @@ class PolicyInput:
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = rules is not None and any(rule.among is not None for rule in rules)
         self._fixed = {
-            one.rule.quantity.usage: one.usage
+            name: one.usage
             for one in spec.rule_specs
-            if one.usage is not None and one.rule.seen == "before"
+            if one.rule.seen == "before" and one.usage is not None and (name := one.rule.quantity.usage)
         }
         self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
         self._costs: dict[Any, Array] = {}

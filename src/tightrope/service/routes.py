@@ -54,7 +54,7 @@ class Route(NamedTuple):
     path: str
     scope: Scope | None
     handler: Callable[..., Any]
-    request: type[msgspec.Struct] | None = None
+    request: type[Any] | None = None
     answer: Mapping[str, Any] | str = ANY
     refusals: tuple[int, ...] = ()
     otherwise: Mapping[int, str] = {}

@@ -31,25 +31,24 @@ class Runs:
     tell: Callable[[str], None] = lambda line: None
     results: dict[str, Result] = field(default_factory=dict)
 
-    def add(
-        self, label: str, policy: Any, env: Tabular, rounds: int, replications: int, **options: Any
-    ) -> Result:
+    def add(self, label: str, policy: Any, env: Tabular, rounds: int, replications: int) -> Result:
         """Simulate, and keep the result under `label`."""
         self.tell(label)
+        size = self.size
         result = simulate(
-            policy,
-            env,
-            rounds=rounds,
-            replications=replications,
-            seed=self.size.seed,
-            workers=self.size.workers,
-            progress=self.size.progress,
-            **options,
+            policy, env, rounds, replications, size.seed, workers=size.workers, progress=size.progress
         )
         self.results[label] = result
         if result.interrupted:
             raise KeyboardInterrupt
         return result
+
+    def done(self) -> tuple[int, int, str]:
+        """Rounds and replications of the first run, and the command that makes the study again."""
+        first = next(iter(self.results.values()))
+        T, replications = first.n_rounds, first.n_replications
+        size = f"--rounds {T} --replications {replications} --seed {self.size.seed}"
+        return T, replications, f"tightrope reproduce {self.study} {size}"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each run and recorded round, with the study and the label beside the usual columns."""

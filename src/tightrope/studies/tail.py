@@ -27,16 +27,14 @@ def run(runs: Runs) -> None:
 def tell(runs: Runs, report: Report) -> None:
     """The section of the report."""
     results = runs.results
-    first = next(iter(results.values()))
-    T, replications = int(first.rounds[-1]), first.n_replications
+    T, replications, command = runs.done()
     report.section("Sample paths")
     report.text(
         "The corollary bounds the probability that one run's own cumulative cost is above 0 at round τ. Bernoulli costs of the "
         f"four arms, seen before acting, theory's schedules; {T:,} rounds, {replications} runs."
     )
-    report.code(
-        f"tightrope reproduce tail --rounds {T} --replications {replications} --seed {runs.size.seed}"
-    )
+    report.code(command)
+    first = next(iter(results.values()))
     curves = [NamedCurve.of(label, r.violated_share) for label, r in results.items()]
     curves.append(
         NamedCurve(

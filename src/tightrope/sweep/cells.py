@@ -34,24 +34,14 @@ __all__ = ["MEASURES", "Cell", "Plan", "Row", "check_ends", "run_cells"]
 Row: TypeAlias = dict[str, Any]
 
 MEASURES = (
-    "regret",
-    "regret_low",
-    "regret_high",
-    "reward",
-    "violation",
-    "violation_low",
-    "violation_high",
-    "path_violation",
-    "path_violation_low",
-    "path_violation_high",
-    "violated_share",
-    "last_violation",
-    "last_violation_max",
+    *("regret", "regret_low", "regret_high", "reward", "violation", "violation_low", "violation_high"),
+    *("path_violation", "path_violation_low", "path_violation_high", "violated_share"),
+    *("last_violation", "last_violation_max"),
 )
 
 _DTYPES: dict[str, type] = {"bool": object, "int": np.int64, "float": np.float64, "text": object}
 _FORMAT = 1  # of what is measured: a change gives every cell a new name
-_WORLDS_KEPT = 8
+_KEPT = 8
 
 
 class Cell(NamedTuple):
@@ -166,10 +156,14 @@ class Plan:
             data = put(data, own_steps(steps_of(path), policy), value)
         return {**data, "policy": data["policy"][policy]}
 
-    def world_key(self, tables: Mapping[str, Any]) -> str:
+    def recorded(self, rounds: int) -> list[int]:
+        """The rounds that a run of so many must record."""
+        return [rounds] if self.target is None else self.target.recorded(rounds)
+
+    def environment_key(self, tables: Mapping[str, Any]) -> str:
         """What two cells with the same environment have in common."""
         seen = tables["policy"].get("costs_seen") if isinstance(tables["policy"], Mapping) else None
-        parts = {part: self._digest(part, tables) for part in _WORLD}
+        parts = {part: self._digest(part, tables) for part in _ENVIRONMENT}
         return _hash({**parts, "seen": str(seen), "folder": str(self.folder)})
 
     def _digest(self, part: str, tables: Mapping[str, Any]) -> str:
@@ -182,8 +176,8 @@ class Plan:
         return _hash([value, content])
 
 
-_WORLD = ("name", "actions", "rule", "environment")
-_PARTS = (*_WORLD, "policy", "simulation")
+_ENVIRONMENT = ("name", "actions", "rule", "environment")
+_PARTS = (*_ENVIRONMENT, "policy", "simulation")
 
 
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
@@ -205,16 +199,17 @@ def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
 def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> list[Row]:
     """As `run_cells`, the cells that share an environment and a size in one launch, in double precision: the CPU's choices."""
     rows: dict[str, Row] = {}
-    alike: dict[tuple[Any, ...], list[tuple[Cell, _World, Any, PolicySpec, SimulationSpec]]] = {}
+    alike: dict[tuple[Any, ...], list[tuple[Cell, _Built]]] = {}
     for cell in cells:
         started = time.perf_counter()
         try:
-            world, policy, stated, size = _built(plan, plan.tables(cell.policy, cell.settings))
+            built = _build(plan, plan.tables(cell.policy, cell.settings))
         except Exception as error:
             rows[cell.id] = _failed(plan, cell, error, time.perf_counter() - started)
         else:
-            key = (id(world), size.rounds, size.replications, size.seed)
-            alike.setdefault(key, []).append((cell, world, policy, stated, size))
+            size = built.size
+            key = (id(built.solved), size.rounds, size.replications, size.seed)
+            alike.setdefault(key, []).append((cell, built))
     for members in alike.values():
         try:
             rows |= _launched(plan, members, device)
@@ -228,28 +223,27 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
     return [rows[cell.id] for cell in cells]
 
 
-def _launched(
-    plan: Plan, members: list[tuple[Cell, _World, Any, PolicySpec, SimulationSpec]], device: Any
-) -> dict[str, Row]:
+def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> dict[str, Row]:
     from tightrope.engine.gpu import simulate_many
 
     started = time.perf_counter()
-    _, world, _, _, size = members[0]
+    first = members[0][1]
+    size = first.size
     runs = simulate_many(
-        [policy for _, _, policy, _, _ in members],
-        world.env,
+        [built.policy for _, built in members],
+        first.solved.env,
         size.rounds,
         size.replications,
         size.seed,
-        record=[size.rounds] if plan.target is None else plan.target.recorded(size.rounds),
+        record=plan.recorded(size.rounds),
         optimum=0.0,
         precision="double",
         device=device,
     )
     seconds = (time.perf_counter() - started) / len(members)
     return {
-        cell.id: _row(plan, cell, world, stated, size, run, seconds)
-        for (cell, _, _, stated, _), run in zip(members, runs, strict=True)
+        cell.id: _row(plan, cell, built, run, seconds)
+        for (cell, built), run in zip(members, runs, strict=True)
     }
 
 
@@ -278,7 +272,7 @@ def check_ends(plan: Plan) -> None:
     ends = [(policy, settings) for settings in (first, last) for policy in range(len(plan.names))]
     for policy, settings in ends:
         try:
-            _built(plan, plan.tables(policy, settings))
+            _build(plan, plan.tables(policy, settings))
         except (InvalidInput, InfeasibleProblem) as error:
             errors.append(error)
     if len(errors) == len(ends):
@@ -294,7 +288,7 @@ def shown(value: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _World:
+class _Solved:
     """An environment with its optimum: what cells share, so made once."""
 
     env: Tabular
@@ -303,7 +297,7 @@ class _World:
     baseline: str
 
     @classmethod
-    def of(cls, env: Tabular) -> _World:
+    def of(cls, env: Tabular) -> _Solved:
         try:
             found = solve(env)
         except InfeasibleProblem:
@@ -316,14 +310,23 @@ class _World:
         return solve(self.env, baseline="fluid").policy
 
 
-class _Worlds:
-    """The worlds used last."""
+class _Built(NamedTuple):
+    """What a cell runs: environment, policy, what the spec says of the policy, and the size of the run."""
+
+    solved: _Solved
+    policy: Any
+    stated: PolicySpec
+    size: SimulationSpec
+
+
+class _Recent:
+    """The environments used last."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[str, _World] = OrderedDict()
+        self._kept: OrderedDict[str, _Solved] = OrderedDict()
 
-    def get(self, key: str, make: Callable[[], _World]) -> _World:
+    def get(self, key: str, make: Callable[[], _Solved]) -> _Solved:
         if key in self._kept:
             self._kept.move_to_end(key)
         else:
@@ -333,49 +336,43 @@ class _Worlds:
         return self._kept[key]
 
 
-_worlds = _Worlds(_WORLDS_KEPT)
+_solved = _Recent(_KEPT)
 
 
 def _run(plan: Plan, cell: Cell) -> Row:
     started = time.perf_counter()
     try:
-        world, policy, stated, size = _built(plan, plan.tables(cell.policy, cell.settings))
-        # The optimum is not asked for here: one for all cells of a world is put in its place below.
+        built = _build(plan, plan.tables(cell.policy, cell.settings))
+        size = built.size
+        # The optimum is not asked for here: one for all cells of an environment is put in its place below.
         run = simulate(
-            policy,
-            world.env,
+            built.policy,
+            built.solved.env,
             size.rounds,
             size.replications,
             size.seed,
             workers=1,
-            record=[size.rounds] if plan.target is None else plan.target.recorded(size.rounds),
+            record=plan.recorded(size.rounds),
             optimum=0.0,
             progress=False,
-            name=stated.name,
+            name=built.stated.name,
         )
         if run.interrupted:
             raise KeyboardInterrupt
-        row = _row(plan, cell, world, stated, size, run, 0.0)
+        row = _row(plan, cell, built, run, 0.0)
         # The intervals take their time too, and batches are cut by it.
         return {**row, "seconds": time.perf_counter() - started}
     except Exception as error:
         return _failed(plan, cell, error, time.perf_counter() - started)
 
 
-def _row(
-    plan: Plan,
-    cell: Cell,
-    world: _World,
-    stated: PolicySpec,
-    size: SimulationSpec,
-    run: Result,
-    seconds: float,
-) -> Row:
-    run = replace(run, optimum=world.optimum, optimum_interval=world.interval, baseline=world.baseline)
+def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> Row:
+    solved, size = built.solved, built.size
+    run = replace(run, optimum=solved.optimum, optimum_interval=solved.interval, baseline=solved.baseline)
     return {
         **_head(plan, cell),
-        "policy": stated.name,
-        "scenario": world.env.name,
+        "policy": built.stated.name,
+        "scenario": solved.env.name,
         "round": size.rounds,
         "replications": size.replications,
         "seed": size.seed,
@@ -391,21 +388,22 @@ def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
     return failed_row(plan, cell, told, seconds)
 
 
-def _built(plan: Plan, tables: Mapping[str, Any]) -> tuple[_World, Any, PolicySpec, SimulationSpec]:
-    """Environment, policy and size of a run. Rules are read only where the environment is made: checking them takes an LP."""
+def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
+    """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
     own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
     spec = make_spec(own, source=plan.source)
-    world = _worlds.get(plan.world_key(tables), lambda: _World.of(_environment(plan, tables)))
+    stated = spec.policies[0]
+    solved = _solved.get(plan.environment_key(tables), lambda: _Solved.of(_environment(plan, tables)))
     try:
-        policy = build_policy(spec.policies[0], world.env.problem({"x": lambda: world.mixture}))
+        policy = build_policy(stated, solved.env.problem({"x": lambda: solved.mixture}))
     except InvalidInput as error:
         raise spec.error(str(error)) from error
-    return world, policy, spec.policies[0], spec.simulation
+    return _Built(solved, policy, stated, spec.simulation)
 
 
 def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular:
     seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
-    data = {part: tables[part] for part in _WORLD if part in tables}
+    data = {part: tables[part] for part in _ENVIRONMENT if part in tables}
     return environment_of(make_spec({**data, "policy": seen}, source=plan.source, folder=plan.folder))
 
 

@@ -131,18 +131,14 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
     right = 1.15 * float(violation[on_front].max()) or float(np.quantile(violation, 0.5)) or 1.0
     dots = np.unique(np.linspace(0, len(regret) - 1, min(_DOTS, len(regret))).round().astype(np.intp))
     dots = dots[violation[dots] <= right]
-    axes.plot(
-        violation[dots],
-        regret[dots],
-        linestyle="none",
-        marker="o",
-        markersize=3.5,
-        markeredgewidth=0.0,
-        color=axes.xaxis.label.get_color(),
-        alpha=0.3,
-        zorder=1.5,
-        clip_on=False,
-    )
+    look: dict[str, Any] = {
+        "markersize": 3.5,
+        "markeredgewidth": 0.0,
+        "alpha": 0.3,
+        "zorder": 1.5,
+        "clip_on": False,
+    }
+    axes.plot(violation[dots], regret[dots], "o", color=axes.xaxis.label.get_color(), **look)
     axes.set_xlim(-0.02 * right, right)
     low, high = float(regret[dots].min()), float(regret[dots].max())
     room = 0.06 * (high - low) or 1.0
@@ -177,13 +173,10 @@ def _sensitivity(report: Report, sweep: Sweep, rows: Rows) -> None:
             continue
         wide = values[0] > 0 and values[-1] / values[0] >= 10
         for name in ("regret", "violation"):
-            quartiles = np.array(
-                [
-                    np.quantile(good[name].astype(float)[group == g], (0.25, 0.5, 0.75))
-                    for g in range(len(values))
-                ]
-            ).T
-            curve = NamedCurve("median", values, quartiles[1], quartiles[0], quartiles[2])
+            found = good[name].astype(float)
+            parts = [np.quantile(found[group == g], (0.25, 0.5, 0.75)) for g in range(len(values))]
+            low, median, high = np.array(parts).T
+            curve = NamedCurve("median", values, median, low, high)
             panels.append(Panel([curve], axis.path, name.capitalize(), logx=wide))
     if panels:
         report.figure(

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import (
-    Actions,
-    Groups,
-    Limit,
-    Name,
-    Range,
-    UsageRule,
-    When,
-    plain,
-    register,
-    subject,
-)
+from tightrope.rules.rule import Actions, Groups, Limit, Name, Range, UsageRule, When, register
 
 
 @register("budget")
@@ -50,7 +39,3 @@ class Budget(UsageRule):
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     range: Range = field(default=(0.0, 1.0), kw_only=True)
-
-    def __str__(self) -> str:
-        counted = self.name if self.action is None else f"{self.name} used by {subject(self.action)}"
-        return self.in_words(counted, f"at most {plain(self.at_most)}")

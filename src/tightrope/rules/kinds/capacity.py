@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import (
-    Actions,
-    DecisionRule,
-    Groups,
-    Name,
-    ShareOfDecisions,
-    When,
-    percent,
-    register,
-    subject,
-)
+from tightrope.rules.rule import Actions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
 
 
 @register("capacity")
@@ -48,6 +38,3 @@ class Capacity(DecisionRule):
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     name: Name | None = field(default=None, kw_only=True)
-
-    def __str__(self) -> str:
-        return self.in_words(subject(self.action), f"at most {percent(self.at_most)}")

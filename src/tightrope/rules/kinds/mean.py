@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import Groups, Limit, Name, Range, UsageRule, When, plain, register
+from tightrope.rules.rule import Groups, Limit, Name, Range, UsageRule, When, register
 
 
 @register("mean")
@@ -37,7 +37,3 @@ class Mean(UsageRule):
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     range: Range = field(default=(0.0, 1.0), kw_only=True)
-
-    def __str__(self) -> str:
-        words = [f"{side.replace('_', ' ')} {plain(limit)}" for side, limit in reversed(self.sides)]
-        return self.in_words(self.name, " and ".join(words))

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tightrope.rules.rule import (
-    Actions,
-    DecisionRule,
-    Groups,
-    Name,
-    ShareOfDecisions,
-    When,
-    percent,
-    register,
-    subject,
-)
+from tightrope.rules.rule import Actions, DecisionRule, Groups, Name, ShareOfDecisions, When, register
 
 
 @register("share")
@@ -44,6 +34,3 @@ class Share(DecisionRule):
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
     name: Name | None = field(default=None, kw_only=True)
-
-    def __str__(self) -> str:
-        return self.in_words(subject(self.action), f"at least {percent(self.at_least)}")

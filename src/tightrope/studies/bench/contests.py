@@ -45,8 +45,10 @@ class Contest:
         What the rival computes.
     ours, rival : callable
         Each makes a program, ready to run; making it is not timed.
-    rounds, rival_rounds : int
-        Choices are compared over as many as both made.
+    rounds : int
+        That our program plays.
+    rival_rounds : int, optional
+        That the rival plays, where it is not the same; choices are compared over as many as both made.
     """
 
     what: str
@@ -54,7 +56,7 @@ class Contest:
     ours: Callable[[], Program]
     rival: Callable[[], Program]
     rounds: int
-    rival_rounds: int
+    rival_rounds: int | None = None
 
 
 def online(
@@ -80,7 +82,6 @@ def online(
         against,
         lambda: partial(play, _policy(Ridge(d), K, settings)),
         lambda: partial(numpy_loops.shared, phis, Ws, rewards, settings),
-        rounds,
         rounds,
     )
 
@@ -110,7 +111,6 @@ def online_after(J: int = 10, d: int = 20, K: int = 3, rounds: int = 3_000, bonu
         lambda: partial(play, _policy(Ridge(d, bonus=bonus), K, settings, Ridge(d, bonus=bonus))),
         lambda: partial(numpy_loops.after, phis, psis, Ws, rewards, settings),
         rounds,
-        rounds,
     )
 
 
@@ -134,7 +134,6 @@ def hospital_wards(rounds: int = 3_000) -> Contest:
         lambda: partial(play, _policy(DisjointRidge(6, 10), 18, settings)),
         lambda: partial(numpy_loops.disjoint, *tables, contexts, uniforms, settings),
         rounds,
-        rounds,
     )
 
 
@@ -145,18 +144,8 @@ def engine(rounds: int = 5_000, replications: int = 20) -> Contest:
     settings = Settings(4.0, 1.0, rounds)
 
     def play(policy: PessimisticOptimistic) -> Outcome:
-        run = simulate(
-            policy,
-            env,
-            rounds=rounds,
-            replications=replications,
-            seed=0,
-            workers=1,
-            record=1,
-            optimum=0.0,
-            keep_choices=True,
-            progress=False,
-        )
+        on_one_core = partial(simulate, workers=1, progress=False)
+        run = on_one_core(policy, env, rounds, replications, record=1, optimum=0.0, keep_choices=True)
         assert run.choices is not None
         state = [[run.reward[0, -1]], run.cost[0, -1], run.last_violation[0]]
         return Outcome(run.choices[0].tolist(), np.concatenate(state))
@@ -215,7 +204,6 @@ def catalogue(
         ),
         rival,
         rounds,
-        rounds,
     )
 
 
@@ -240,7 +228,6 @@ def many_constraints(
             _play_catalogue, _policy(Ridge(d, bonus=0.1), K, settings), offer, costs, rewards, rounds
         ),
         lambda: partial(numpy_loops.full_sweep, phi, dense, rewards, rounds, settings),
-        rounds,
         rounds,
     )
 
@@ -274,7 +261,6 @@ def many_rounds(
         "our decide, one by one" if successive else "NumPy, one product",
         lambda: partial(together, _policy(model, K, settings)),
         rival,
-        rounds,
         rounds,
     )
 
@@ -315,13 +301,9 @@ CASES: dict[str, Case] = {
 def _policy(
     reward: Ridge | DisjointRidge, K: int, settings: Settings, cost: Ridge | None = None
 ) -> PessimisticOptimistic:
+    V, epsilon = Power(settings.v, 0.5), Power(settings.e, -0.5)
     return PessimisticOptimistic(
-        reward=reward,
-        cost=cost,
-        constraints=K,
-        horizon=settings.horizon,
-        V=Power(settings.v, 0.5),
-        epsilon=Power(settings.e, -0.5),
+        reward=reward, cost=cost, constraints=K, horizon=settings.horizon, V=V, epsilon=epsilon
     )
 
 

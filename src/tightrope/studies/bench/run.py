@@ -54,7 +54,7 @@ def measure(contest: Contest, repeats: int = REPEATS) -> dict[str, Any]:
             started = time.process_time()
             program()
             times[side, i] = time.process_time() - started
-    times *= 1e6 / np.array([[contest.rounds], [contest.rival_rounds]])
+    times *= 1e6 / np.array([[contest.rounds], [contest.rival_rounds or contest.rounds]])
     low, (mine, theirs), high = np.quantile(times, (0.25, 0.5, 0.75), axis=1)
     return {
         "what": contest.what,
@@ -156,18 +156,8 @@ def tables(data: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]
     """
     shown = []
     if data["rows"]:
-        head = [
-            "case",
-            "what",
-            "against",
-            "ours",
-            "theirs",
-            "ratio",
-            "quartiles",
-            "target",
-            "same choices",
-            "error",
-        ]
+        head = ["case", "what", "against", "ours", "theirs", "ratio", "quartiles", "target"]
+        head += ["same choices", "error"]
         rows = [
             [
                 row["case"],
@@ -189,15 +179,8 @@ def tables(data: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]
             ("processor time of a round in µs: median ± half the distance of the quartiles", head, rows)
         )
     if data["start"] is not None:
-        head = [
-            "seconds of a cold process",
-            "import",
-            "make a policy",
-            "first decide",
-            "first learn",
-            "until decided",
-            "on the wall",
-        ]
+        head = ["seconds of a cold process", "import", "make a policy", "first decide", "first learn"]
+        head += ["until decided", "on the wall"]
         rows = [
             [name, *(f"{value:.3f}" for value in data["start"][key].values())]
             for name, key in (("compiling", "compiling"), ("compiled code on disk", "cached"))

@@ -38,6 +38,7 @@ NAMES = {"J": "Actions J", "d": "Features d", "K": "Constraints K", "C": "Contex
 SIZES = (2**18, 2**22, 2**27)
 REPEATS = 7
 SECONDS = 0.04  # of one measurement
+_DRAWN = ("median", "low", "high", "arithmetic", "moving")
 
 
 def scaling(
@@ -121,20 +122,13 @@ def figure(found: dict[str, Any]) -> Figure:
     for axis in dict.fromkeys(point["axis"] for point in found["points"]):
         points = [point for point in found["points"] if point["axis"] == axis]
         x = [float(point[axis]) for point in points]
-        column = {name: [point[name] for point in points] for name in ("median", "low", "high")}
-        panels.append(
-            Panel(
-                [
-                    NamedCurve("engine, one core", x, column["median"], column["low"], column["high"]),
-                    NamedCurve("limit: arithmetic", x, [p["arithmetic"] for p in points], reference=True),
-                    NamedCurve("limit: bytes", x, [p["moving"] for p in points], reference=True),
-                ],
-                xlabel=NAMES[axis],
-                ylabel="µs a round",
-                logx=True,
-                logy=True,
-            )
-        )
+        column = {name: [point[name] for point in points] for name in _DRAWN}
+        curves = [
+            NamedCurve("engine, one core", x, column["median"], column["low"], column["high"]),
+            NamedCurve("limit: arithmetic", x, column["arithmetic"], reference=True),
+            NamedCurve("limit: bytes", x, column["moving"], reference=True),
+        ]
+        panels.append(Panel(curves, NAMES[axis], "µs a round", logx=True, logy=True))
     return panels_figure(panels, height=300.0)
 
 

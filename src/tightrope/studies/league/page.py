@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from tightrope.studies.league.ranking import (
     over_runs,
     standing,
 )
+from tightrope.validation import VIOLATION
 
 __all__ = ["write_page"]
 
@@ -32,34 +34,25 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
     """Write `summary.json`, `league.csv` and the page `index.html` with its figures into `folder`; returns the page."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    misfits = [
-        {"policy": one.policy, "scenario": one.scenario, "reasons": list(one.reasons)}
-        for one in league.misfits
-    ]
+    misfits = [asdict(one) for one in league.misfits]
     facts = [
         {
-            "scenario": one.name,
+            "scenario": name,
             "description": one.description,
-            "optimum": league.optima[one.name],
+            "optimum": league.optima[name],
             "slater": one.slater,
         }
-        for one in league.scenarios.values()
+        for name, one in league.scenarios.items()
     ]
     meta = {
-        "rounds": league.rounds,
-        "replications": league.replications,
-        "seed": league.seed,
-        "seconds": round(league.seconds, 1),
-        "interrupted": league.interrupted,
-        "command": league.command,
+        name: getattr(league, name) for name in ("rounds", "replications", "seed", "seconds", "interrupted")
     }
-    body = {**meta, "scenarios": facts, "rows": league.rows(), "outside": misfits}
-    write_json(target / "summary.json", body)
+    meta |= {"seconds": round(league.seconds, 1), "command": league.command}
+    write_json(
+        target / "summary.json", {**meta, "scenarios": facts, "rows": league.rows(), "outside": misfits}
+    )
     rows = [{**row, "ran": True, "reasons": ""} for row in league.final_rows()]
-    rows += [
-        {"policy": one.policy, "scenario": one.scenario, "ran": False, "reasons": "; ".join(one.reasons)}
-        for one in league.misfits
-    ]
+    rows += [{**one, "ran": False, "reasons": "; ".join(one["reasons"])} for one in misfits]
     write_csv(target / "league.csv", rows)
     return _page(league).write(target, date=datetime.date.today().isoformat(), seed=league.seed)
 
@@ -67,7 +60,7 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
 def _page(league: League) -> Report:
     report = Report(
         "The league",
-        subtitle=f"Policies: {len({performance.policy for performance in league.performances})}. Scenarios: {len(league.scenarios)}. The same draws for all.",
+        subtitle=f"Policies: {len({one.policy for one in league.performances})}. Scenarios: {len(league.scenarios)}. The same draws for all.",
     )
     report.text(
         f"Every policy ran in every scenario of its setting: {league.rounds:,} rounds, {league.replications} runs each, "
@@ -106,29 +99,15 @@ def _overview(report: Report, league: League) -> None:
     report.section("Who wins")
     rows: list[list[Cell]] = []
     for scenario, one in zip(league.scenarios.values(), league.overview(), strict=True):
-        rows.append(
-            [
-                f"[{scenario.name}](#{scenario.name})",
-                f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}",
-                scenario.slater,
-                one["best"] or "none",
-                one["regret"],
-                one["violation"],
-                one["ours"],
-                standing(one),
-            ]
+        name, kind = (
+            f"[{scenario.name}](#{scenario.name})",
+            f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}",
         )
+        best = [one["best"] or "none", one["regret"], one["violation"]]
+        rows.append([name, kind, scenario.slater, *best, one["ours"], standing(one)])
+    winner = ["lowest regret of those that keep them", "its regret", "its violation"]
     report.table(
-        [
-            "scenario",
-            "constraints",
-            "δ",
-            "lowest regret of those that keep them",
-            "its regret",
-            "its violation",
-            "ours",
-            "our place",
-        ],
+        ["scenario", "constraints", "δ", *winner, "ours", "our place"],
         rows,
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
@@ -139,21 +118,12 @@ def _overview(report: Report, league: League) -> None:
 
 def _by_policy(report: Report, league: League) -> None:
     rows: list[list[Cell]] = []
-    for name in dict.fromkeys(performance.policy for performance in league.performances):
-        mine = [performance for performance in league.performances if performance.policy == name]
-        kept = [performance for performance in mine if performance.kept]
-        safe = [performance for performance in mine if float(performance.above.max()) == 0.0]
-        first = [performance for performance in mine if league.place(performance) == 1]
-        rows.append(
-            [
-                name,
-                float(len(mine)),
-                f"{len(kept)} of {len(mine)}",
-                f"{len(safe)} of {len(mine)}",
-                float(len(first)),
-                round(float(np.median([np.median(performance.microseconds) for performance in mine]))),
-            ]
-        )
+    for name in dict.fromkeys(one.policy for one in league.performances):
+        mine = [one for one in league.performances if one.policy == name]
+        n, kept, safe = len(mine), sum(one.kept for one in mine), sum(one.above.max() == 0.0 for one in mine)
+        first = sum(league.place(one) == 1 for one in mine)
+        time = round(float(np.median([np.median(one.microseconds) for one in mine])))
+        rows.append([name, float(n), f"{kept} of {n}", f"{safe} of {n}", float(first), time])
     report.table(
         ["policy", "scenarios", "kept at the end", "kept in every round", "first places", "µs a decision"],
         rows,
@@ -172,30 +142,20 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
         f"{league.optima[scenario.name]:.4f} a round. Slater's constant: {scenario.slater:.4g}."
     )
     if performances:
-        able = [performance for performance in performances if performance.policy not in KNOWS_ALL]
-        chosen = [performance for performance in able if performance.policy == CENTRE]
-        chosen += [performance for performance in able if performance not in chosen][: _SHOWN - len(chosen)]
-        shown = [performance for performance in performances if performance in chosen]
-        panels = [
-            Panel(
-                [NamedCurve.of(performance.policy, performance.result.regret) for performance in shown],
-                "Round",
-                "Regret (reward)",
-            )
-        ]
-        if env.n_constraints and any(performance.result.violation.mean.any() for performance in shown):
-            curves = [
-                NamedCurve.of(performance.policy, performance.result.violation) for performance in shown
-            ]
+        able = [one for one in performances if one.policy not in KNOWS_ALL]
+        chosen = [one for one in able if one.policy == CENTRE]
+        chosen += [one for one in able if one not in chosen][: _SHOWN - len(chosen)]
+        shown = [one for one in performances if one in chosen]
+        curves = [NamedCurve.of(one.policy, one.result.regret) for one in shown]
+        panels = [Panel(curves, "Round", "Regret (reward)")]
+        if env.n_constraints and any(one.result.violation.mean.any() for one in shown):
+            curves = [NamedCurve.of(one.policy, one.result.violation) for one in shown]
             panels.append(Panel(curves, "Round", "Expected violation (cost)"))
         report.figure(
             panels_figure(panels),
             name=scenario.name,
             alt=f"Regret and violation on {scenario.name}: "
-            + "; ".join(
-                f"{performance.policy} ends with regret {final_regret(performance):.0f}"
-                for performance in shown
-            ),
+            + "; ".join(f"{one.policy} ends with regret {final_regret(one):.0f}" for one in shown),
             caption=f"{scenario.name}: {CENTRE} and the best of the others; bands are 95 % intervals of the mean.",
         )
         _standings(report, league, performances, scenario)
@@ -213,48 +173,24 @@ def _standings(
 ) -> None:
     earned: list[list[Cell]] = []
     spent: list[list[Cell]] = []
-    for performance in performances:
-        place, gap, result = league.place(performance), league.gap(performance), performance.result
-        standing = (
-            f"{place}"
-            if place is not None
-            else "knows all"
-            if performance.policy in KNOWS_ALL
-            else "violates"
-        )
+    for one in performances:
+        place, gap, result = league.place(one), league.gap(one), one.result
+        unplaced = "knows all" if one.policy in KNOWS_ALL else "violates"
         difference = None if gap is None else _triple(over_runs(gap[:, -1]))
-        time = round(float(np.median(performance.microseconds)))
-        earned.append([performance.policy, standing, _triple(result.regret.at()), difference, time])
-        spent.append(
-            [
-                performance.policy,
-                _triple(result.violation.at()),
-                _triple(result.path_violation.at()),
-                _triple(over_runs(performance.excess, least=0.0)),
-                f"{float(performance.above.mean()):.0%}",
-                _triple(result.last_violated().estimate),
-            ]
-        )
-    report.table(
-        ["policy", "place", "regret", f"against {CENTRE}", "µs a decision"],
-        earned,
-        caption=f"Standings on {scenario.name}",
-    )
+        time = round(float(np.median(one.microseconds)))
+        regret = _triple(result.regret.at())
+        earned.append([one.policy, unplaced if place is None else f"{place}", regret, difference, time])
+        per_round, above = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
+        ends = [_triple(result.violation.at()), _triple(result.path_violation.at())]
+        spent.append([one.policy, *ends, per_round, above, _triple(result.last_violated().estimate)])
+    head = ["policy", "place", "regret", f"against {CENTRE}", "µs a decision"]
+    report.table(head, earned, caption=f"Standings on {scenario.name}")
     if scenario.env.n_constraints:
-        report.table(
-            [
-                "policy",
-                "expected violation",
-                "path violation",
-                "violation per round",
-                "rounds",
-                "last violated round",
-            ],
-            spent,
-            caption=f"Constraints on {scenario.name}",
-        )
+        head = ["policy", "expected violation", "path violation", "violation per round", "rounds"]
+        head.append("last violated round")
+        report.table(head, spent, caption=f"Constraints on {scenario.name}")
 
 
 def _triple(found: Estimate) -> tuple[float, float, float]:
     # What is left of an exact 0 after a long sum is rounding.
-    return tuple(0.0 if abs(one) < 1e-9 else one for one in found)  # type: ignore[return-value]
+    return tuple(0.0 if abs(one) < VIOLATION else one for one in found)  # type: ignore[return-value]

@@ -203,16 +203,9 @@ def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: in
     try:
         # So that loading compiled kernels is not taken for time to decide.
         simulate(_Watched(policy, scenario.env, 2), scenario.env, 2, workers=1, progress=False, optimum=0.0)
+        env, name = scenario.env, entry.name
         result = simulate(
-            watched,
-            scenario.env,
-            rounds,
-            replications,
-            seed,
-            workers=1,
-            record=RECORDED,
-            progress=False,
-            name=entry.name,
+            watched, env, rounds, replications, seed, workers=1, record=RECORDED, progress=False, name=name
         )
     except TightropeError as error:
         raise type(error)(f"{entry.name} on {scenario.name}: {error}") from error
