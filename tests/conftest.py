@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("service_tools")
+pytest.register_assert_rewrite("workbench")
 
 # Compiled code makes the first example slow, so no example has a deadline; what takes longer says so itself.
 settings.register_profile(

@@ -108,6 +108,8 @@ class Problem:
     Parameters
     ----------
     n_actions : int
+    n_contexts : int, optional
+        Where contexts are numbered.
     features, cost_features : Vectors, optional
         None for arms alone; `cost_features` are the same as `features` unless given.
     n_constraints : int
@@ -133,6 +135,7 @@ class Problem:
     """
 
     n_actions: int
+    n_contexts: int | None = None
     features: Vectors | None = None
     cost_features: Vectors | None = None
     n_constraints: int = 0
@@ -231,8 +234,10 @@ class Problem:
         """What stands in the way of a single round."""
         if setting.n_actions not in (None, self.n_actions):
             yield f"it has {self.n_actions} actions, but the policy has {setting.n_actions}"
-        if self.truth is not None and setting.n_contexts not in (None, len(self.truth.weights)):
-            yield f"it has {len(self.truth.weights)} contexts, but the policy has {setting.n_contexts}"
+        if setting.n_contexts is not None and self.n_contexts is None:
+            yield "the policy is told the number of the context, but contexts are not numbered (categories alone would be)"
+        elif setting.n_contexts not in (None, self.n_contexts):
+            yield f"it has {self.n_contexts} contexts, but the policy has {setting.n_contexts}"
         if setting.n_constraints is not None:
             before, wanted = self.seen_before, setting.seen_before
             if self.n_constraints != setting.n_constraints:

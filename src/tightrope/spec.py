@@ -226,9 +226,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return FeatureMap(self.context)
 
     def problem(self) -> Problem:
-        """The problem that whoever serves this spec decides on."""
+        """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
+        sizes: list[Any] = [
+            len(one.values) if isinstance(one, Category) else None for one in self.context.values()
+        ]
         return Problem(
             n_actions=len(self.actions),
+            n_contexts=math.prod(sizes) if sizes and None not in sizes else None,
             features=Vectors(self.features().n_features, per_action=False) if self.context else None,
             rules=self.rules,
             actions=self.actions,

@@ -220,6 +220,7 @@ class Tabular:
         unit = self.reward_noise != "gaussian" and bool(((self.rewards >= 0) & (self.rewards <= 1)).all())
         return Problem(
             n_actions=self.n_actions,
+            n_contexts=self.n_contexts,
             features=_vectors(self.features),
             cost_features=_vectors(self.cost_features),
             n_constraints=self.n_constraints,

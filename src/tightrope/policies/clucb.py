@@ -135,7 +135,10 @@ class CLUCB(Policy):
     def setting(self) -> Setting:
         """A baseline that is always on offer, whose mean reward is as told."""
         return Setting(
-            reward=self._reward, counts_on=(("the baseline", self.baseline),), told=(self._told_reward,)
+            n_contexts=len(self.baseline_reward) if self.sees_context else None,
+            reward=self._reward,
+            counts_on=(("the baseline", self.baseline),),
+            told=(self._told_reward,),
         )
 
     def __repr__(self) -> str:
@@ -143,9 +146,7 @@ class CLUCB(Policy):
 
     def _told_reward(self, problem: Problem, truth: Truth) -> Iterator[str]:
         C = len(truth.weights)
-        if self.sees_context and len(self.baseline_reward) != C:
-            yield f"it has {C} contexts, but baseline_reward has {len(self.baseline_reward)} entries"
-        elif self.baseline < problem.n_actions:
+        if self.baseline < problem.n_actions and self.baseline_reward.size in (1, C):
             real = truth.rewards[truth.met, self.baseline]
             told = np.broadcast_to(self.baseline_reward, C)[truth.met]
             if np.abs(real - told).max() > 1e-9:

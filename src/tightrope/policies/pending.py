@@ -90,9 +90,10 @@ class PendingDecisions(dict[int, Pending]):
         else:
             del self[number]
 
-    def note(self, number: int, note: Any) -> None:
-        """Let the keeper's own note stand by a decision."""
-        self[number] = (*self[number][:5], note)
+    def note(self, number: int, note: Any, awaits: int | None = None) -> None:
+        """Let the keeper's own note stand by a decision; `awaits` says what the keeper waits for, which may be more."""
+        entry = self[number]
+        self[number] = (entry[0] if awaits is None else awaits, *entry[1:5], note)
 
     def arrays(self, n_phi: int, n_psi: int) -> Arrays:
         """The state, by name; a row that a decision does not have is NaN. Groups are not numbers: see `groups`."""

@@ -248,21 +248,24 @@ class Policy(ABC):
         """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
         number = self.decisions.number_of(decision)
         pending = self.decisions[number]
-        if not self.learns:
-            self.decisions.learnt(number, AWAITS_REWARD | AWAITS_COSTS)
-            return
         if usage is not None:
             raise InvalidInput("usage needs rules, which this policy does not take: give costs.")
-        if reward is None and (costs is None or not self.n_constraints):
-            raise InvalidInput("learn needs a reward, costs, or both.")
         parts, y, w = 0, None, None
+        if not self.learns:
+            parts = AWAITS_REWARD * (reward is not None) | AWAITS_COSTS * (costs is not None)
+            self.decisions.learnt(number, parts or AWAITS_REWARD | AWAITS_COSTS)
+            return
+        if reward is None and (costs is None or not pending[0] & AWAITS_COSTS):
+            raise InvalidInput("learn needs a reward, costs, or both.")
         if reward is not None:
             self.decisions.require(number, AWAITS_REWARD)
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
         if costs is not None and self.n_constraints:
             self.decisions.require(number, AWAITS_COSTS)
-            w, parts = self._observed(costs), parts | AWAITS_COSTS
+            w = self._observed(costs)
+        if costs is not None:
+            parts |= AWAITS_COSTS
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         if w is not None:
             self._totals[...] += w

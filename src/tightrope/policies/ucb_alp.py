@@ -142,6 +142,7 @@ class UCBALP(Policy):
         """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
         return Setting(
             n_actions=self.n_actions,
+            n_contexts=len(self.weights),
             takes_sleep=False,
             unit_rewards=True,
             counts_on=(("the no-op", self.noop),),

@@ -7,7 +7,7 @@ without a framework; the rest goes through Starlette.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -130,9 +130,9 @@ class Service:
         """The writer of the experiment that is asked for, if the bearer may."""
         if self._keys is not None:
             assert route.scope is not None
-            self._keys.require(_headers_of(scope).get(b"authorization"), route.scope, name or "")
+            self._keys.require(_header(scope, b"authorization"), route.scope, name or "")
         else:
-            _require_no_browser(_headers_of(scope))
+            _require_no_browser(scope)
         if name is None:
             raise Refusal(
                 400, "experiment", "several experiments are served here: say which by ?experiment=NAME"
@@ -145,9 +145,9 @@ class Service:
     def _readable(self, scope: Scope) -> list[Experiment]:
         """The experiments that the bearer may read."""
         if self._keys is None:
-            _require_no_browser(_headers_of(scope))
+            _require_no_browser(scope)
             return list(self.experiments.values())
-        key = self._keys.find(_headers_of(scope).get(b"authorization"))
+        key = self._keys.find(_header(scope, b"authorization"))
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
             raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
@@ -299,18 +299,21 @@ async def _read(receive: Receive, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _headers_of(scope: Scope) -> dict[bytes, str]:
-    """By name; of several the first."""
-    return {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}
+def _header(scope: Scope, name: bytes) -> str | None:
+    for key, value in scope["headers"]:
+        if key == name:
+            text: str = value.decode("latin-1")
+            return text
+    return None
 
 
-def _require_no_browser(headers: Mapping[bytes, str]) -> None:
+def _require_no_browser(scope: Scope) -> None:
     """Without keys, what protects a service on loopback from any page that its user visits."""
-    host = headers.get(b"host", "")
+    host = _header(scope, b"host") or ""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name not in _LOOPBACK:
         raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")
-    origin = headers.get(b"origin")
+    origin = _header(scope, b"origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Refusal(403, "forbidden", "without keys no other page may send requests")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightrope.policies import PessimisticOptimistic
+from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.spec import Spec
 
@@ -22,7 +22,7 @@ def served_part(spec: Spec) -> dict[str, Any]:
     return {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
 
 
-def served_policy(spec: Spec) -> PessimisticOptimistic:
+def served_policy(spec: Spec) -> Policy:
     """The policy of a spec, new."""
     if not spec.actions:
         raise spec.error("actions: is missing: the service must know what it may answer")
@@ -32,10 +32,13 @@ def served_policy(spec: Spec) -> PessimisticOptimistic:
             f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
         )
     policy = build_policy(spec.policies[0], spec.problem())
-    if type(policy) is not PessimisticOptimistic:
-        raise spec.error(
-            f'policy.kind: the service runs "pessimistic-optimistic", but got "{spec.policies[0].kind}"'
-        )
+    kind, reasons = spec.policies[0].kind, spec.problem().misfits(policy)
+    if kind == "oracle":
+        reasons = ["it knows the truth of an environment, and there is none here"]
+    if not isinstance(policy, Policy):
+        reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
+    if reasons:
+        raise spec.error(f"policy.kind: {kind!r} can't be served here: {'; '.join(reasons)}")
     return policy
 
 
@@ -49,15 +52,16 @@ def known_before(spec: Spec) -> list[Any]:
     return [(one.rule, one.usage) for one in spec.rule_specs if one.rule.seen == "before"]
 
 
-def require_fit(old: Spec, new: Spec, was: PessimisticOptimistic, now: PessimisticOptimistic) -> None:
+def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     """Refuse a spec under which what was learnt would mean something else."""
     late = [[one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)]
     for what, before, after in (
         ("name", old.name, new.name),
         ("actions", old.actions, new.actions),
         ("context", old.context, new.context),
-        ("policy.reward", was.settings()["reward"], now.settings()["reward"]),
-        ("policy.cost", was.settings()["cost"], now.settings()["cost"]),
+        ("policy.kind", was.kind, now.kind),
+        ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
+        ("policy.cost", was.settings().get("cost"), now.settings().get("cost")),
         ("rules seen after acting", *late),
     ):
         if before != after:

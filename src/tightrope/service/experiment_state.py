@@ -13,16 +13,17 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import contextlib
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.policies import Decision, Explanation, PessimisticOptimistic
+from tightrope.policies import Decision, Explanation
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
 from tightrope.service.configuration import (
     constraint_names,
@@ -57,21 +58,29 @@ from tightrope.service.snapshots import (
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
 
-__all__ = ["ExperimentState", "Tally", "Waiting"]
+__all__ = ["Event", "ExperimentState", "Tally"]
 
 Mode = Literal["live", "shadow", "paused"]
 
-AWAITS_REWARD, AWAITS_COSTS = 1, 2
 # At most so many at a time, so that a batch that follows a long silence is not held up.
 _EXPIRE_AT_ONCE = 1000
 _TRAIL = 240
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A decision whose outcome is still to come. `holds` are the hard caps that keep the high end of its cost reserved.
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What the service notes beside a pending decision. `holds` are the hard caps that keep the high end of its cost reserved.
 
     There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
     """
+
+    event_id: str
+    time: int
+    group: str | tuple[str, ...] | None
+    holds: tuple[int, ...]
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A pending decision in a snapshot."""
 
     event_id: str
     time: int
@@ -102,7 +111,7 @@ class ExperimentState:
     Parameters
     ----------
     spec : Spec
-        With named actions and one policy, a pessimistic-optimistic one.
+        With named actions and one policy.
     expire_after : float
         Seconds until a decision without its whole outcome is no longer waited for.
     max_pending : int
@@ -120,7 +129,6 @@ class ExperimentState:
         self.mode: Mode = "live"
         self.default: int | None = None
         self.measured = 0
-        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
         self.policy = served_policy(spec)
         self.measures = self.policy.defer_slater()
         self.caps = hard_caps(spec)
@@ -131,19 +139,25 @@ class ExperimentState:
         self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
         self.configured = 1
         self._input = PolicyInput(spec)
-        self._kinds = (type(self.policy.reward_model), type(self.policy.cost_model))
+        # Cumulative costs, where the policy itself does not count them.
+        self._totals = np.zeros(len(constraint_names(spec)))
 
     # What it knows
 
     @property
+    def waiting(self) -> PendingDecisions:
+        """The decisions whose outcome is still to come, each with its `Event` as the last entry."""
+        return self.policy.decisions
+
+    @property
     def queue(self) -> Array:
-        """The dual variables Q, (K,)."""
-        return self.policy.queue
+        """The dual variables (K,): queues or prices; 0 for a policy that has none."""
+        return self.policy.dual if self.policy.n_constraints else np.zeros(len(self._totals))
 
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
-        return self.policy.totals
+        return self.policy.totals if self.policy.n_constraints else self._totals.copy()
 
     @property
     def rounds(self) -> int:
@@ -153,7 +167,7 @@ class ExperimentState:
     @property
     def slater(self) -> float | None:
         """Slater's constant, as given or as measured last."""
-        return self.policy.slater
+        return getattr(self.policy, "slater", None)
 
     def slater_sample(self) -> Any:
         """What Slater's constant is measured on."""
@@ -168,9 +182,11 @@ class ExperimentState:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
         ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
-        names = next(names for first, names in reversed(self.labels) if first <= entry.number)
         row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
-        labels = self.policy.labels._replace(actions=self.spec.actions, constraints=names)
+        labels = self.policy.labels._replace(actions=self.spec.actions)
+        if labels.constraints is not None:
+            names = next(names for first, names in reversed(self.labels) if first <= entry.number)
+            labels = labels._replace(constraints=names)
         return Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
 
     # What changes it
@@ -202,19 +218,18 @@ class ExperimentState:
                 needs = [needs[row] for row in keep]
                 W = None if W is None else np.ascontiguousarray(W[keep])
                 x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
-        phi, psi = (read.rows(kind, x, ids) for kind in self._kinds)
-        proposed: int | None = None
+        policy, proposed = self.policy, None
+        offer = read.offer(policy, request, x, W, ids)
         if self.mode == "shadow":
             served = self._default(request, ids)
-            seen = self.policy.propose(phi, W, cost_features=psi, actions=ids)
+            seen, decision = policy.propose(**offer), policy.follow(served, **offer)
             row = served if ids is None else ids.index(served)
-            decision = self.policy.decide(
-                _one(phi, row), _one(W, row), cost_features=_one(psi, row), actions=[served]
-            )
             proposed = seen.action
         else:
-            seen = decision = self.policy.decide(phi, W, cost_features=psi, actions=ids)
+            seen = decision = policy.decide(**offer)
             row = decision.row
+        if W is not None and not policy.n_constraints:
+            self._totals[read.known_columns] += W[row, read.known_columns]
         holds: tuple[int, ...] = ()
         if needs is not None:
             holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
@@ -222,9 +237,8 @@ class ExperimentState:
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_costs else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
-        self.waiting[decision.number] = Waiting(event_id, time, decision.action, awaits, group, holds)
+        self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
         self._mark(time)
-        assert seen.trace is not None
         return Decided(
             event_id=event_id,
             request=request,
@@ -232,7 +246,7 @@ class ExperimentState:
             number=decision.number,
             action=decision.action,
             trace=seen.trace.tobytes(),
-            queue=self.policy.queue.tobytes(),
+            queue=self.queue.tobytes(),
             offered=ids,
             proposed=proposed,
         )
@@ -250,45 +264,42 @@ class ExperimentState:
         InvalidInput
             The outcome is not what the spec asks for; nothing has changed.
         """
-        entry = self.waiting[number]
+        _, action, *_, event = self.waiting[number]
         observed: Any = costs
         if isinstance(costs, dict):
             if self.spec.rules is None or not self._input.awaits_costs:
                 raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
-            observed = self.spec.rules.observed(costs, action=entry.action, group=entry.group)
-        elif costs is not None and entry.holds:
-            name = self.caps[entry.holds[0]].name
+            observed = self.spec.rules.observed(costs, action=action, group=event.group)
+        elif costs is not None and event.holds:
+            name = self.caps[event.holds[0]].name
             raise InvalidInput(
                 f"costs must be an object of usages by name, since a hard cap counts {name!r}."
             )
         self.policy.learn(number, reward, observed)
-        awaits, holds = entry.awaits, entry.holds
         if reward is not None:
-            awaits &= ~AWAITS_REWARD
             self.tally.rewards += 1
             self.tally.reward_sum += reward
         if costs is not None:
-            awaits &= ~AWAITS_COSTS
-            for k in holds:
+            if not self.policy.n_constraints:
+                self._totals[self._input.late_columns] += observed
+            for k in event.holds:
                 cap = self.caps[k]
                 assert isinstance(costs, dict)
                 assert cap.usage is not None
                 cap.replace_reserved(costs[cap.usage])
-            holds = ()
-        if awaits:
-            self.waiting[number] = msgspec.structs.replace(entry, awaits=awaits, holds=holds)
-        else:
-            del self.waiting[number]
+        if number not in self.waiting:
             self.tally.complete += 1
-        return Learnt(event_id=entry.event_id, number=number, reward=reward, costs=costs)
+        elif costs is not None and event.holds:
+            self.waiting.note(number, msgspec.structs.replace(event, holds=()))
+        return Learnt(event_id=event.event_id, number=number, reward=reward, costs=costs)
 
     def expire(self, time: int) -> Expired | None:
         """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
         due = time - int(self.expire_after * 1e6)
         excess = len(self.waiting) - self.max_pending
         numbers: list[int] = []
-        for number, entry in self.waiting.items():
-            if (entry.time > due and len(numbers) >= excess) or len(numbers) == _EXPIRE_AT_ONCE:
+        for number, (*_, event) in self.waiting.items():
+            if (event.time > due and len(numbers) >= excess) or len(numbers) == _EXPIRE_AT_ONCE:
                 break
             numbers.append(number)
         return self._drop(numbers) if numbers else None
@@ -352,23 +363,9 @@ class ExperimentState:
         still pending now stay pending; with "all", younger ones are dropped.
         """
         then = unpacked_arrays(unpacked_state(state)["policy"])
-        now = self.policy.state()
-        if restore == "learnt":
-            arrays = {
-                name: then[name] if name.startswith(("reward/", "cost/")) else array
-                for name, array in now.items()
-            }
-        else:
-            kept = np.isin(now["pending/number"], then["pending/number"])
-            arrays = {
-                name: array[kept] if name.startswith("pending/") else array if name == "made" else then[name]
-                for name, array in now.items()
-            }
-            dropped = now["pending/number"][~kept].tolist()
-            for number in dropped:
-                del self.waiting[number]
-            self.tally.rolled_back += len(dropped)
-        self._restore_policy(arrays)
+        with _fitting():
+            dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
+        self.tally.rolled_back += len(dropped)
         return RolledBack(position=position, restore=restore, state=state)
 
     def advance(self, row: Row) -> None:
@@ -427,7 +424,13 @@ class ExperimentState:
                 "expire_after": self.expire_after,
                 "max_pending": self.max_pending,
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
-                "waiting": [list(self.waiting), list(self.waiting.values())],
+                "waiting": [
+                    list(self.waiting),
+                    [
+                        _Waiting(event.event_id, event.time, action, awaits, event.group, event.holds)
+                        for awaits, action, *_, event in self.waiting.values()
+                    ],
+                ],
                 "caps": [[cap.name, str(cap.used)] for cap in self.caps],
                 "tally": self.tally,
                 "labels": self.labels,
@@ -435,6 +438,7 @@ class ExperimentState:
                 "trail": self.trail,
                 "stride": self.stride,
                 "policy": packed_arrays(self.policy.state()),
+                **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
             }
         )
         return packed, digest_of(packed)
@@ -446,8 +450,6 @@ class ExperimentState:
         self.mode, self.default = saved["mode"], saved["default"]
         self.measured = saved["measured"]
         self.expire_after, self.max_pending = saved["expire_after"], saved["max_pending"]
-        numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[Waiting]])
-        self.waiting = OrderedDict(zip(numbers, entries, strict=True))
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
             if cap.name != name:
                 raise JournalDamaged(
@@ -458,7 +460,12 @@ class ExperimentState:
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self.configured = saved["configured"]
         self.trail, self.stride = saved["trail"], saved["stride"]
-        self._restore_policy(unpacked_arrays(saved["policy"]))
+        self._totals[:] = saved.get("totals", self._totals)
+        with _fitting():
+            self.policy.load(unpacked_arrays(saved["policy"]))
+        numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
+        for number, one in zip(numbers, entries, strict=True):
+            self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
 
     # Helpers
 
@@ -489,37 +496,31 @@ class ExperimentState:
         new.resume(old, same_costs=same)
         self.policy = new
         self.measures = new.defer_slater()
-        if not (same and old.slater is not None):
+        if not (same and getattr(old, "slater", None) is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0
         moved = {k: caps.index(cap) for k, was in enumerate(self.caps) for cap in caps if cap.key == was.key}
         for k, at in moved.items():
             caps[at].used = self.caps[k].used
-        for number, entry in self.waiting.items():
-            if entry.holds:
-                holds = tuple(moved[k] for k in entry.holds if k in moved)
-                self.waiting[number] = msgspec.structs.replace(entry, holds=holds)
-        if self.labels[-1][1] != constraint_names(spec):
-            self.labels.append((old.rounds, constraint_names(spec)))
+        for number, (*_, event) in self.waiting.items():
+            if event.holds:
+                holds = tuple(moved[k] for k in event.holds if k in moved)
+                self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
+        names = constraint_names(spec)
+        was = dict(zip(self.labels[-1][1], self._totals.tolist()))
+        self._totals = np.array([was.get(name, 0.0) for name in names])
+        if self.labels[-1][1] != names:
+            self.labels.append((old.rounds, names))
             self.trail = []
         self.spec, self.caps, self.configured = spec, caps, self.position + 1
         self._input = PolicyInput(spec)
 
     def _drop(self, numbers: list[int]) -> Expired:
-        event_ids = [self.waiting[number].event_id for number in numbers]
+        event_ids = [self.waiting[number][-1].event_id for number in numbers]
         for number in numbers:
-            del self.waiting[number]
             self.policy.forget(number)
         self.tally.expired += len(numbers)
         return Expired(numbers=numbers, event_ids=event_ids)
-
-    def _restore_policy(self, arrays: dict[str, NDArray[Any]]) -> None:
-        settings = {**self.policy.settings(), "pending_groups": None}
-        try:
-            self.policy = PessimisticOptimistic.restore(settings, arrays)
-        except (KeyError, ValueError, IndexError) as error:
-            raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
-        self.policy.defer_slater()
 
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
@@ -547,8 +548,8 @@ class ExperimentState:
                 float(time),
                 float(tally.rewards),
                 tally.reward_sum,
-                *self.policy.totals.tolist(),
-                *self.policy.queue.tolist(),
+                *self.totals.tolist(),
+                *self.queue.tolist(),
                 *map(float, tally.actions),
             ]
         )
@@ -557,9 +558,12 @@ class ExperimentState:
             self.stride *= 2
 
 
-def _one(rows: Array | None, row: int) -> Array | None:
-    """The row alone; a vector for all actions stays one."""
-    return rows if rows is None or rows.ndim == 1 else np.ascontiguousarray(rows[row : row + 1])
+@contextlib.contextmanager
+def _fitting() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError, IndexError) as error:
+        raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
 
 
 def _difference(recorded: Entry, again: Entry | None) -> str:

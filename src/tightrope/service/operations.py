@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service.bodies import (
     Answer,
     DecisionRequest,
@@ -28,7 +29,7 @@ from tightrope.service.bodies import (
     fingerprint,
 )
 from tightrope.service.experiment import Batch
-from tightrope.service.experiment_state import AWAITS_COSTS, AWAITS_REWARD, ExperimentState
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
     Decided,
@@ -112,7 +113,7 @@ def learn(batch: Batch, request: OutcomeRequest) -> Answer:
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
-    awaits = 0 if waiting is None else waiting.awaits
+    awaits = 0 if waiting is None else waiting[0]
     missing = [name for name, bit in (("reward", AWAITS_REWARD), ("costs", AWAITS_COSTS)) if awaits & bit]
     return Answer.of({"event_id": event_id, "sequence": decided.number, "awaits": missing})
 
@@ -326,12 +327,12 @@ def _outcome(parts: Sequence[Learnt]) -> dict[str, Any]:
 def _pending(state: ExperimentState, request: OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:
     """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
-    for number, entry in state.waiting.items():
+    for number, (*_, event) in state.waiting.items():
         if request.before is not None and number < request.before:
             continue
         if len(listed) == request.limit:
             return listed, number
-        listed.append({"event_id": entry.event_id, "sequence": number, "time": entry.time / 1e6})
+        listed.append({"event_id": event.event_id, "sequence": number, "time": event.time / 1e6})
     return listed, None
 
 

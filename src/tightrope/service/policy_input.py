@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
-from tightrope.models import ArmMeans, Ridge
+from tightrope.models import Model
+from tightrope.policies import Policy
 from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
 
 __all__ = ["PolicyInput"]
-
-Kind: TypeAlias = type[Any]
 
 _KEPT_COSTS = 256
 
@@ -49,6 +48,8 @@ class PolicyInput:
         }
         self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
         self._costs: dict[Any, Array] = {}
+        seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
+        self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
 
     def actions(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
         """The numbers of actions that are given by name or number."""
@@ -123,18 +124,46 @@ class PolicyInput:
             self._costs[key] = W
         return None if self._none_before else W
 
-    def rows(self, model: Kind, x: Array | None, ids: list[int] | None) -> Array | None:
-        """x as a model of this kind takes it."""
-        if x is None or model in (ArmMeans, type(None)):
+    def offer(
+        self,
+        policy: Policy,
+        request: DecisionRequest,
+        x: Array | None,
+        W: Array | None,
+        ids: list[int] | None,
+    ) -> dict[str, Any]:
+        """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
+        offer: dict[str, Any] = {
+            "features": self._rows(policy._reward, x, ids),
+            "costs": W if policy.n_constraints else None,
+            "cost_features": self._rows(policy._cost, x, ids),
+            "actions": ids,
+        }
+        if policy.sees_context:
+            offer["context"] = self._context_number(request)
+        return offer
+
+    def _rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
+        if x is None or model is None or not model.takes_features:
             return None
-        if model is not Ridge:
+        if model.n_actions is not None:
             return x
-        # One Ridge over all actions: φ = e_j ⊗ x.
+        # One model over all actions: φ = e_j ⊗ x.
         offered = range(len(self._actions)) if ids is None else ids
         phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
         for row, action in enumerate(offered):
             phi[row, action] = x if x.ndim == 1 else x[row]
         return phi.reshape(len(offered), -1)
+
+    def _context_number(self, request: DecisionRequest) -> int:
+        """The number of a context made of categories, the last field running fastest."""
+        if request.context is None or self._features is None:
+            raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
+        number = 0
+        for name, field in self._features.fields.items():
+            values = field.values
+            number = number * len(values) + values.index(request.context[name])
+        return number
 
 
 def listed(names: Any) -> str:

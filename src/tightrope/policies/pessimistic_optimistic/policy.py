@@ -634,7 +634,8 @@ class PessimisticOptimistic(Policy):
                 for name, one in arrays.items()
                 if name.startswith("slater/")
             }
-            self._meter = type(self._meter).restore(self.n_constraints, parts)
+            meter = type(self._meter).restore(self.n_constraints, parts)
+            meter.deferred, self._meter = self._meter.deferred, meter
         self._pending.clear()
         self._pending.restore(arrays, *self.kept_lengths(), self.n_actions)
 
