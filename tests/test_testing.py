@@ -32,7 +32,7 @@ def fitting(entry, sleeping=False):
             policy = entry.make(BUILT[name], HORIZON)
         except Unfit:
             continue
-        if not policy.requires(BUILT[name].env):
+        if not BUILT[name].env.problem().outside(policy):
             return BUILT[name]
     raise AssertionError(f"no scenario fits {entry.name}")
 
