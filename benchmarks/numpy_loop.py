@@ -2,9 +2,9 @@
 
     python benchmarks/numpy_loop.py
 
-The loops themselves are `tightrope.studies.bench.numpy_loops`. Of NumPy's round each step is timed on its own, on the arrays of a run; of
-ours the compiled parts, what it takes to call them, and what Python does around them. One core, one thread, processor time, the
-fastest of several runs, so that the parts can be added up.
+The loops themselves are `tightrope.studies.bench.numpy_loops`. Of NumPy's round each step is timed on its own, on the arrays of a
+run; of ours the compiled parts, what it takes to call them, and what Python does around them. One core, one thread, processor time,
+the fastest of several runs, so that the parts can be added up.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def _chosen(method: Method, program: Program) -> Literal["direct", "decompositio
     raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")
 
 
-# The direct method: the program goes to HiGHS whole, in the variables y = C p x. Coefficients and right-hand sides stay of the order
-# of 1, so that the solver's absolute tolerances bite however many contexts there are and however small their weights.
+# The direct method: the program goes to HiGHS whole, in the variables y = C p x. Coefficients and right-hand sides stay of the
+# order of 1, so that the solver's absolute tolerances bite however many contexts there are and however small their weights.
 
 
 def _solve_direct(program: Program, eps: Array) -> tuple[Array, Array]:
