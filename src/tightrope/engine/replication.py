@@ -159,3 +159,10 @@ def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
     found = env.problem().model_rows(part, model, features)
     # A model that all actions share takes a row for each, even where there is but one.
     return None if found is None else ShownRows(found, found.shape[1] == 1 and model.n_actions is not None)
+
+
+def context_draws(seed: int, replication: int, rounds: int) -> Array:
+    """The two uniforms of each round's first slot, (rounds, 2): which context comes, and a Bernoulli reward."""
+    return np.array(
+        [kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)]
+    )

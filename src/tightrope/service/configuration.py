@@ -31,13 +31,14 @@ def served_policy(spec: Spec) -> Policy:
         raise spec.error(
             f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
         )
-    policy = build_policy(spec.policies[0], spec.problem())
+    policy: Any = build_policy(spec.policies[0], spec.problem())
     kind, reasons = spec.policies[0].kind, spec.problem().misfits(policy)
     if kind == "oracle":
         reasons = ["it knows the truth of an environment, and there is none here"]
-    if not isinstance(policy, Policy):
-        reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
-    if reasons:
+    if reasons or not isinstance(policy, Policy):
+        reasons = reasons or [
+            "a policy that is served inherits tightrope.policies.Policy, which saves and restores it"
+        ]
         raise spec.error(f"policy.kind: {kind!r} can't be served here: {'; '.join(reasons)}")
     return policy
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
+from tightrope.features import Category
 from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.service.bodies import DecisionRequest
@@ -161,6 +162,7 @@ class PolicyInput:
             raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
         number = 0
         for name, field in self._features.fields.items():
+            assert isinstance(field, Category)
             values = field.values
             number = number * len(values) + values.index(request.context[name])
         return number

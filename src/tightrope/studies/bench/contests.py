@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tightrope import kernels
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.engine import simulate
+from tightrope.engine.replication import context_draws
 from tightrope.environments import hospital
 from tightrope.models import DisjointRidge, Ridge
 from tightrope.policies import PessimisticOptimistic
@@ -329,7 +329,7 @@ def _hospital(rounds: int) -> tuple[tuple[Array, Array, Array], Any, Array]:
     """The tables, and the contexts and uniforms of replication 0 under seed 0, as the engine draws them."""
     env = hospital()
     assert env.features is not None
-    drawn = np.array([kernels.uniforms(0, 0, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)])
+    drawn = context_draws(0, 0, rounds)
     cdf = np.cumsum(env.weights)
     contexts = np.minimum(np.searchsorted(cdf, drawn[:, 0], side="right"), len(cdf) - 1)
     tables = tuple(np.array(table) for table in (env.features, env.costs, env.rewards))
