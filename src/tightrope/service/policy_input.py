@@ -140,6 +140,8 @@ class PolicyInput:
             "cost_features": self._rows(policy._cost, x, ids),
             "actions": ids,
         }
+        if self._grouped and self.awaits_costs and policy.n_constraints:
+            offer["group"] = request.group
         if policy.sees_context:
             offer["context"] = self._context_number(request)
         return offer
