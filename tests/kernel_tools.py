@@ -35,11 +35,6 @@ def same(a, b):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-def unit_rows(rng, n, d):
-    rows = rng.normal(size=(n, d))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, size=(n, 1))
-
-
 def started(K, p):
     """`core` of a policy in its first round."""
     return kernels.new_core(K, p, 100.0, (0.5, 0.5, 0.0), (1.5, -0.5, 0.0), 1.0)

@@ -9,7 +9,7 @@ from scipy import stats
 from tightrope.intervals import mean_interval, share_interval, student_quantile
 
 
-@pytest.mark.parametrize("df", [1, 2, 3, 4, 9, 30, 99, 500, 501, 10_000])
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 9, 30, 99, 500, 501, 10_000, 1.5, 2.25, 731.4])
 def test_students_quantile(df):
     assert student_quantile(df) == pytest.approx(stats.t.ppf(0.975, df), rel=1e-10)
 

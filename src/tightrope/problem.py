@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,10 @@ _ROUNDING = 1e-9
 class Learner(Protocol):
     """What of a model a problem looks at."""
 
+    takes_features: ClassVar[bool]
+    unit_features: ClassVar[bool]
     n_features: int
     n_actions: int | None
-    takes_features: bool
-    unit_features: bool
 
 
 @dataclass(frozen=True)

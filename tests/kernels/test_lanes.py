@@ -13,7 +13,7 @@ from tightrope.kernels import lanes
 def lane_program(lanes):
     def program(x, out):
         v, w = lanes.load8(x, 1), lanes.load8(x, 2)
-        lanes.store8(out, 0, v * w - lanes.spread8(x[0]))
+        lanes.store8(out, 0, v * w + -lanes.spread8(x[0]))
         lanes.store8(out, 8, lanes.positive(v))
         low, high = lanes.low4(v), lanes.high4(v)
         lanes.store8(out, 16, lanes.joined(high, low + lanes.spread4(x[1])))

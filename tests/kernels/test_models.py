@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from kernel_tools import same, unit_rows
+from kernel_tools import same
+from strategies import unit_rows
 from tightrope import kernels
 
 

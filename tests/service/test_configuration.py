@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tightrope.policies import slater as slater_module
+from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, PageQuery, RollbackRequest
 from tightrope.service.journal import (

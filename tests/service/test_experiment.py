@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightrope.policies import slater as slater_module
+from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
 from tightrope.service.bodies import SnapshotRequest
 from tightrope.service.experiment import Op, Writer

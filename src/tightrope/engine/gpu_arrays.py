@@ -99,7 +99,8 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         ahead = np.empty((rounds, 2))
         kernels.schedule_values_ahead(core.copy(), ahead)
         steps["inverse_V"][:], steps["eps"][:] = 1.0 / ahead[:, 0], ahead[:, 1]
-    for column, model in (("reward_bonus", policy._reward), ("cost_bonus", policy._cost)):
+    models: list[tuple[str, Any]] = [("reward_bonus", policy._reward), ("cost_bonus", policy._cost)]
+    for column, model in models:
         if model is not None and model.compiled == "arms":
             # Above 0, so that it can't hide the width of an arm without an outcome.
             steps[column][:] = np.maximum(model.bonus * np.sqrt(np.log(t)), 1.0 / kernels.UNSEEN**0.75)

@@ -127,7 +127,8 @@ def program_for(
 
 def require_short(policy: PessimisticOptimistic, rounds: int) -> None:
     """Refuse more rounds than single precision is good for."""
-    for model in (policy._reward, policy._cost):
+    models: list[Any] = [policy._reward, policy._cost]
+    for model in models:
         if model is None:
             continue
         most = MOST_PULLS if model.compiled == "arms" else MOST_UPDATES

@@ -37,13 +37,6 @@ def tabular_arrays(env: Tabular) -> kernels.TabularArrays:
     )
 
 
-def drawn_contexts(env: Tabular, seed: int, replication: int, rounds: int) -> tuple[NDArray[np.int64], Array]:
-    """The context of each round, and the uniform number that its reward is drawn by."""
-    cdf, slot = tabular_arrays(env).cdf, kernels.CONTEXT_SLOT
-    drawn = np.array([kernels.uniforms(seed, replication, t, slot) for t in range(1, rounds + 1)])
-    return np.array([kernels.pick(cdf, u) for u in drawn[:, 0]]), drawn[:, 1].copy()
-
-
 def model_rows(env: Tabular, part: Part, model: Any) -> Array:
     """The rows that a model reads in each context, (C, J, d) or (C, 1, p); of no meaning for a model that reads none."""
     features = env.features if part == "reward" else env.cost_features
@@ -166,3 +159,10 @@ def shown_rows(policy: Any, env: Tabular, part: Any) -> ShownRows | None:
     found = env.problem().model_rows(part, model, features)
     # A model that all actions share takes a row for each, even where there is but one.
     return None if found is None else ShownRows(found, found.shape[1] == 1 and model.n_actions is not None)
+
+
+def context_draws(seed: int, replication: int, rounds: int) -> Array:
+    """The two uniforms of each round's first slot, (rounds, 2): which context comes, and a Bernoulli reward."""
+    return np.array(
+        [kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)]
+    )

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from tightrope.environments.tabular import Seen, Tabular
+from tightrope.environments.tabular import Tabular
+from tightrope.problem import Seen
 from tightrope.validation import finite_number
 
 __all__ = ["bandit"]

@@ -16,9 +16,10 @@ from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
+from tightrope.problem import Seen
 from tightrope.registry import Registry
 from tightrope.rules import Rules
-from tightrope.spec import EnvironmentSpec, Seen, Spec, SpecError, unknown_field
+from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
 
 __all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "register"]
@@ -194,7 +195,8 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
                 raise unknown_field("environment", field, allowed)
     folder = {"folder": spec.folder} if "folder" in parameters else {}
     try:
-        return factory(**settings, **folder)
+        env: Tabular = factory(**settings, **folder)
+        return env
     except SpecError:
         raise
     except InvalidInput as error:

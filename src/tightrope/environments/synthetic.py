@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.environments.tabular import Seen, Tabular
+from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp import slater as slater_program
+from tightrope.problem import Seen
 from tightrope.validation import finite_number, whole_number
 
 __all__ = ["synthetic"]

@@ -1,8 +1,9 @@
 """Vectors of four or eight numbers for the kernels: elementwise operations on what a register of the processor holds.
 
 LLVM makes little vector code of the kernels' loops by itself: they are short, and the order of a sum is not its to change. With
-these the kernels say what runs side by side, and every sum keeps its order. A vector is added, subtracted and multiplied with
-another by the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing is checked.
+these the kernels say what runs side by side, and every sum keeps its order. A vector is negated, added to
+another, subtracted and multiplied by the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing
+is checked.
 
 What each function means stands first, in NumPy, which also does the work where Numba is not installed; its compiled form follows.
 """
@@ -122,20 +123,21 @@ else:
     def _constant(numbers, of=INDEX):
         return ir.Constant(_vector(len(numbers), of), list(numbers))
 
-    def _operator(operation, instruction):
+    def _operator(operation, instruction, n=2):
         @infer_global(operation)
         class Typing(AbstractTemplate):
             def generic(self, args, kws):
-                if len(args) == 2 and isinstance(args[0], Lanes) and args[0] == args[1]:
+                if len(args) == n and isinstance(args[0], Lanes) and args[0] == args[-1]:
                     return signature(args[0], *args)
                 return None
 
-        @lower_builtin(operation, Lanes, Lanes)
+        @lower_builtin(operation, *[Lanes] * n)
         def code(context, builder, sig, args):
             return getattr(builder, instruction)(*args)
 
     for _operation, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
         _operator(_operation, _instruction)
+    _operator(operator.neg, "fneg", 1)
 
     def _compiled(result, arguments, emit):
         """An intrinsic: None among the types of its arguments stands for an array, which `emit` gets as a pointer."""
@@ -196,14 +198,17 @@ else:
         a, b, c, d = (_element(builder, v, i) for i in range(4))
         return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
 
-    def _positive(typingctx, v):
-        def code(context, builder, sig, args):
-            zero = ir.Constant(args[0].type, None)
-            return builder.select(builder.fcmp_ordered(">", args[0], zero), args[0], zero)
+    def _positive():
+        def typed(typingctx, v):
+            def code(context, builder, sig, args):
+                zero = ir.Constant(args[0].type, None)
+                return builder.select(builder.fcmp_ordered(">", args[0], zero), args[0], zero)
 
-        return (v(v), code) if v in (EIGHT, types.float64) else None
+            return (v(v), code) if v in (EIGHT, types.float64) else None
 
-    positive = intrinsic(_positive)
+        return intrinsic(typed)
+
+    positive = _positive()
     _number, _place = types.float64, types.intp
     spread4 = _compiled(FOUR, [_number], _spread(4))
     spread8 = _compiled(EIGHT, [_number], _spread(8))

@@ -278,13 +278,12 @@ def sparse_queue_step(first_entry, end, indices, data, limits, eps_t, core, scra
         cost = -limits[k] + data[i]
         scratch[2 * (i - first_entry)] = core[totals + k] + cost
         scratch[2 * (i - first_entry) + 1] = queue_update(core[layout.QUEUE + k], cost, eps_t)
-    none = spread8(0.0)
     eps = spread8(eps_t)
     k = 0
     while k + 8 <= K:
         limit = load8(limits, k)
         store8(core, totals + k, load8(core, totals + k) - limit)
-        store8(core, layout.QUEUE + k, queue_update(load8(core, layout.QUEUE + k), none - limit, eps))
+        store8(core, layout.QUEUE + k, queue_update(load8(core, layout.QUEUE + k), -limit, eps))
         k += 8
     while k < K:
         core[totals + k] -= limits[k]

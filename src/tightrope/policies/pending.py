@@ -86,7 +86,7 @@ class PendingDecisions(dict[int, Pending]):
         """Parts of an outcome have come; with the last of them the decision is no longer pending."""
         awaits, *rest = self[number]
         if awaits & ~parts:
-            self[number] = (awaits & ~parts, *rest)  # type: ignore[assignment]
+            self[number] = (awaits & ~parts, *rest)
         else:
             del self[number]
 

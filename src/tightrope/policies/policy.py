@@ -365,6 +365,14 @@ class Policy(ABC):
         """Whether the policy measures Slater's constant, and leaves the measuring to its keeper from now on: seldom so."""
         return False
 
+    def slater_sample(self) -> list[Array]:
+        """What Slater's constant is measured on, where it is."""
+        return []
+
+    def take_slater(self, value: float) -> None:
+        """Go on with a constant that was measured on `slater_sample`."""
+        raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
+
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
         settings = self.settings()

@@ -278,11 +278,11 @@ class Rules:
                             f"'{column.rule}'"
                         )
             return None
-        members = (group,) if isinstance(group, str) else tuple(group)
-        for member in members:
+        groups = (group,) if isinstance(group, str) else tuple(group)
+        for member in groups:
             if not isinstance(member, str):
                 raise InvalidInput(f"group must be a name or several, but got {member!r}")
-        return self._all_groups.intersection(members)
+        return self._all_groups.intersection(groups)
 
     def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
         return np.array(

@@ -9,6 +9,7 @@ import numpy as np
 
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
+from tightrope.features import Category
 from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.service.bodies import DecisionRequest
@@ -139,6 +140,8 @@ class PolicyInput:
             "cost_features": self._rows(policy._cost, x, ids),
             "actions": ids,
         }
+        if self._grouped and self.awaits_costs and policy.n_constraints:
+            offer["group"] = request.group
         if policy.sees_context:
             offer["context"] = self._context_number(request)
         return offer
@@ -161,6 +164,7 @@ class PolicyInput:
             raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
         number = 0
         for name, field in self._features.fields.items():
+            assert isinstance(field, Category)
             values = field.values
             number = number * len(values) + values.index(request.context[name])
         return number

@@ -88,8 +88,8 @@ class Input:
                 raise InvalidInput(
                     "usage and group need rules: make the policy with constraints=Rules([...])."
                 )
-            if costs is not None:
-                raise InvalidInput("give costs, or usage and group, not both.")
+            if costs is not None and usage is not None:
+                raise InvalidInput("give costs, or usage, not both.")
         if costs is None and self.rules is not None:
             W = self.rules.costs(usage=usage, group=group, actions=ids)
             if J is not None and len(W) != J:

@@ -186,8 +186,8 @@ class PessimisticOptimistic(Policy):
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
-        names = (None, None) if self.rules is None else (self._input.names, self.rules.names)
-        self._labels = Labels(*names, unpack_trace)
+        constraints_named = None if self.rules is None else self.rules.names
+        self._labels = Labels(self._input.names, constraints_named, unpack_trace)
 
     # What the policy knows
 
@@ -344,7 +344,7 @@ class PessimisticOptimistic(Policy):
         """As `decide`, where someone else has chosen `action` among those on offer: the queue moves by its cost."""
         ids = offer.get("actions")
         row = action if ids is None else list(ids).index(action)
-        alone = {
+        alone: dict[str, Any] = {
             name: value if value is None or np.ndim(value) < 2 else np.ascontiguousarray(value[row : row + 1])
             for name, value in offer.items()
             if name != "actions"

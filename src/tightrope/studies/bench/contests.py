@@ -17,7 +17,7 @@ import scipy.sparse
 
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.engine import simulate
-from tightrope.engine.replication import drawn_contexts
+from tightrope.engine.replication import context_draws
 from tightrope.environments import hospital
 from tightrope.models import DisjointRidge, Ridge
 from tightrope.policies import PessimisticOptimistic
@@ -329,9 +329,11 @@ def _hospital(rounds: int) -> tuple[tuple[Array, Array, Array], Any, Array]:
     """The tables, and the contexts and uniforms of replication 0 under seed 0, as the engine draws them."""
     env = hospital()
     assert env.features is not None
-    contexts, uniforms = drawn_contexts(env, 0, 0, rounds)
+    drawn = context_draws(0, 0, rounds)
+    cdf = np.cumsum(env.weights)
+    contexts = np.minimum(np.searchsorted(cdf, drawn[:, 0], side="right"), len(cdf) - 1)
     tables = tuple(np.array(table) for table in (env.features, env.costs, env.rewards))
-    return (tables[0], tables[1], tables[2]), contexts, uniforms
+    return (tables[0], tables[1], tables[2]), contexts, drawn[:, 1].copy()
 
 
 def _unit_rows(draw: np.random.Generator, n: int, d: int) -> Array:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tightrope.engine.cpu import compiled
+from tightrope.engine.replication import tabular_arrays
 from tightrope.engine.simulation import recorded_rounds
-from tightrope.engine.world import world_of
 from tightrope.environments.tabular import Tabular
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
@@ -141,7 +141,7 @@ def pin() -> None:
 def _times(J: int, d: int, K: int, C: int, repeats: int, seconds: float) -> list[float]:
     """Processor seconds of a round of one replication, some times over."""
     env = _environment(J, d, K, C)
-    world = world_of(env)
+    world = tabular_arrays(env)
     policy = PessimisticOptimistic(reward=Ridge(d), constraints=K, slater=0.1, horizon=100_000)
     stop = np.zeros(1, dtype=np.int64)
 

@@ -58,7 +58,7 @@ def own_entry(source: str | type, name: str | None = None) -> Entry:
     ...
     tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
     """
-    made = source if isinstance(source, type) else policies.POLICIES.find(source)
+    made: Any = source if isinstance(source, type) else policies.POLICIES.find(source)
     registered = getattr(made, "kind", None) in policies.POLICIES
     label = name or (made.kind if registered else made.__name__)
     place = source if isinstance(source, type) else policies.POLICIES.absolute(source)

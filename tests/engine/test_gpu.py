@@ -386,7 +386,10 @@ def test_needs_nothing_but_numpy() -> None:
         assert not BLOCKED & {name.split(".")[0] for name in sys.modules}
         print(repr(run.regret.at()), run.summary()["last_violation_max"])
     """
-    path = {"PYTHONPATH": f"{Path(gpu.__file__).parents[2]}:{Path(__file__).parent}", "PATH": "/usr/bin:/bin"}
+    path = {
+        "PYTHONPATH": f"{Path(gpu.__file__).parents[2]}:{Path(__file__).parents[1]}",
+        "PATH": "/usr/bin:/bin",
+    }
     told = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, env=path, check=False
     )

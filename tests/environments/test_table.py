@@ -15,7 +15,7 @@ import tightrope as tr
 from tightrope.environments.table import WeakEvidence, from_table
 from tightrope.errors import InvalidInput
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 SATIMAGE = DATA / "satimage" / "satimage.csv.gz"
 COUPON = DATA / "coupon" / "in-vehicle-coupon-recommendation.csv.gz"
 

@@ -1,3 +1,5 @@
+"""A tabular environment: what it takes, what it refuses, and its means under noise."""
+
 from __future__ import annotations
 
 import pickle
@@ -8,8 +10,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-import tightrope as tr
-from tightrope.environments import Tabular, bandit, synthetic
+from tightrope.environments import Tabular
 from tightrope.errors import InvalidInput
 
 
@@ -156,86 +157,3 @@ class TestTabular:
     def test_refuses(self, change: dict[str, Any], text: str) -> None:
         with pytest.raises(InvalidInput, match=text):
             Tabular(**arguments(**change))
-
-
-class TestBandit:
-    @pytest.mark.parametrize("threshold", [0.1, 0.5])
-    def test_is_the_paper_s(self, threshold: float) -> None:
-        env = bandit(threshold, "before")
-        np.testing.assert_array_equal(env.rewards, [[0.1, 0.2, 0.4, 0.7]])
-        np.testing.assert_allclose(env.costs[0, :, 0] + threshold, [0.0, 0.4, 0.5, 0.2], atol=1e-15)
-        chance = (env.costs[0, :, 0] - env.cost_range[0, 0]) / np.diff(env.cost_range[0])
-        np.testing.assert_allclose(chance, [0.0, 0.4, 0.5, 0.2], atol=1e-15)
-        assert (env.cost_noise, env.costs_seen) == ("bernoulli", "before")
-
-    @pytest.mark.parametrize("threshold", [-0.1, 1.5, np.nan, True])
-    def test_refuses(self, threshold: Any) -> None:
-        with pytest.raises(InvalidInput, match="threshold"):
-            bandit(threshold)
-
-
-class TestSynthetic:
-    @pytest.mark.parametrize("costs_seen", ["before", "after"])
-    @pytest.mark.parametrize(
-        ("contexts", "actions", "features", "constraints", "slater"),
-        [
-            (1, 2, 2, 1, 0.3),
-            (40, 5, 4, 3, 0.05),
-            (300, 8, 10, 12, 0.2),
-            (5, 3, 3, 0, 0.5),
-            (600, 5, 6, 2, 0.01),
-        ],
-    )
-    def test_meets_every_assumption(
-        self, contexts: int, actions: int, features: int, constraints: int, slater: float, costs_seen: Any
-    ) -> None:
-        for seed in range(3):
-            env = synthetic(
-                contexts, actions, features, constraints, slater, seed=seed, costs_seen=costs_seen
-            )
-            report = tr.check(env)
-            assert report.holds, str(report)
-            assert report.slater == pytest.approx(slater if constraints else 1.0, abs=1e-9)
-
-    def test_constraints_bind_at_the_optimum(self) -> None:
-        binding = [tr.solve(synthetic(constraints=3, seed=seed)).binding.sum() for seed in range(5)]
-        assert min(binding) >= 1
-
-    def test_seed_decides(self) -> None:
-        one, same, other = synthetic(seed=1), synthetic(seed=1), synthetic(seed=2)
-        np.testing.assert_array_equal(one.costs, same.costs)
-        assert not np.array_equal(one.costs, other.costs)
-
-    def test_bernoulli_costs_keep_their_means(self) -> None:
-        fixed, random = synthetic(), synthetic(cost_noise="bernoulli")
-        np.testing.assert_array_equal(fixed.costs, random.costs)
-        assert random.random_costs
-
-    @pytest.mark.parametrize(
-        ("change", "text"),
-        [
-            ({"slater": 0.99}, r"slater must be at most 0\.7"),
-            ({"slater": 0.0}, "slater"),
-            ({"features": 1}, "features must be a whole number >= 2"),
-            ({"contexts": 0}, "contexts"),
-            ({"seed": -1}, "seed"),
-            ({"cost_noise": "gaussian"}, "cost_noise must be 'none' or 'bernoulli'"),
-        ],
-    )
-    def test_refuses(self, change: dict[str, Any], text: str) -> None:
-        with pytest.raises(InvalidInput, match=text):
-            synthetic(**change)
-
-
-class TestPackage:
-    def test_functions_survive_the_import_of_their_modules(self) -> None:
-        import importlib
-
-        for name in ("bandit", "synthetic", "hospital"):
-            module = importlib.import_module(f"tightrope.environments.{name}")
-            assert getattr(tr.environments, name) is getattr(module, name)
-
-    def test_unknown_names(self) -> None:
-        assert {"Tabular", "bandit", "hospital", "synthetic"} <= set(dir(tr.environments))
-        with pytest.raises(AttributeError, match="no attribute 'casino'"):
-            _ = tr.environments.casino  # type: ignore[attr-defined]
