@@ -35,11 +35,12 @@ def served_policy(spec: Spec) -> Policy:
         raise spec.error(
             f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
         )
-    kind, policy = spec.policies[0].kind, None
+    kind = spec.policies[0].kind
+    policy: Policy | None = None
     if kind == "oracle":
         reasons = ["it knows the truth of an environment, and there is none here"]
-    elif isinstance(policy := build_policy(spec.policies[0], spec.problem()), Policy):
-        reasons = spec.problem().misfits(policy)
+    elif isinstance(built := build_policy(spec.policies[0], spec.problem()), Policy):
+        policy, reasons = built, spec.problem().misfits(built)
     else:
         reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
     if reasons or policy is None:
