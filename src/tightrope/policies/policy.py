@@ -118,7 +118,18 @@ class Policy(ABC):
     @property
     def setting(self) -> Setting:
         """What the policy asks of its problem."""
-        return Setting(n_actions=self.n_actions, reward=self._reward)
+        return self.asks()
+
+    def asks(self, **more: Any) -> Setting:
+        """As many actions, models that fit, its constraints seen after acting; and what else the policy names."""
+        return Setting(
+            n_actions=self.n_actions,
+            n_constraints=self.n_constraints or None,
+            seen_before=np.zeros(self.n_constraints, dtype=bool),
+            reward=self._reward,
+            cost=self._cost,
+            **more,
+        )
 
     @property
     def cost_bounds(self) -> Array:
@@ -207,27 +218,19 @@ class Policy(ABC):
         context : int
             The number of the context, for a policy that `sees_context`.
         """
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(
+            features, costs, cost_features=cost_features, actions=actions, group=group, context=context
+        )
         return self._play(offer, self.choose(offer))
 
-    def propose(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-        context: int | None = None,
-    ) -> Decision:
+    def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(*args, **kwargs)
         return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
+        read = self._offer(**offer)
         choice = self.choose(read)._replace(row=read.row_of("the action that was chosen", action), note=None)
         return self._play(read, choice)
 
@@ -366,6 +369,15 @@ class Policy(ABC):
         """Go on with a constant that was measured on `slater_sample`."""
         raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
 
+    @classmethod
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        return {
+            name: model_from_settings(value) if name in ("reward", "cost") and value is not None else value
+            for name, value in settings.items()
+            if name not in ("owner", "pending_groups")
+        }
+
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
         settings = self.settings()
@@ -382,7 +394,15 @@ class Policy(ABC):
     # Helpers
 
     def _offer(
-        self, features: Any, costs: Any, cost_features: Any, actions: Any, group: Any, context: Any
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        context: Any = None,
     ) -> Offer:
         given = {"features": features, "costs": costs, "actions": actions}
         names, why = self.refuses
@@ -440,9 +460,6 @@ class Policy(ABC):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-_GIVEN = ("features", "costs", "cost_features", "actions", "group", "context")
 
 
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
