@@ -166,7 +166,7 @@ class PessimisticOptimistic(Policy):
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
-        self._labels = Labels(self._input.names, self.rules and self.rules.names, unpack_trace)
+        self._labels = Labels(self._input.names, getattr(self.rules, "names", None), unpack_trace)
 
     # What the policy knows
 
