@@ -14,8 +14,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["LEVEL", "NORMAL_QUANTILE", "mean_interval", "share_interval", "student_quantile"]
-
 LEVEL: Final = 0.95
 NORMAL_QUANTILE: Final = NormalDist().inv_cdf((1 + LEVEL) / 2)
 

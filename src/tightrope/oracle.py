@@ -20,8 +20,6 @@ from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.intervals import mean_interval
 from tightrope.validation import finite_number, real_array, require_finite, whole_number
 
-__all__ = ["Assumption", "Assumptions", "Atoms", "Solution", "check", "slater", "solve"]
-
 Array: TypeAlias = NDArray[np.float64]
 Baseline: TypeAlias = Literal["auto", "fluid", "joint"]
 
@@ -177,8 +175,6 @@ def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
 
     Negative when the constraints can't be met; 1 when there are none.
 
-    Examples
-    --------
     >>> from tightrope.environments import bandit
     >>> slater(bandit(threshold=0.1))
     0.1
@@ -191,8 +187,6 @@ def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
 class Assumption:
     """One assumption of the paper: what must hold, what was measured, and whether it holds.
 
-    Examples
-    --------
     >>> Assumption("‖φ‖ ≤ 1", "largest norm 0.9", True).holds
     True
     """

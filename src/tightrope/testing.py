@@ -38,15 +38,6 @@ from tightrope.policies import Oracle, PessimisticOptimistic, Uniform
 from tightrope.policies.state_file import read_state
 from tightrope.validation import Array
 
-__all__ = [
-    "EnvironmentSuite",
-    "ModelSuite",
-    "PolicySuite",
-    "check_environment",
-    "check_model",
-    "check_policy",
-]
-
 ROUNDS = 60
 
 

@@ -14,8 +14,6 @@ from tightrope.intervals import mean_interval
 from tightrope.report.numbers import format_estimate
 from tightrope.validation import Array, finite_number
 
-__all__ = ["UNKNOWN", "Curve", "Estimate", "LastViolated", "known"]
-
 
 class Estimate(NamedTuple):
     """A mean with its 95 % interval; nan where one replication can't tell.

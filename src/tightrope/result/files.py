@@ -16,8 +16,6 @@ from tightrope.errors import StateDamagedError, StateVersionError
 from tightrope.files import write, write_csv
 from tightrope.result.curves import Curve, Estimate
 
-__all__ = ["plain", "read_archive", "write_archive", "write_long"]
-
 _FORMAT = "tightrope-result"
 _VERSION = 1
 

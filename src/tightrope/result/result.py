@@ -26,8 +26,6 @@ from tightrope.validation import Array, finite_number, real_array, require_finit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Result", "Summary", "write_summary"]
-
 Row: TypeAlias = dict[str, str | int | float | None]
 
 _ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation", "choices"}

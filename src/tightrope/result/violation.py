@@ -10,8 +10,6 @@ import numpy as np
 from tightrope.intervals import LEVEL, NORMAL_QUANTILE, student_quantile
 from tightrope.validation import VIOLATION, Array
 
-__all__ = ["positive_part", "violation_interval"]
-
 _RESAMPLES = 2000
 _BLOCK = 1 << 20  # entries of a bootstrap block
 
