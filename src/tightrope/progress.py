@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["Advance", "progress_bar"]
-
 
 class Advance(Protocol):
     """Moves a bar on."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BarSeries", "bars_figure", "last_violation_figure"]
-
 _HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NamedCurve", "Panel", "bound_figure", "curve_figure", "panels_figure"]
-
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 
 

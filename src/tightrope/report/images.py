@@ -15,8 +15,6 @@ from tightrope.report.canvas import LIGHT, figure_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["png_bytes", "save_figure", "svg_text"]
-
 _VARIABLES = {light: f"var(--{name}, {light})" for name, light in LIGHT.items()}
 
 

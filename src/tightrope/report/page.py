@@ -27,8 +27,6 @@ from tightrope.report.numbers import Cell, cell_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Report"]
-
 
 class Report:
     """A page, built from top to bottom and written as one `index.html`, with a PNG of each figure beside it.

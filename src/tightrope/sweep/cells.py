@@ -29,8 +29,6 @@ from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
 from tightrope.validation import Array
 
-__all__ = ["MEASURES", "Cell", "Plan", "Row", "check_ends", "run_cells"]
-
 Row: TypeAlias = dict[str, Any]
 
 MEASURES = (
@@ -65,8 +63,6 @@ class Cell(NamedTuple):
 class Plan:
     """A spec and a design, as data that can be sent to another process.
 
-    Examples
-    --------
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1]}})
     >>> [cell.text() for cell in Plan.of(spec).cells()]
     ['policy.slater = 0.01', 'policy.slater = 0.1']
@@ -183,8 +179,6 @@ _PARTS = (*_ENVIRONMENT, "policy", "simulation")
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
     """A row for each cell; what goes wrong in a cell is in its row, under `error`.
 
-    Examples
-    --------
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
     ...                   "sweep": {"policy.slater": [0.1, 7.0]}})
     >>> plan = Plan.of(spec)

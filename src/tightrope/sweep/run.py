@@ -26,8 +26,6 @@ from tightrope.sweep.cells import Cell, Plan, check_ends
 from tightrope.sweep.engines import Engine, EngineName, engine_for
 from tightrope.sweep.store import Rows, Store
 
-__all__ = ["Runner", "Sweep", "run_sweep", "running"]
-
 BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
 MOST_CELLS = 500
 # Successive halving, here by thirds: a ninth of the rounds for all, a third for the best third, all for the best ninth.

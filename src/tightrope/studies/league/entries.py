@@ -21,8 +21,6 @@ from tightrope.schedules import Power
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
 
-__all__ = ["ROSTER", "Entry", "Unfit", "chosen_entries", "own_entry", "spec_entry"]
-
 
 class Unfit(Exception):
     """A policy can't be made for a scenario; `reasons` say why, and `error` is there where what a spec says was refused."""
