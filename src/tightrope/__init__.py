@@ -22,9 +22,21 @@ from tightrope.errors import (
     StateVersionError,
     TightropeError,
 )
+from tightrope.version import __version__
 
 if TYPE_CHECKING:
-    from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
+    from tightrope import (
+        engine,
+        environments,
+        errors,
+        lp,
+        models,
+        offpolicy,
+        policies,
+        rules,
+        schedules,
+        theory,
+    )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
     from tightrope.models import ArmMeans, DisjointRidge, Ridge
@@ -53,8 +65,6 @@ if TYPE_CHECKING:
     from tightrope.rules import Budget, Capacity, Mean, Rules, Share
     from tightrope.schedules import Power
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
     "engine": "simulate",
@@ -67,10 +77,22 @@ _HOMES = {
     "schedules": "Power",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("engine", "environments", "errors", "lp", "offpolicy", "policies", "rules", "schedules", "theory")
+_MODULES = (
+    "engine",
+    "environments",
+    "errors",
+    "lp",
+    "models",
+    "offpolicy",
+    "policies",
+    "rules",
+    "schedules",
+    "theory",
+)
 
 # By home, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
-__all__ = ["engine", "environments", "errors", "lp", "offpolicy", "policies", "rules", "schedules", "theory"]
+__all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "policies", "rules", "schedules"]
+__all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["StateVersionError", "TightropeError"]
 __all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts"]

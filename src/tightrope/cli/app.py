@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
-from tightrope import __version__
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+from tightrope.version import __version__
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

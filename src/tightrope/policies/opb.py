@@ -131,7 +131,7 @@ class OPB(Policy):
 
     def arrays(self) -> Arrays:
         """Outcomes by arm: how many, and the sums of reward and cost."""
-        return {"counts": self.counts, "sums": self.sums}
+        return {"rewards/counts": self.counts, "rewards/sums": self.sums}
 
     @property
     def cost_bounds(self) -> Array:

@@ -6,13 +6,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.policies.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Choice, best_row, estimates, one_hot
+from tightrope.policies.policy import Choice, Policy, best_row, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
+from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
 if TYPE_CHECKING:
@@ -75,6 +77,10 @@ class OPLB(OneSafeAction):
 
         return MixtureProgram()
 
+    @cached_property
+    def _basis(self) -> NDArray[np.int8]:
+        return np.empty(0, dtype=np.int8)
+
     def choose(self, offer: Offer) -> Choice:
         """Draw an action from the mixture."""
         safe = offer.row_of("safe_action", self.safe_action)
@@ -87,11 +93,27 @@ class OPLB(OneSafeAction):
         optimistic = r[:, 0] + C_r * widths[:, 0] + (2.0 * REWARD_BOUND / xi) * C_w * widest
         pi = None
         if not C_w * widest[safe] > xi / 2.0:
+            if self._program is not None:
+                self._program.basis = self._basis
             pi = best_mixture(optimistic, w + C_w * cost_widths, self._program)
         if pi is None:
-            pi = one_hot(safe, J)
+            pi = np.eye(J)[safe]
         row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
-        return Choice(row, r[:, 0], optimistic, pi)
+        basis = self._basis if self._program is None else self._program.basis
+        return Choice(row, r[:, 0], optimistic, pi, basis)
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """The next program starts where this one ended."""
+        self._basis = choice.note
+
+    def state(self) -> Arrays:
+        """With the basis from which the next program starts: the last bits of its solution depend on it."""
+        return {**Policy.state(self), "basis": self._basis}
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`."""
+        self._basis = np.array(arrays["basis"], dtype=np.int8)
+        Policy.load(self, arrays)
 
 
 def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:

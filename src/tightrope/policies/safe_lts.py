@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.offer import Offer
-from tightrope.policies.policy import Choice, best_row, estimates, one_hot
+from tightrope.policies.policy import Choice, best_row, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 
@@ -66,5 +66,5 @@ class SafeLTS(OneSafeAction):
         )
         row = best_row(values)
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
-        alone = one_hot(row, len(values)) if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
+        alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
         return Choice(row, means, values, alone)

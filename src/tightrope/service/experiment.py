@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-import tightrope
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
@@ -50,6 +49,7 @@ from tightrope.service.journal import (
 )
 from tightrope.service.metrics import Metrics
 from tightrope.spec import Spec
+from tightrope.version import __version__
 
 log = logging.getLogger("tightrope.service")
 
@@ -148,7 +148,7 @@ class Experiment:
         self.status: Status = "closed"
         self.trouble = "not open yet"
         state = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending)
-        self._config = state.started(tightrope.__version__)
+        self._config = state.started(__version__)
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
@@ -338,7 +338,7 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
-        wanted, present = self._config, state.started(tightrope.__version__)
+        wanted, present = self._config, state.started(__version__)
         if wanted == present:
             return
         was, now = present.spec, wanted.spec

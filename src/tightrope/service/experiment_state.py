@@ -54,7 +54,7 @@ from tightrope.service.journal import (
 )
 from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec, make_spec
-from tightrope.validation import Array
+from tightrope.validation import Array, real_array
 
 Mode = Literal["live", "shadow", "paused"]
 
@@ -240,15 +240,18 @@ class ExperimentState:
         """
         _, action, *_, event = self.waiting[number]
         observed: Any = costs
+        if costs is not None and (self.spec.rules is None or not self._input.awaits_costs):
+            raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
         if isinstance(costs, dict):
-            if self.spec.rules is None or not self._input.awaits_costs:
-                raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
+            assert self.spec.rules is not None
             observed = self.spec.rules.observed(costs, action=action, group=event.group)
         elif costs is not None and event.holds:
             name = self.caps[event.holds[0]].name
             raise InvalidInput(
                 f"costs must be an object of usages by name, since a hard cap counts {name!r}."
             )
+        elif costs is not None:
+            observed = real_array("costs", costs, (len(self._input.late_columns),))
         self.policy.learn(number, reward, observed)
         if reward is not None:
             self.tally.rewards += 1

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
-import tightrope
 from tightrope.service.bodies import Name, Refusal
 from tightrope.service.keys import Scope
+from tightrope.version import __version__
 
 ANY: Final = {"type": "object"}
 
@@ -105,7 +105,7 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
     words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tightrope", "version": tightrope.__version__, "description": words},
+        "info": {"title": "Tightrope", "version": __version__, "description": words},
         "paths": paths,
         "components": components,
     }

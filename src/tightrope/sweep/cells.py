@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import __version__
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of
 from tightrope.environments.tabular import Tabular
@@ -28,6 +27,7 @@ from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
 from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
 from tightrope.validation import Array
+from tightrope.version import __version__
 
 Row: TypeAlias = dict[str, Any]
 

@@ -18,10 +18,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
-from tightrope import __version__
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
 from tightrope.validation import whole_number
+from tightrope.version import __version__
 
 EngineName: TypeAlias = Literal["local", "ray", "gpu"]
 Batch: TypeAlias = list[Cell]

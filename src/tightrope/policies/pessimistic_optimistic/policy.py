@@ -33,7 +33,7 @@ from tightrope.policies.pessimistic_optimistic.input import (
     seen_before,
     slater_meter,
 )
-from tightrope.policies.policy import Choice, Policy, copy_of_model, one_hot
+from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting
@@ -325,7 +325,7 @@ class PessimisticOptimistic(Policy):
         """The row with the highest optimistic reward less penalties."""
         row, trace, _ = self._choose(offer, self._core.copy())
         seen = kernels.trace_views(trace, len(offer.ids))
-        return Choice(row, seen.rewards, seen.values, one_hot(row, len(offer.ids)))
+        return Choice(row, seen.rewards, seen.values)
 
     def decide_many(
         self,
@@ -620,7 +620,6 @@ class PessimisticOptimistic(Policy):
         self,
         features: Any = None,
         costs: Any = None,
-        *,
         cost_features: Any = None,
         actions: Any = None,
         usage: Any = None,
