@@ -123,9 +123,8 @@ def _fitted(
     parameters = parameters_of(make)
     missing = missing_from(parameters, known)
     if missing:
-        raise Unfit(
-            [scenario.lacks.get(name, f"it asks for {name!r}, which no scenario tells") for name in missing]
-        )
+        unknown = "it asks for {!r}, which no scenario tells"
+        raise Unfit([scenario.lacks.get(name, unknown.format(name)) for name in missing])
     try:
         return make(**{name: known[name] for name in parameters if name in known})
     except InvalidInput as error:
@@ -136,9 +135,8 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
     """The schedules of costs seen before acting, where they are seen after."""
     env, K = scenario.env, scenario.env.n_constraints
     if K == 0 or env.costs_seen == "before":
-        raise Unfit(
-            ["its costs are seen before acting, so these are the schedules of pessimistic-optimistic"]
-        )
+        why = "its costs are seen before acting, so these are the schedules of pessimistic-optimistic"
+        raise Unfit([why])
     V = Power(max(scenario.slater, 1e-6) * K**0.25 * math.sqrt(2.0 / 3.0), 0.5)
     epsilon = Power(K**0.75 * math.sqrt(6.0), -0.5)
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, V=V, epsilon=epsilon)
