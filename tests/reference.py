@@ -36,9 +36,12 @@ def choose(values):
 
 
 def gap(values):
-    """How far the choice is from flipping: distance of any value from the edge of the tie rule."""
+    """How far the choice is from flipping by rounding: the least distance of a value below the best from the edge of the tie rule.
+
+    Values that equal the best to the last bit are computed alike, from the same features or by the clip: they can't flip.
+    """
     best = max(values)
-    return min((abs((best - v) - 1e-12) for v in values), default=math.inf)
+    return min((abs((best - v) - 1e-12) for v in values if v != best), default=math.inf)
 
 
 class ReferenceA:

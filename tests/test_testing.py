@@ -9,6 +9,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.environments.scenarios import SCENARIOS, scenario
+from tightrope.problem import Setting
 from tightrope.studies.league import ROSTER, Unfit
 from tightrope.testing import EnvironmentSuite, PolicySuite, check_environment, check_policy
 
@@ -32,7 +33,7 @@ def fitting(entry, sleeping=False):
             policy = entry.make(BUILT[name], HORIZON)
         except Unfit:
             continue
-        if not policy.requires(BUILT[name].env):
+        if not BUILT[name].env.problem().outside(policy):
             return BUILT[name]
     raise AssertionError(f"no scenario fits {entry.name}")
 
@@ -177,14 +178,8 @@ class ImpossibleChoice(Good):
         return np.eye(4)[0]
 
 
-class OddRequires(Good):
-    def requires(self, env):
-        return "fits"
-
-
 class WantsMore(Good):
-    def requires(self, env):
-        return ["it has too few actions"]
+    setting = Setting(n_actions=9)
 
 
 class Raises(Good):
@@ -205,8 +200,10 @@ class Raises(Good):
         (CannotTravel, "can't be pickled, so it can't run on several cores"),
         (OddMixture, "mixture must be 4 probabilities that sum to 1"),
         (ImpossibleChoice, "to which mixture gave probability 0"),
-        (OddRequires, "requires(env) must return a list of str, but returned 'fits'"),
-        (WantsMore, "requires(env) must be empty for an environment of its setting"),
+        (
+            WantsMore,
+            "setting must admit an environment of its own kind, but the problem says ['it has 4 actions",
+        ),
         (Raises, "RuntimeError: out of ideas"),
     ],
 )

@@ -22,9 +22,21 @@ from tightrope.errors import (
     StateVersionError,
     TightropeError,
 )
+from tightrope.version import __version__
 
 if TYPE_CHECKING:
-    from tightrope import engine, environments, errors, lp, offpolicy, policies, rules, schedules, theory
+    from tightrope import (
+        engine,
+        environments,
+        errors,
+        lp,
+        models,
+        offpolicy,
+        policies,
+        rules,
+        schedules,
+        theory,
+    )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
     from tightrope.models import ArmMeans, DisjointRidge, Ridge
@@ -53,97 +65,58 @@ if TYPE_CHECKING:
     from tightrope.rules import Budget, Capacity, Mean, Rules, Share
     from tightrope.schedules import Power
 
-__version__ = "0.1.0"
-
 _HOMES = {
-    "tightrope.engine": ("simulate",),
-    "tightrope.models": ("ArmMeans", "DisjointRidge", "Ridge"),
-    "tightrope.catalogue": ("Catalogue", "SparseCosts"),
-    "tightrope.oracle": ("Solution", "check", "solve"),
-    "tightrope.policies": (
-        "CLUCB",
-        "LFG",
-        "OPB",
-        "OPLB",
-        "UCBALP",
-        "Decision",
-        "Greedy",
-        "LinCBwK",
-        "LinTS",
-        "LinUCB",
-        "Oracle",
-        "PessimisticOptimistic",
-        "PrimalDualBwK",
-        "RoundRobin",
-        "SafeLTS",
-        "SafeLUCB",
-        "Uniform",
-        "load",
-    ),
-    "tightrope.result": ("Result",),
-    "tightrope.rules": ("Budget", "Capacity", "Mean", "Rules", "Share"),
-    "tightrope.schedules": ("Power",),
+    "catalogue": "Catalogue SparseCosts",
+    "engine": "simulate",
+    "models": "ArmMeans DisjointRidge Ridge",
+    "oracle": "Solution check solve",
+    "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
+    "PrimalDualBwK RoundRobin SafeLTS SafeLUCB Uniform load",
+    "result": "Result",
+    "rules": "Budget Capacity Mean Rules Share",
+    "schedules": "Power",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("engine", "environments", "errors", "lp", "offpolicy", "policies", "rules", "schedules", "theory")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = (
+    "engine",
+    "environments",
+    "errors",
+    "lp",
+    "models",
+    "offpolicy",
+    "policies",
+    "rules",
+    "schedules",
+    "theory",
+)
 
-__all__ = [
+# By home, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
+__all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "policies", "rules", "schedules"]
+__all__ += ["__version__", "theory"]
+__all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
+__all__ += ["StateVersionError", "TightropeError"]
+__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts"]
+__all__ += [
     "CLUCB",
     "LFG",
     "OPB",
     "OPLB",
     "UCBALP",
-    "ArmMeans",
-    "Budget",
-    "Capacity",
-    "Catalogue",
     "Decision",
-    "DisjointRidge",
     "Greedy",
-    "InfeasibleProblem",
-    "InvalidInput",
     "LinCBwK",
     "LinTS",
     "LinUCB",
-    "Mean",
     "Oracle",
-    "PessimisticOptimistic",
-    "Power",
-    "PrimalDualBwK",
-    "Result",
-    "Ridge",
-    "RoundRobin",
-    "Rules",
-    "SafeLTS",
-    "SafeLUCB",
-    "Share",
-    "Solution",
-    "SolverError",
-    "SparseCosts",
-    "StateDamagedError",
-    "StateFileError",
-    "StateVersionError",
-    "TightropeError",
-    "Uniform",
-    "check",
-    "engine",
-    "environments",
-    "errors",
-    "load",
-    "lp",
-    "offpolicy",
-    "policies",
-    "rules",
-    "schedules",
-    "simulate",
-    "solve",
-    "theory",
 ]
+__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "RoundRobin", "SafeLTS", "SafeLUCB", "Uniform", "load"]
+__all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
+__all__ += ["check", "simulate", "solve"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+        value = getattr(importlib.import_module(f"tightrope.{_HOME_OF[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"tightrope.{name}")
     else:

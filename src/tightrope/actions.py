@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias
@@ -50,7 +49,7 @@ class ActionNames:
     def __init__(self, actions: Sequence[Action] | int | None) -> None:
         self.names = () if actions is None else _declared(actions)
         self._ids = {str(name): i for i, name in enumerate(self.names)} if self.named else {}
-        self._limit = math.inf if actions is None else len(self.names)
+        self._limit = 2**63 if actions is None else len(self.names)
 
     @property
     def named(self) -> bool:
@@ -59,7 +58,8 @@ class ActionNames:
 
     def ids(self, actions: Any, what: str = "actions", *, once: bool = False) -> list[int]:
         """The id of each action, given by name or by id; with `once` none may come twice. `what` is for messages."""
-        if isinstance(actions, str | bytes | Mapping | Set) or not hasattr(actions, "__len__"):
+        unordered = isinstance(actions, str | bytes | Mapping | Set) or not hasattr(actions, "__len__")
+        if unordered or getattr(actions, "ndim", 1) != 1:
             raise InvalidInput(f"{what} must be a sequence of names or ids of actions, but got {actions!r}.")
         if not len(actions):
             raise InvalidInput(f"{what} must name at least one action, but it is empty.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any, TypeVar
 
 from tightrope.errors import InvalidInput
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "found_by", "reference"]
 
 _Made = TypeVar("_Made")
+_OWN = "_tightrope_own_"
 
 
 class Registry(dict[str, Any]):
@@ -24,6 +26,8 @@ class Registry(dict[str, Any]):
     ----------
     what : str
         What is registered, for error messages: "policy".
+    package : str, optional
+        Where files are looked into for names that are not registered yet: a new file there is found by itself.
 
     Examples
     --------
@@ -38,14 +42,14 @@ class Registry(dict[str, Any]):
     tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as ..., but got 'dog'.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, package: str | None = None) -> None:
+        self.what, self.package = what, package
 
     def register(self, name: str) -> Callable[[_Made], _Made]:
         """Decorator: make a class or function known under `name`, which becomes its `kind`."""
 
         def add(made: _Made) -> _Made:
-            if name in self:
+            if name in self and not _read_again(self[name], made):
                 article = "an" if self.what[0] in "aeiou" else "a"
                 raise InvalidInput(
                     f"{article} {self.what} named {name!r} is registered already: {self[name]!r}."
@@ -58,9 +62,11 @@ class Registry(dict[str, Any]):
 
     def find(self, name: str, folder: Path = Path()) -> Any:
         """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`."""
+        place, _, attribute = name.rpartition(":")
+        if name not in self and not place:
+            self.discover()
         if name in self:
             return self[name]
-        place, _, attribute = name.rpartition(":")
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
             raise InvalidInput(
@@ -76,13 +82,27 @@ class Registry(dict[str, Any]):
         if not isinstance(vars(found).get("kind"), str):
             # What it is saved under: a file by its whole path, so that another process finds it too.
             found.kind = self.absolute(name, folder)
+        self.setdefault(found.kind, found)
         return found
+
+    def discover(self) -> None:
+        """Import every file of the package, so that all that is registered there is known."""
+        if self.package is not None:
+            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
 
     @staticmethod
     def absolute(name: str, folder: Path = Path()) -> str:
         """The same name for a process that runs in another folder."""
         place, _, attribute = name.rpartition(":")
         return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name
+
+    def referred(self, made: type | str) -> Any:
+        """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
+        found: Any = self.find(made) if isinstance(made, str) else made
+        if ":" not in found.kind or found.kind.startswith("__main__:"):
+            self.setdefault(found.kind, found)
+        return found
 
     def _module(self, name: str, module: str) -> ModuleType:
         try:
@@ -94,7 +114,7 @@ class Registry(dict[str, Any]):
         path = place.resolve()
         if not path.is_file():
             raise InvalidInput(f"{self.what} {name!r}: there is no file {place}.")
-        label = f"_tightrope_own_{path.stem}_{abs(hash(str(path))):x}"
+        label = f"{_OWN}{path.stem}_{abs(hash(str(path))):x}"
         if label in sys.modules:
             return sys.modules[label]
         spec = importlib.util.spec_from_file_location(label, path)
@@ -108,3 +128,22 @@ class Registry(dict[str, Any]):
             del sys.modules[label]
             raise
         return module
+
+
+def _read_again(known: Any, made: Any) -> bool:
+    """Whether it is the same class from a script that was read twice, as the program itself and as a file of classes."""
+    own = any(one.__module__.startswith(("__main__", _OWN)) for one in (known, made))
+    return own and bool(known.__qualname__ == made.__qualname__)
+
+
+def found_by(made: type) -> str:
+    """What a class that is not registered is found by: module:Class, or file.py:Class where no other process could import it."""
+    module, file = made.__module__, getattr(sys.modules.get(made.__module__), "__file__", None)
+    if file is not None and (module == "__main__" or module.startswith(_OWN)):
+        module = str(Path(file).resolve())
+    return f"{module}:{made.__qualname__}"
+
+
+def reference(made: type) -> type | str:
+    """A class for another process: itself, or what it is found by where it comes from a file that none could import."""
+    return found_by(made) if made.__module__.startswith(_OWN) else made

@@ -409,6 +409,8 @@ def _read_rules(
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
         kind = table.get("kind")
+        if isinstance(kind, str) and ":" in kind:
+            kind = _own_kind(reader, kind, f"{where}.kind")
         if not isinstance(kind, str) or kind not in RULE_KINDS:
             reader.refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
         own = rule_fields(kind)
@@ -421,7 +423,8 @@ def _read_rules(
         for action in [chosen] if isinstance(chosen, str) else chosen if isinstance(chosen, list) else ():
             if isinstance(action, str) and action not in names:
                 reader.refuse(f"{where}.action", names.unknown(action))
-        plain.append({"seen": seen, **{key: value for key, value in table.items() if key not in beyond}})
+        stated = {key: value for key, value in table.items() if key not in beyond}
+        plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
     rules = _made_rules(reader, plain, actions)
     specs: list[RuleSpec] = []
@@ -444,6 +447,14 @@ def _read_rules(
                 reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
         specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
     return rules, tuple(specs)
+
+
+def _own_kind(reader: _Reader, kind: str, where: str) -> str:
+    """A kind of rule in a file of your own, by the name that it has from then on."""
+    try:
+        return str(RULE_KINDS.find(kind, reader.folder).kind)
+    except InvalidInput as error:
+        reader.refuse(where, str(error).rstrip("."))
 
 
 def _made_rules(reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...]) -> Rules:

@@ -143,6 +143,30 @@ def test_processes_give_the_same_numbers_as_one_after_the_other(monkeypatch):
     np.testing.assert_array_equal(spread.cost, alone.cost)
 
 
+@pytest.mark.parametrize("compile", [True, False])
+def test_the_last_violation_is_the_last_round_with_a_total_above_zero(compile):
+    policy, env = CASES["uniform"]
+    rounds = np.arange(1, 121)
+    run = tr.simulate(
+        policy, env, rounds=120, replications=3, seed=5, record=rounds.tolist(), optimum=1.0, compile=compile
+    )
+    above = run.cost > 1e-9  # rounding alone is no violation
+    expected = (above * rounds[:, None]).max(axis=1)
+    np.testing.assert_array_equal(run.last_violation, expected)
+    assert ((run.cost > 0.0) & (run.cost < 0.5)).any(), "small violations count too"
+    assert len(np.unique(expected)) > 1
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_a_policy_draws_afresh_in_every_replication(compile):
+    # One context and one set of arms: only the policy's own draws can tell replications apart.
+    env = tr.environments.bandit()
+    run = tr.simulate(
+        tr.Uniform(4), env, rounds=60, replications=5, seed=2, keep_choices=True, compile=compile
+    )
+    assert len({choices.tobytes() for choices in run.choices}) == 5
+
+
 def test_the_policy_given_is_not_changed_and_its_state_counts():
     policy, env = CASES["A, ridge"]
     taught = tr.Ridge(5, bonus=0.1)

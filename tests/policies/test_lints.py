@@ -30,12 +30,8 @@ def test_lints_samples_from_the_stated_law():
         model.learn(x, 0.3)
     phi = unit_rows(rng, 4, 3)
     n, v = 6000, 1.7
-    offer = Offer(np.arange(4), phi, np.empty((4, 0)), None)
-    policy = LinTS(tr.Ridge(3), seed=9)
-    drawn = np.empty((n, 4))
-    for i in range(n):
-        policy.decisions.made = i
-        drawn[i] = sampled_values(policy, model, offer, v)
+    offer = Offer(np.arange(4), phi)
+    drawn = np.array([sampled_values(model, offer, v, 9, i) for i in range(n)])
     covariance = v**2 * phi @ np.linalg.inv(literal.A) @ phi.T
     spread = np.sqrt(np.diag(covariance))
     # Means and covariances of n normal draws: 5.5 standard errors, exceeded with probability below 1e-6 all together.
@@ -49,7 +45,7 @@ def test_lints_samples_from_the_stated_law():
     policy = LinTS(taught, failure=0.2, seed=9)
     for t in range(200):
         v_t = 0.05 * math.sqrt(9 * 3 * math.log((t + 1) / 0.2))
-        index = sampled_values(policy, taught, offer, v_t)
+        index = sampled_values(taught, offer, v_t, 9, t)
         assert policy.decide(phi).row == int(np.argmax(index))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import tightrope as tr
 from tightrope.environments.build import environment_of
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
 from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When
+from tightrope.service.configuration import served_part
 from tightrope.service.hard_caps import hard_caps
 from tightrope.spec import SpecError, make_spec, read_spec
 
@@ -102,3 +105,22 @@ def test_a_name_is_taken_once_and_data_need_one() -> None:
     unregistered = dataclass(frozen=True, repr=False)(type("Loose", (Band,), {}))
     with pytest.raises(tr.InvalidInput, match=r"Loose must be registered under a name"):
         unregistered("a", 0.1, 0.2).to_data()
+
+
+def test_from_a_file_that_the_spec_names(tmp_path: Path) -> None:
+    """Nobody has registered it: the spec says where it is."""
+    source = inspect.getsource(Band)
+    imports = "from dataclasses import dataclass, field\n\nfrom tightrope.rules import DecisionRule\n"
+    imports += "from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When\n\n\n"
+    (tmp_path / "bands.py").write_text(imports + source)
+    (tmp_path / "wards.toml").write_text(SPEC.replace('"band"', '"bands.py:Band"'))
+    spec = read_spec(tmp_path / "wards.toml")
+    assert spec.rules is not None
+    assert spec.rules.names == ("band icu at most", "band icu at least")
+    again = Rules.from_data(json.loads(json.dumps(spec.rules.to_data())), spec.rules.actions)
+    assert again == spec.rules
+    replayed = make_spec(served_part(spec))
+    assert replayed.rules == spec.rules
+    (tmp_path / "wards.toml").write_text(SPEC.replace('"band"', '"bands.py:Bnd"'))
+    with pytest.raises(SpecError, match=r"rule\[0\]\.kind: rule 'bands.py:Bnd': bands.py has no class 'Bnd'"):
+        read_spec(tmp_path / "wards.toml")

@@ -113,6 +113,15 @@ def test_decision_and_outcome_may_share_a_batch() -> None:
     assert [answer.status for answer in answers] == [404, 200, 200, 200, 409]
 
 
+def test_a_decision_expires_when_it_is_as_old_as_is_allowed_and_not_before() -> None:
+    bench = Bench(ward(), expire_after=60.0)
+    bench.decide(visit(1))
+    bench.now += 60.0 - 1e-3
+    assert bench.state()["outcomes"]["missing"] == 0
+    bench.now += 1e-3
+    assert bench.state()["outcomes"]["missing"] == 1
+
+
 def test_pending_decisions_expire_and_are_listed() -> None:
     bench = Bench(ward(), expire_after=60.0)
     for i in range(5):

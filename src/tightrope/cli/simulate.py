@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
 from tightrope.cli.tables import number_text, summary_table, table
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ def simulate(
     spec: Path,
     /,
     *,
-    rounds: int | None = None,
-    replications: int | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
+    runs: Runs = AS_STATED,
     engine: Literal["cpu", "gpu", "gpu-double"] = "cpu",
     output: Output = DEFAULT,
 ) -> None:
@@ -117,14 +114,6 @@ def simulate(
     ----------
     spec
         A TOML file with an [environment] and a [policy], or several as [[policy]].
-    rounds
-        Decisions in each replication; by default what the spec says.
-    replications
-        Independent runs of each policy; by default what the spec says.
-    seed
-        Same seed, same numbers; by default what the spec says.
-    workers
-        Cores to use; all by default.
     engine
         Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
     """
@@ -133,15 +122,7 @@ def simulate(
     from tightrope.studies.simulation import simulate_spec
 
     folder = output.folder()
-    results, interrupted = simulate_spec(
-        read_spec(spec),
-        rounds=rounds,
-        replications=replications,
-        seed=seed,
-        workers=workers,
-        engine=engine,
-        out=folder,
-    )
+    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder)
     if results:
         if folder is not None:
             write_summary(results, folder / "summary.json")

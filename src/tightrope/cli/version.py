@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tightrope import __version__
 from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.version import __version__
 
 
 @command("tightrope version --json")

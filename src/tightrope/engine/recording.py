@@ -20,7 +20,7 @@ def policy_name(policy: Any) -> str:
     kind = getattr(policy, "kind", None)
     if kind == "pessimistic-optimistic" and policy.n_constraints == 0:
         return "linucb"
-    return kind if isinstance(kind, str) else type(policy).__name__
+    return kind.rpartition(":")[2] if isinstance(kind, str) else type(policy).__name__
 
 
 def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ Factory = Callable[..., Tabular]
 _Factory = TypeVar("_Factory", bound=Factory)
 
 # Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
-ENVIRONMENTS = Registry("environment")
+ENVIRONMENTS = Registry("environment", __package__)
 register = ENVIRONMENTS.register
 
 

@@ -119,6 +119,19 @@ def core_views(core):
     )
 
 
+def carry_over(old, names, new, new_names):
+    """The rounds of one core into another, and by name the queues and cumulative costs of constraints that both have."""
+    new[ROUNDS] = old[ROUNDS]
+    was, now = core_views(old), core_views(new)
+    for k, name in enumerate(new_names):
+        if name in names:
+            at = names.index(name)
+            now.queue[k], now.totals[k] = was.queue[at], was.totals[at]
+
+
+# flat
+
+
 @inlined
 def ridge_stat(flat):
     """Outcomes learnt, bonus, m, λ, and the dimension in √β."""

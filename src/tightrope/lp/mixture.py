@@ -13,8 +13,8 @@ from tightrope.lp.highs import Array, lp_model, new_solver, run_solver
 class MixtureProgram:
     """max u·π subject to Σ_j W_jk π_j <= 0 for every k, Σπ = 1, π >= 0, solved again and again.
 
-    Each solve starts from the optimal basis of the last one with the same numbers of actions and constraints: from one round of a
-    policy to the next little changes, so that few or no pivots are left.
+    Each solve starts from `basis`, the optimal one of the last solve with the same numbers of actions and constraints: from one
+    round of a policy to the next little changes, so that few or no pivots are left. The last bits of π depend on it.
 
     >>> program = MixtureProgram()
     >>> program.solve(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).round(9).tolist()
@@ -25,8 +25,8 @@ class MixtureProgram:
 
     def __init__(self) -> None:
         self._solver: Any = None
-        self._basis: Any = None
-        self._shape = (0, 0)
+        # HiGHS's status of each action and each row; empty for a cold start.
+        self.basis = np.empty(0, dtype=np.int8)
 
     def solve(self, u: Array, W: Array) -> Array | None:
         """π (J,), or None where nothing is feasible."""
@@ -46,15 +46,16 @@ class MixtureProgram:
                 ),
             )
         )
-        if self._basis is not None and self._shape == (J, K):
-            self._solver.setBasis(self._basis)
+        if len(self.basis) == J + K + 1:
+            status = [highspy.HighsBasisStatus(one) for one in self.basis.tolist()]
+            basis = highspy.HighsBasis()
+            basis.col_status, basis.row_status, basis.valid = status[:J], status[J:], True
+            self._solver.setBasis(basis)
         if run_solver(self._solver) != "optimal":
-            self._basis = None
+            self.basis = np.empty(0, dtype=np.int8)
             return None
         found = self._solver.getBasis()
-        basis = highspy.HighsBasis()
-        basis.col_status, basis.row_status, basis.valid = list(found.col_status), list(found.row_status), True
-        self._basis, self._shape = basis, (J, K)
+        self.basis = np.array([int(one) for one in [*found.col_status, *found.row_status]], dtype=np.int8)
         positive = np.maximum(np.asarray(self._solver.getSolution().col_value, dtype=np.float64), 0.0)
         pi: Array = positive / positive.sum()
         return pi

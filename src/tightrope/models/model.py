@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.registry import Registry
+from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
 __all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
 
 Ids = NDArray[np.int64]
 
-MODELS = Registry("model")
+MODELS = Registry("model", __package__)
 register = MODELS.register
 
 
@@ -52,6 +52,9 @@ class Model(ABC):
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = found_by(cls)
 
     @abstractmethod
     def means(self, features: Any = None, actions: Any = None) -> Array:

@@ -11,15 +11,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -95,32 +87,33 @@ class CLUCB(Policy):
         row = best_row(values)
         conservative, owed, _ = self._sums
         owed += self._reward_of_baseline(offer.context)
-        # What would be counted for the optimistic row: features summed, and lower bounds for a model that is not linear.
-        z = self._z.copy()
-        if offer.phi is not None:
-            z[int(offer.ids[row]) if self._reward.n_actions is not None else 0] += offer.phi[row]
-        lower = float(self._sums[2] + max(0.0, means[row, 0] - root_beta * widths[row, 0]))
+        lower = np.maximum(0.0, means[:, 0] - root_beta * widths[:, 0])
         if self._reward.linear:
-            mean, width = self._reward.of_sum(z)
+            mean, width = self._reward.of_sum(self._with_features(offer, row))
             least = mean - root_beta * width
         else:
-            least = lower
-        if least + conservative >= (1.0 - self.alpha) * owed:
-            return Choice(row, means[:, 0], values, one_hot(row, len(values)), (z, lower))
-        return Choice(fallback, means[:, 0], values, one_hot(fallback, len(values)))
+            least = self._sums[2] + lower[row]
+        optimistic = least + conservative >= (1.0 - self.alpha) * owed
+        row = row if optimistic else fallback
+        return Choice(row, means[:, 0], values, note=(row if optimistic else None, lower))
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Add the choice to what the guarantee counts."""
         r_b = self._reward_of_baseline(offer.context)
         self._sums[1] += r_b
-        if choice.note is None:
+        if self._is_conservative(offer, choice):
             self._sums[0] += r_b
         else:
-            self._z[...], self._sums[2] = choice.note
+            self._z[...] = self._with_features(offer, choice.row)
+            self._sums[2] += choice.note[1][choice.row]
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """φ of an optimistic round; a conservative one teaches nothing."""
-        return (None, None) if choice.note is None else Policy.kept_features(self, offer, choice)
+        return (
+            (None, None)
+            if self._is_conservative(offer, choice)
+            else Policy.kept_features(self, offer, choice)
+        )
 
     def learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of an optimistic round."""
@@ -134,15 +127,24 @@ class CLUCB(Policy):
     @property
     def setting(self) -> Setting:
         """A baseline that is always on offer, whose mean reward is as told."""
-        return Setting(
+        return self.asks(
             n_contexts=len(self.baseline_reward) if self.sees_context else None,
-            reward=self._reward,
             counts_on=(("the baseline", self.baseline),),
             told=(self._told_reward,),
         )
 
     def __repr__(self) -> str:
         return f"CLUCB({self._reward!r}, baseline={self.baseline}, alpha={self.alpha:g}, failure={self.failure:g})"
+
+    def _is_conservative(self, offer: Offer, choice: Choice) -> bool:
+        return choice.row != choice.note[0] and bool(offer.ids[choice.row] == self.baseline)
+
+    def _with_features(self, offer: Offer, row: int) -> Array:
+        """The features of all optimistic choices, summed, with those of a row."""
+        z = self._z.copy()
+        if offer.phi is not None:
+            z[int(offer.ids[row]) if self._reward.n_actions is not None else 0] += offer.phi[row]
+        return z
 
     def _told_reward(self, problem: Problem, truth: Truth) -> Iterator[str]:
         C = len(truth.weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, one_hot
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
 
 
@@ -40,7 +40,7 @@ class Greedy(Policy):
         """The best by the estimates."""
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         row = best_row(means)
-        return Choice(row, means, means, one_hot(row, len(means)))
+        return Choice(row, means, means)
 
     def __repr__(self) -> str:
         return f"Greedy({self._reward!r})"

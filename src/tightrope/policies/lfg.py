@@ -13,7 +13,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, one_hot
+from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Problem, Setting, Truth
@@ -91,7 +91,7 @@ class LFG(Policy):
         )
         values = debt[offer.ids] + self.eta * upper
         row = best_row(values)
-        return Choice(row, upper, values, one_hot(row, len(values)), debt)
+        return Choice(row, upper, values, note=debt)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Q ← max(0, Q + s − 1{chosen})."""
@@ -112,7 +112,7 @@ class LFG(Policy):
     @property
     def setting(self) -> Setting:
         """Mean rewards that do not depend on the context, and the minimum shares told."""
-        return Setting(n_actions=self.n_actions, unit_rewards=True, told=(self._told_shares,))
+        return self.asks(unit_rewards=True, told=(self._told_shares,))
 
     def __repr__(self) -> str:
         return f"LFG({self.n_actions}, eta={self.eta:g})"

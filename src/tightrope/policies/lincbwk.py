@@ -11,15 +11,7 @@ from tightrope.models import Model
 from tightrope.policies.budget import Account
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -138,7 +130,7 @@ class LinCBwK(Policy):
             row = best_row(values)
         else:
             row, values = noop, np.where(np.arange(len(values)) == noop, values, -np.inf)
-        return Choice(row, rewards, values, one_hot(row, len(values)))
+        return Choice(row, rewards, values)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Reserve what it may use."""
@@ -162,14 +154,7 @@ class LinCBwK(Policy):
     @property
     def setting(self) -> Setting:
         """Costs seen after acting that are usage less a limit, and an action that uses nothing."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
-            counts_on=(("the no-op", self.noop),),
-            told=(usage_within(self.limits, self.noop),),
-        )
+        return self.asks(counts_on=(("the no-op", self.noop),), told=(usage_within(self.limits, self.noop),))
 
     def __repr__(self) -> str:
         limits = ", ".join(f"{limit:g}" for limit in self.limits)

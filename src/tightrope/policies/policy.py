@@ -15,39 +15,39 @@ import numpy as np
 from tightrope import kernels
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
-from tightrope.models import Model, model_from_settings
+from tightrope.models import MODELS, Model, model_from_settings
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group, rows_for_each
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.problem import Setting
+from tightrope.registry import found_by, reference
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
 
 
 class Choice(NamedTuple):
-    """A row, and by row: expected rewards, the values compared, the probabilities; `note` is for `chosen`."""
+    """A row, and by row: expected rewards, the values compared, the probabilities where it was drawn; `note` is for `chosen`.
+
+    Probabilities are NaN where they have no closed form.
+    """
 
     row: int
     rewards: Array
     values: Array
-    probabilities: Array
+    probabilities: Array | None = None
     note: Any = None
-
-    @property
-    def probability(self) -> float:
-        """That of the row which was chosen; NaN where it has no closed form."""
-        return float(self.probabilities[self.row])
 
 
 class Policy(ABC):
     """A policy keeps its constructor's parameters under their names, its state in arrays, and its pending decisions in one place.
 
     One of your own defines `choose`, and as far as it needs them `chosen`, `learn_reward`, `learn_costs`, `arrays` and `setting`;
-    it can then be simulated, compared, saved, loaded and served. Models are parameters called `reward` and `cost`, kept as
-    `_reward` and `_cost` (`copy_of_model`). Randomness comes from `uniform`, which depends on the seed and the decision's number
-    alone, so that `choose` can be asked again. `examples/own_policy.py` is one.
+    it can then be simulated, compared, saved, loaded and served. It says with `n_constraints` and `sees_costs` which costs it looks
+    at. Models are parameters called `reward` and `cost`, kept as `_reward` and `_cost` (`copy_of_model`). Randomness comes from
+    `uniform`, which depends on the seed and the decision's number alone, so that `choose` can be asked again.
+    `examples/own_policy.py` is one.
     """
 
     kind: ClassVar[str]
@@ -55,6 +55,8 @@ class Policy(ABC):
     n_constraints: int = 0
     # The compiled loop of the simulator that can take the policy's place.
     loop: ClassVar[str | None] = None
+    # Whether `decide` is shown the costs of the actions on offer; those of a policy with constraints are else seen after acting.
+    sees_costs: ClassVar[bool] = False
     # Whether `decide` is told the number of the context, which no learner is.
     sees_context: bool = False
     # Whether its choices are drawn from a `mixture` that has a closed form.
@@ -67,6 +69,9 @@ class Policy(ABC):
     _reward: Model | None = None
     _cost: Model | None = None
 
+    def __init_subclass__(cls) -> None:
+        cls.kind = found_by(cls)
+
     # What a policy defines
 
     @abstractmethod
@@ -74,7 +79,7 @@ class Policy(ABC):
         """The row to play. Changes nothing."""
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
-        """Take note that the choice is played."""
+        """Take note that the choice is played, or another row in its place, which someone else has chosen (`follow`)."""
         return
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
@@ -118,7 +123,18 @@ class Policy(ABC):
     @property
     def setting(self) -> Setting:
         """What the policy asks of its problem."""
-        return Setting(n_actions=self.n_actions, reward=self._reward)
+        return self.asks()
+
+    def asks(self, **more: Any) -> Setting:
+        """As many actions, models that fit, costs seen when the policy sees them; and what else it names."""
+        return Setting(
+            n_actions=self.n_actions,
+            n_constraints=self.n_constraints or None,
+            seen_before=np.full(self.n_constraints, self.sees_costs),
+            reward=self._reward,
+            cost=self._cost,
+            **more,
+        )
 
     @property
     def cost_bounds(self) -> Array:
@@ -195,9 +211,9 @@ class Policy(ABC):
         Parameters
         ----------
         features : (J, d) array, or (p,) for a model with parameters for each action; none where there is no model of features
-        costs : (J, d_w) array
-            For a policy that learns costs from what is seen after acting: the features of the costs, `features` by default.
-            A policy without constraints does not look at costs.
+        costs : (J, K) or (J, d_w) array
+            W of each action, for a policy that `sees_costs`. For one that learns costs from what is seen after acting: the
+            features of the costs, `features` by default. A policy without constraints does not look at costs.
         cost_features : (J, d_w) array
             The same, by its own name.
         actions : sequence of ids
@@ -207,29 +223,20 @@ class Policy(ABC):
         context : int
             The number of the context, for a policy that `sees_context`.
         """
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(features, costs, cost_features, actions, usage, group, context)
         return self._play(offer, self.choose(offer))
 
-    def propose(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-        context: int | None = None,
-    ) -> Decision:
+    def propose(self, features: Any = None, costs: Any = None, **rest: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
-        offer = self._offer(features, costs, cost_features, actions, group, context)
+        offer = self._offer(features, costs, **rest)
         return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._offer(**{**dict.fromkeys(_GIVEN), **offer})
-        choice = self.choose(read)._replace(row=read.row_of("the action that was chosen", action), note=None)
-        return self._play(read, choice)
+        read = self._offer(**offer)
+        return self._play(
+            read, self.choose(read)._replace(row=read.row_of("the action that was chosen", action))
+        )
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
@@ -262,6 +269,8 @@ class Policy(ABC):
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
         if costs is not None and self.n_constraints:
+            if self.sees_costs:
+                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self.decisions.require(number, AWAITS_COSTS)
             w = self._observed(costs)
         if costs is not None:
@@ -313,6 +322,8 @@ class Policy(ABC):
 
         `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
         """
+        if self.sees_costs and not same_costs:
+            raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
         for name, array in old._all_arrays().items():
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
@@ -345,7 +356,7 @@ class Policy(ABC):
 
     def is_learnt(self, name: str) -> bool:
         """Whether an array of the state is of a model, or means of outcomes, rather than of rounds, queues and budgets."""
-        return name.startswith(("reward/", "cost/", "rewards/", "usage/")) or name in ("counts", "sums")
+        return name.startswith(("reward/", "cost/", "rewards/", "usage/"))
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
@@ -366,6 +377,15 @@ class Policy(ABC):
         """Go on with a constant that was measured on `slater_sample`."""
         raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
 
+    @classmethod
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        return {
+            name: model_from_settings(value) if name in ("reward", "cost") and value is not None else value
+            for name, value in settings.items()
+            if name not in ("owner", "pending_groups")
+        }
+
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
         settings = self.settings()
@@ -376,13 +396,21 @@ class Policy(ABC):
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For worker processes: what is saved is all there is."""
-        return type(self).restore, (self.settings(), self.state())
+        """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
+        models = [reference(type(model)) for model in (self._reward, self._cost) if model is not None]
+        return _restored, (reference(type(self)), models, self.settings(), self.state())
 
     # Helpers
 
     def _offer(
-        self, features: Any, costs: Any, cost_features: Any, actions: Any, group: Any, context: Any
+        self,
+        features: Any = None,
+        costs: Any = None,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        context: Any = None,
     ) -> Offer:
         given = {"features": features, "costs": costs, "actions": actions}
         names, why = self.refuses
@@ -403,25 +431,37 @@ class Policy(ABC):
                     f"features and cost features must have a row for each action, but got {J} and {n} rows."
                 )
             J = n
+        W = np.empty((J or 0, 0))
+        if self.sees_costs:
+            if costs is None:
+                raise InvalidInput(f"costs are needed, {self.n_constraints} for each action on offer.")
+            W = real_array("costs", costs, (J, self.n_constraints))
+            require_range("costs", W, -COST_LIMIT, COST_LIMIT)
+            J = len(W)
         if J is None:
             raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
         ids = np.arange(J) if ids is None else ids
-        return Offer(
-            ids, rows_for_each(phi, J), np.empty((J, 0)), rows_for_each(psi, J), plain_group(group), context
-        )
+        return Offer(ids, rows_for_each(phi, J), W, rows_for_each(psi, J), plain_group(group), context)
 
     def _play(self, offer: Offer, choice: Choice) -> Decision:
         phi, psi = self.kept_features(offer, choice)
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if self.n_constraints else 0)
+        awaits = AWAITS_REWARD
+        if self.sees_costs:
+            self._totals[...] += offer.W[choice.row]
+        elif self.n_constraints:
+            awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
         self.chosen(offer, choice)
         self.decisions.add(awaits, decision.action, phi, psi, offer.group)
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, number: int, owner: int) -> Decision:
-        trace = np.concatenate([choice.rewards, choice.values, choice.probabilities])
-        action = int(offer.ids[choice.row])
-        return Decision(action, choice.row, number, owner, offer.ids, trace, self.labels, choice.probability)
+        row, J, pi = choice.row, len(offer.ids), choice.probabilities
+        pi = one_hot(row, J) if pi is None else pi
+        trace = np.concatenate([choice.rewards, choice.values, pi])
+        return Decision(
+            int(offer.ids[row]), row, number, owner, offer.ids, trace, self.labels, float(pi[row])
+        )
 
     def _observed(self, costs: Any) -> Array:
         K = self.n_constraints
@@ -440,9 +480,6 @@ class Policy(ABC):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return found
-
-
-_GIVEN = ("features", "costs", "cost_features", "actions", "group", "context")
 
 
 def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
@@ -480,10 +517,17 @@ def best_row(values: Array) -> int:
     return int(kernels.first_of_the_best(values))
 
 
+def _restored(made: Any, models: list[Any], settings: dict[str, Any], state: Arrays) -> Policy:
+    for model in models:
+        MODELS.referred(model)
+    policy: Policy = (MODELS.find(made) if isinstance(made, str) else made).restore(settings, state)
+    return policy
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Model):
         return value.settings()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
 

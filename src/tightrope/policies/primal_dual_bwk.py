@@ -12,7 +12,7 @@ from tightrope.models import ArmMeans
 from tightrope.policies.budget import Account
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
-from tightrope.policies.policy import Choice, Policy, best_row, one_hot
+from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting, usage_within
@@ -109,19 +109,19 @@ class PrimalDualBwK(Policy):
         y /= y.sum()
         # Time's weight is positive, but may underflow.
         values = rewards / np.maximum(usage @ y, 1e-300)
-        moves = False
+        moves = None
         if number >= self.horizon or not self._account.affords():
             row = self.noop
         elif number < self.n_arms:
             row = number
         else:
-            row, moves = best_row(values), True
-        return Choice(row, rewards, values, one_hot(row, self.n_arms), usage[row] if moves else None)
+            row, moves = best_row(values), usage
+        return Choice(row, rewards, values, note=moves)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Move the weights of the resources, and reserve what it may use."""
         if choice.note is not None:
-            self._log_v += choice.note * self._log_step
+            self._log_v += choice.note[choice.row] * self._log_step
         # The no-op is also what is played when no more is to be had.
         if choice.row != self.noop:
             self._account.reserve()
@@ -146,10 +146,7 @@ class PrimalDualBwK(Policy):
     @property
     def setting(self) -> Setting:
         """Arms alone, costs seen after acting that are usage less a limit, and an arm that uses nothing."""
-        return Setting(
-            n_actions=self.n_arms,
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
+        return self.asks(
             takes_contexts=False,
             takes_sleep=False,
             unit_rewards=True,

@@ -9,7 +9,7 @@ from tightrope.errors import InvalidInput, StateDamagedError
 from tightrope.policies.state_file import read_state
 from tightrope.registry import Registry
 
-POLICIES = Registry("policy")
+POLICIES = Registry("policy", __package__)
 register = POLICIES.register
 
 

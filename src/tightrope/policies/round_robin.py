@@ -9,7 +9,7 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.policies.offer import Offer
-from tightrope.policies.policy import Choice, Policy, one_hot
+from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import real_array, require_range, whole_number
@@ -50,7 +50,7 @@ class RoundRobin(Policy):
         behind = self.shares * (1.0 + self.counts.sum()) - self.counts
         action = kernels.round_robin_choice(offer.ids, self.shares, self.counts)
         row = int(np.argmax(offer.ids == action))
-        return Choice(row, np.zeros(len(offer.ids)), behind[offer.ids], one_hot(row, len(offer.ids)))
+        return Choice(row, np.zeros(len(offer.ids)), behind[offer.ids])
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Count it."""

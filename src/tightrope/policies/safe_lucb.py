@@ -12,15 +12,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
-from tightrope.policies.policy import (
-    Choice,
-    Policy,
-    best_row,
-    copy_of_model,
-    estimates,
-    failure_probability,
-    one_hot,
-)
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
@@ -119,16 +111,12 @@ class SafeLUCB(Policy):
         shown = known | (w + self._cost.radius(quantities) * cost_widths <= 0.0).all(axis=1)
         values = np.where(shown, optimistic, -np.inf)
         row = best_row(values)
-        return Choice(row, r[:, 0], values, one_hot(row, len(values)))
+        return Choice(row, r[:, 0], values)
 
     @property
     def setting(self) -> Setting:
         """Costs seen after acting that tell about each other's actions, and safe actions of which one is always on offer."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
+        return self.asks(
             shared_costs=True,
             any_of=self.safe_actions,
             told=tuple(mean_costs_at_most(action, 0.0) for action in self.safe_actions),

@@ -83,13 +83,13 @@ class UCBALP(Policy):
         if self.noop >= self.n_actions:
             raise InvalidInput(f"noop must be below {self.n_actions}, but got {self.noop}.")
         self.seed = whole_number("seed", seed)
-        self._left = np.array([math.floor(self.limit * self.horizon + 1e-9)])
+        self._spent = np.zeros(1, dtype=np.int64)
         self._rewards = ArmMeans(len(self.weights) * self.n_actions, bonus=math.sqrt(0.5))
 
     @property
     def left(self) -> int:
         """What is left of the budget."""
-        return int(self._left[0])
+        return math.floor(self.limit * self.horizon + 1e-9) - int(self._spent[0])
 
     @property
     def reward_model(self) -> ArmMeans:
@@ -106,16 +106,15 @@ class UCBALP(Policy):
         if c is None or whole_number("context", c) >= C:
             raise InvalidInput(f"context must be a whole number below {C}, but got {c!r}.")
         best, p = self._rule(c)
-        spends = p > 0.0 and self.uniform() < p
         pi = np.zeros(self.n_actions)
         pi[best] = p
         pi[self.noop] += 1.0 - p
         upper = self._upper_rewards()[c]
-        return Choice(best if spends else self.noop, upper, upper, pi, spends)
+        return Choice(best if p > 0.0 and self.uniform() < p else self.noop, upper, upper, pi)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """Pay for it."""
-        self._left[0] -= choice.note
+        self._spent[0] += choice.row != self.noop
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
         """The number of the context."""
@@ -131,17 +130,16 @@ class UCBALP(Policy):
         self._rewards.learn(None, reward, int(pending[2][0]) * self.n_actions + pending[1])
 
     def arrays(self) -> Arrays:
-        """What is left of the budget, and what was seen of each action in each context."""
+        """What is spent of the budget, and what was seen of each action in each context."""
         return {
-            "left": self._left,
+            "spent": self._spent,
             **{f"rewards/{name}": array for name, array in self._rewards.arrays().items()},
         }
 
     @property
     def setting(self) -> Setting:
         """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
-        return Setting(
-            n_actions=self.n_actions,
+        return self.asks(
             n_contexts=len(self.weights),
             takes_sleep=False,
             unit_rewards=True,

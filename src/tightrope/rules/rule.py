@@ -24,12 +24,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 
 from tightrope.actions import Action, action_name
 from tightrope.errors import InvalidInput
+from tightrope.registry import Registry
 from tightrope.validation import finite_number
 
 Seen: TypeAlias = Literal["before", "after"]
@@ -82,7 +83,8 @@ class Rule(ABC):
         """For the names of its columns, which say more where that is needed to tell columns apart."""
         usage, actions, _ = self.quantity
         if usage is None:
-            return f"{self.kind} {either(actions or ())}"
+            kind = self.kind.rpartition(":")[2].lower()  # of one in a file of your own: its class
+            return f"{kind} {either(actions or ())}"
         return usage if actions is None else f"{usage} of {either(actions)}"
 
     @property
@@ -186,22 +188,9 @@ class UsageRule(Rule):
 
 # --- kinds by name ---
 
-_Kind = TypeVar("_Kind", bound=type[Rule])
-
-RULE_KINDS: dict[str, type[Rule]] = {}
-
-
-def register(kind: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: make a kind of rule known under a name, for specs and plain data."""
-
-    def add(cls: _Kind) -> _Kind:
-        if kind in RULE_KINDS:
-            raise InvalidInput(f"a rule named {kind!r} is registered already: {RULE_KINDS[kind]!r}.")
-        RULE_KINDS[kind] = cls
-        cls.kind = kind
-        return cls
-
-    return add
+RULE_KINDS = Registry("rule")
+# Class decorator: make a kind of rule known under a name, for specs and plain data.
+register = RULE_KINDS.register
 
 
 def rule_from_data(table: object, where: str) -> Rule:
@@ -220,9 +209,10 @@ def rule_from_data(table: object, where: str) -> Rule:
         if needed and name not in given:
             raise InvalidInput(f"{where}: field {name!r} is missing from a {kind} rule")
     try:
-        return RULE_KINDS[kind](**given)
+        rule: Rule = RULE_KINDS[kind](**given)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
+    return rule
 
 
 def rule_fields(kind: str) -> dict[str, bool]:
@@ -231,7 +221,7 @@ def rule_fields(kind: str) -> dict[str, bool]:
     >>> rule_fields("capacity")
     {'action': True, 'at_most': True, 'among': False, 'seen': False, 'name': False}
     """
-    return {one.name: one.default is MISSING for one in fields(RULE_KINDS[kind])}  # type: ignore[arg-type]
+    return {one.name: one.default is MISSING for one in fields(RULE_KINDS[kind])}
 
 
 # --- words ---

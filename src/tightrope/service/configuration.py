@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
+from tightrope.registry import Registry
 from tightrope.spec import Spec
-
-__all__ = ["constraint_names", "known_before", "require_fit", "served_part", "served_policy"]
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
@@ -19,7 +19,9 @@ def served_part(spec: Spec) -> dict[str, Any]:
     {'actions': ['a'], 'name': 'beds'}
     """
     apart = ("environment", "simulation", "sweep")
-    return {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
+    part = {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
+    folder = spec.policies[0].folder
+    return part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
 
 
 def served_policy(spec: Spec) -> Policy:
@@ -31,14 +33,15 @@ def served_policy(spec: Spec) -> Policy:
         raise spec.error(
             f"policy: the service runs one policy, but the spec has {len(spec.policies)}: {names}"
         )
-    policy: Any = build_policy(spec.policies[0], spec.problem())
-    kind, reasons = spec.policies[0].kind, spec.problem().misfits(policy)
+    kind = spec.policies[0].kind
+    policy: Policy | None = None
     if kind == "oracle":
         reasons = ["it knows the truth of an environment, and there is none here"]
-    if reasons or not isinstance(policy, Policy):
-        reasons = reasons or [
-            "a policy that is served inherits tightrope.policies.Policy, which saves and restores it"
-        ]
+    elif isinstance(policy := build_policy(spec.policies[0], spec.problem()), Policy):
+        reasons = spec.problem().misfits(policy)
+    else:
+        reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
+    if reasons or policy is None:
         raise spec.error(f"policy.kind: {kind!r} can't be served here: {'; '.join(reasons)}")
     return policy
 
@@ -70,3 +73,13 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
                 f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
                 f"but now is {after!r}"
             )
+
+
+def _absolute(stated: Any, folder: Path) -> Any:
+    """What a spec says of policy or rules, with whole paths of classes of your own: a journal is replayed in any folder."""
+    if isinstance(stated, list):
+        return [_absolute(one, folder) for one in stated]
+    if not isinstance(stated, dict):
+        return Registry.absolute(stated, folder) if isinstance(stated, str) else stated
+    named = ("kind", "model", "reward", "cost")
+    return {key: _absolute(value, folder) if key in named else value for key, value in stated.items()}

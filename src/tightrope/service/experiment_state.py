@@ -24,7 +24,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
-from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
+from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
 from tightrope.service.configuration import (
     constraint_names,
     known_before,
@@ -45,20 +45,16 @@ from tightrope.service.journal import (
     RolledBack,
     Row,
     Started,
-    entry_of,
-)
-from tightrope.service.policy_input import PolicyInput
-from tightrope.service.snapshots import (
     digest_of,
+    entry_of,
     packed_arrays,
     packed_state,
     unpacked_arrays,
     unpacked_state,
 )
+from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec, make_spec
-from tightrope.validation import Array
-
-__all__ = ["Event", "ExperimentState", "Tally"]
+from tightrope.validation import Array, real_array
 
 Mode = Literal["live", "shadow", "paused"]
 
@@ -108,14 +104,7 @@ class Tally(msgspec.Struct, kw_only=True):
 class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on.
 
-    Parameters
-    ----------
-    spec : Spec
-        With named actions and one policy.
-    expire_after : float
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending : int
-        Decisions waited for at most: beyond, the oldest expire.
+    A decision without its whole outcome is waited for `expire_after` seconds; beyond `max_pending` the oldest expire.
     """
 
     def __init__(
@@ -160,18 +149,9 @@ class ExperimentState:
         return self.policy.totals if self.policy.n_constraints else self._totals.copy()
 
     @property
-    def rounds(self) -> int:
-        """Decisions that the policy has counted."""
-        return self.policy.rounds
-
-    @property
     def slater(self) -> float | None:
         """Slater's constant, as given or as measured last."""
         return getattr(self.policy, "slater", None)
-
-    def slater_sample(self) -> Any:
-        """What Slater's constant is measured on."""
-        return self.policy.slater_sample()
 
     @property
     def slater_due(self) -> bool:
@@ -202,9 +182,8 @@ class ExperimentState:
             The experiment is paused, or its hard caps leave nothing to choose; nothing has changed.
         """
         if self.mode == "paused":
-            raise Refusal(
-                503, "paused", "the experiment is paused: no decisions until it is live", retry_after=5
-            )
+            words = "the experiment is paused: no decisions until it is live"
+            raise Refusal(503, "paused", words, retry_after=5)
         read = self._input
         ids = None if request.actions is None else read.actions(request.actions)
         x = read.vector(request, ids)
@@ -251,12 +230,7 @@ class ExperimentState:
             proposed=proposed,
         )
 
-    def learn(
-        self,
-        number: int,
-        reward: float | None = None,
-        costs: list[float] | dict[str, float] | None = None,
-    ) -> Learnt:
+    def learn(self, number: int, reward: float | None = None, costs: Costs | None = None) -> Learnt:
         """Apply an outcome, or a part of one, to a decision in `waiting`.
 
         Raises
@@ -266,15 +240,18 @@ class ExperimentState:
         """
         _, action, *_, event = self.waiting[number]
         observed: Any = costs
+        if costs is not None and (self.spec.rules is None or not self._input.awaits_costs):
+            raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
         if isinstance(costs, dict):
-            if self.spec.rules is None or not self._input.awaits_costs:
-                raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
+            assert self.spec.rules is not None
             observed = self.spec.rules.observed(costs, action=action, group=event.group)
         elif costs is not None and event.holds:
             name = self.caps[event.holds[0]].name
             raise InvalidInput(
                 f"costs must be an object of usages by name, since a hard cap counts {name!r}."
             )
+        elif costs is not None:
+            observed = real_array("costs", costs, (len(self._input.late_columns),))
         self.policy.learn(number, reward, observed)
         if reward is not None:
             self.tally.rewards += 1
@@ -309,7 +286,7 @@ class ExperimentState:
         event_id: str,
         reason: Literal["late", "unknown", "differs"],
         reward: float | None = None,
-        costs: list[float] | dict[str, float] | None = None,
+        costs: Costs | None = None,
     ) -> Refused:
         """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)

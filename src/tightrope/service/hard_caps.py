@@ -19,8 +19,6 @@ from tightrope.rules import Rule
 from tightrope.service.bodies import Refusal
 from tightrope.spec import RuleSpec, Spec
 
-__all__ = ["HardCap", "affordable", "exhausted", "hard_caps"]
-
 
 def hard_caps(spec: Spec) -> list[HardCap]:
     """The rules of a spec that are marked `hard = true`, with their `total`."""

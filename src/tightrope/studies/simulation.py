@@ -13,8 +13,6 @@ from tightrope.oracle import solve
 from tightrope.result import Result
 from tightrope.spec import Spec
 
-__all__ = ["simulate_spec"]
-
 
 def simulate_spec(
     spec: Spec,

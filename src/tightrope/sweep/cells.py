@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import __version__
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of
 from tightrope.environments.tabular import Tabular
@@ -28,8 +27,7 @@ from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
 from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
 from tightrope.validation import Array
-
-__all__ = ["MEASURES", "Cell", "Plan", "Row", "check_ends", "run_cells"]
+from tightrope.version import __version__
 
 Row: TypeAlias = dict[str, Any]
 
@@ -65,8 +63,6 @@ class Cell(NamedTuple):
 class Plan:
     """A spec and a design, as data that can be sent to another process.
 
-    Examples
-    --------
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1]}})
     >>> [cell.text() for cell in Plan.of(spec).cells()]
     ['policy.slater = 0.01', 'policy.slater = 0.1']
@@ -183,8 +179,6 @@ _PARTS = (*_ENVIRONMENT, "policy", "simulation")
 def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
     """A row for each cell; what goes wrong in a cell is in its row, under `error`.
 
-    Examples
-    --------
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
     ...                   "sweep": {"policy.slater": [0.1, 7.0]}})
     >>> plan = Plan.of(spec)

@@ -18,8 +18,6 @@ from tightrope.errors import InvalidInput
 from tightrope.spec import Spec, unknown_field
 from tightrope.validation import finite_number, whole_number
 
-__all__ = ["Axis", "Design", "Span"]
-
 Kind: TypeAlias = Literal["grid", "random", "sobol"]
 Scale: TypeAlias = Literal["linear", "log"]
 Step: TypeAlias = str | int
@@ -35,8 +33,6 @@ class Span:
 
     Numbers have six significant digits, so that a setting can be read, written and found again.
 
-    Examples
-    --------
     >>> Span(0.01, 1.0, scale="log", steps=3).levels()
     (0.01, 0.1, 1.0)
     >>> Span(1, 6).at(0.5), Span(0.01, 1.0, scale="log").at(0.25)
@@ -93,8 +89,6 @@ class Span:
 class Axis:
     """One field and what it takes: a tuple of values, or a `Span`.
 
-    Examples
-    --------
     >>> Axis("policy.reward.bonus", (0.1, 1.0)).steps
     ('policy', 'reward', 'bonus')
     >>> Axis("rule[0].at_most", (0.2, 0.3)).steps
@@ -136,8 +130,6 @@ class Axis:
 class Design:
     """The points of a sweep.
 
-    Examples
-    --------
     >>> from tightrope.spec import make_spec
     >>> spec = make_spec({"sweep": {"policy.slater": [0.01, 0.1], "environment.threshold": [0.5]}})
     >>> design = Design.of(spec)

@@ -18,12 +18,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
-from tightrope import __version__
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
 from tightrope.validation import whole_number
-
-__all__ = ["Engine", "EngineName", "engine_for"]
+from tightrope.version import __version__
 
 EngineName: TypeAlias = Literal["local", "ray", "gpu"]
 Batch: TypeAlias = list[Cell]
@@ -53,8 +51,6 @@ class Engine(Protocol):
 def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: str | None) -> Engine:
     """The engine called `name`.
 
-    Examples
-    --------
     >>> from tightrope.spec import make_spec
     >>> plan = Plan.of(make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.1]}}))
     >>> with engine_for(plan, "local", workers=1, address=None) as engine:

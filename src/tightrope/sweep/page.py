@@ -18,8 +18,6 @@ from tightrope.sweep.store import Rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["summary", "write_page"]
-
 Array: TypeAlias = NDArray[np.float64]
 
 _LISTED = 20

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import __version__
 from tightrope.files import write
 from tightrope.progress import Advance, progress_bar
 from tightrope.spec import SimulationSpec, Spec
@@ -25,8 +24,7 @@ from tightrope.sweep.analysis import ranks
 from tightrope.sweep.cells import Cell, Plan, check_ends
 from tightrope.sweep.engines import Engine, EngineName, engine_for
 from tightrope.sweep.store import Rows, Store
-
-__all__ = ["Runner", "Sweep", "run_sweep", "running"]
+from tightrope.version import __version__
 
 BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
 MOST_CELLS = 500

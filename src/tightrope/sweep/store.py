@@ -19,8 +19,6 @@ from tightrope.files import replacing
 from tightrope.sweep.cells import MEASURES, Row
 from tightrope.sweep.design import Axis
 
-__all__ = ["Rows", "Store"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -48,8 +46,6 @@ class Rows:
 class Store:
     """The folder `cells` of a sweep. One sweep at a time may write to it.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder), ()) as store:
     ...     store.add([{"cell": "ab", "number": 0, "policy": "p", "regret": 1.5, "error": None}])

@@ -12,8 +12,6 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.result import Curve, Result
 
-__all__ = ["Clause", "Judgement", "Target"]
-
 _METRICS = ("regret", "violation", "path_violation")
 _COMPARE = {"<=": operator.le, "<": operator.lt}
 _POINTS = 100  # recorded rounds of a clause that speaks of all rounds after some round
@@ -46,8 +44,6 @@ class Judgement:
 class Target:
     """Comparisons that must all hold, each with the high end of the quantity's 95 % interval.
 
-    Examples
-    --------
     >>> target = Target.parse("violation<=0 after 500 and regret < 300")
     >>> print(target)
     violation <= 0 after 500 and regret < 300

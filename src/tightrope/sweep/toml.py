@@ -11,16 +11,12 @@ from typing import Any
 
 from tightrope.errors import InvalidInput
 
-__all__ = ["dumps"]
-
 _WIDTH = 100  # of an array on one line
 
 
 def dumps(data: Mapping[str, Any]) -> str:
     """`data` as TOML: plain values first, then tables, then lists of tables; tables without tables in them stay on one line.
 
-    Examples
-    --------
     >>> print(dumps({"name": "beds", "policy": {"slater": 0.1, "reward": {"bonus": 0.5}}, "rule": [{"kind": "share"}]}), end="")
     name = "beds"
     <BLANKLINE>

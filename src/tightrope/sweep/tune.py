@@ -21,8 +21,6 @@ from tightrope.sweep.store import Rows
 from tightrope.sweep.target import Target
 from tightrope.sweep.toml import dumps
 
-__all__ = ["TargetMissed", "Tuned", "tune"]
-
 CHECKS = 5  # candidates that may fail the check before it is given up
 
 

@@ -103,10 +103,11 @@ def test_plain_input_takes_the_fast_path(monkeypatch):
     ]
     for policy, offers, costs in ways:
         policy.learn(policy.decide(offers[0], costs), 1.0)
-        monkeypatch.setattr(policy, "_prepare", None)
-        monkeypatch.setattr(policy, "_find", None)
-        for offer in offers:
-            policy.learn(policy.decide(offer, costs), 1.0)
+        with monkeypatch.context() as careful_path_closed:
+            careful_path_closed.setattr(policy._input, "offer", None)
+            careful_path_closed.setattr(type(policy.decisions), "number_of", None)
+            for offer in offers:
+                policy.learn(policy.decide(offer, costs), 1.0)
         assert policy.rounds == 3
 
 
@@ -158,8 +159,8 @@ def test_the_fast_path_with_costs_seen_after(monkeypatch):
         policy.decide(x, np.array([0.6, np.inf]))
     for name, array in policy.state().items():
         same(array, before[name])
-    monkeypatch.setattr(policy, "_prepare", None)
-    monkeypatch.setattr(policy, "_find", None)
+    monkeypatch.setattr(policy._input, "offer", None)
+    monkeypatch.setattr(type(policy.decisions), "number_of", None)
     policy.learn(decision, 1.0, w)
     for offer in ((x, x), (x, np.tile(x, (3, 1))), (np.tile(x, (3, 1)), x)):
         policy.learn(policy.decide(*offer), 1.0, w)

@@ -193,6 +193,24 @@ def test_the_queue_moves_in_decide_and_not_in_learn():
         np.testing.assert_array_equal(policy.queue, moved)
 
 
+@pytest.mark.parametrize("cost_range", [(-0.5, 0.5), (-1.0, 1.0)])
+def test_an_estimate_of_a_cost_stays_within_its_range(cost_range):
+    """Costs are learnt at short features and asked for at long ones, where the line goes far beyond what costs can be."""
+    policy = tr.PessimisticOptimistic(
+        tr.Ridge(1),
+        cost=tr.Ridge(1, bonus=0.01),
+        constraints=1,
+        slater=0.3,
+        horizon=500,
+        cost_range=cost_range,
+    )
+    for _ in range(200):
+        policy.learn(policy.decide([[1.0]], [[0.1]]), 0.5, [0.5])
+    assert policy.cost_model.means([[1.0]]) > 2.0
+    seen = policy.decide(np.ones((2, 1)), np.array([[1.0], [-1.0]])).explain()
+    np.testing.assert_array_equal(seen.costs, [[cost_range[1]], [cost_range[0]]])
+
+
 def test_totals_are_the_costs_chosen_in_A_and_the_costs_learnt_in_B():
     rng = np.random.default_rng(3)
     policy, total = form_A(), np.zeros(2)

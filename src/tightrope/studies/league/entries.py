@@ -21,8 +21,6 @@ from tightrope.schedules import Power
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
 
-__all__ = ["ROSTER", "Entry", "Unfit", "chosen_entries", "own_entry", "spec_entry"]
-
 
 class Unfit(Exception):
     """A policy can't be made for a scenario; `reasons` say why, and `error` is there where what a spec says was refused."""
@@ -172,24 +170,24 @@ def _round_robin(scenario: Scenario, horizon: int) -> Any:
 # Policies whose models must be linear, also where there are arms alone.
 _LINEAR = ("oplb", "safe-lucb", "safe-lts", "lincbwk", "clucb", "lints", "greedy")
 
+# Those that are not simply given what a scenario knows.
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
-    CENTRE: partial(_fitted, policies.PessimisticOptimistic),
     f"{CENTRE}-a": _light_schedules,
     f"{CENTRE}-measured": _measured,
     "opb": _opb,
-    "oplb": partial(_fitted, policies.OPLB, linear=True),
-    "safe-lucb": partial(_fitted, policies.SafeLUCB, linear=True),
-    "safe-lts": partial(_fitted, policies.SafeLTS, linear=True),
-    "lincbwk": partial(_fitted, policies.LinCBwK, linear=True),
-    "primal-dual-bwk": partial(_fitted, policies.PrimalDualBwK),
-    "ucb-alp": partial(_fitted, policies.UCBALP),
-    "lfg": partial(_fitted, policies.LFG),
-    "clucb": partial(_fitted, policies.CLUCB, linear=True),
     "linucb": partial(_fitted, policies.LinUCB),
-    "lints": partial(_fitted, policies.LinTS, linear=True),
-    "greedy": partial(_fitted, policies.Greedy, linear=True),
     "round-robin": _round_robin,
-    "uniform": partial(_fitted, policies.Uniform),
     "oracle": _oracle,
 }
-ROSTER = {name: Entry(name, make) for name, make in _MAKERS.items()}
+_ORDER = f"""{CENTRE} {CENTRE}-a {CENTRE}-measured opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
+    greedy round-robin uniform oracle""".split()
+
+policies.POLICIES.discover()
+_OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]
+ROSTER = {
+    name: Entry(
+        name,
+        _MAKERS.get(name) or partial(_fitted, policies.POLICIES[name], linear=name in _LINEAR),
+    )
+    for name in dict.fromkeys([*_ORDER, *_OTHERS])
+}

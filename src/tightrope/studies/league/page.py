@@ -25,8 +25,6 @@ from tightrope.studies.league.ranking import (
 )
 from tightrope.validation import VIOLATION
 
-__all__ = ["write_page"]
-
 _SHOWN = 6  # curves in a figure
 
 

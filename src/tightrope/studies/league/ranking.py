@@ -15,8 +15,6 @@ from tightrope.result import Estimate, Result
 from tightrope.result.curves import UNKNOWN
 from tightrope.validation import Array
 
-__all__ = ["CENTRE", "League", "Misfit", "Performance", "over_runs", "standing"]
-
 CENTRE = "pessimistic-optimistic"  # whom the others are compared with
 KNOWS_ALL = ("oracle",)  # has no place, since it knows the truth
 

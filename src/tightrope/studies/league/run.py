@@ -24,8 +24,6 @@ from tightrope.studies.league.entries import ROSTER, Entry, Unfit
 from tightrope.studies.league.ranking import League, Misfit, Performance
 from tightrope.validation import VIOLATION, Array, whole_number
 
-__all__ = ["chosen_scenarios", "compare", "size_of"]
-
 ROUNDS, REPLICATIONS = 10_000, 10
 QUICK_ROUNDS, QUICK_REPLICATIONS = 2_000, 5
 RECORDED = 40
