@@ -57,8 +57,8 @@ def own_entry(source: str | type, name: str | None = None) -> Entry:
     tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
     """
     made: Any = source if isinstance(source, type) else policies.POLICIES.find(source)
-    registered = getattr(made, "kind", None) in policies.POLICIES
-    label = name or (made.kind if registered else made.__name__)
+    kind = getattr(made, "kind", ":")
+    label = name or (made.__name__ if ":" in kind else kind)
     place = source if isinstance(source, type) else policies.POLICIES.absolute(source)
     return Entry(str(label), partial(_own, place), own=True)
 
