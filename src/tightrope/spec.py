@@ -408,7 +408,7 @@ def _read_rules(
         where = f"rule[{i}]"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
-        kind = table.get("kind")
+        kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
             kind = _own_kind(reader, kind, f"{where}.kind")
         if not RULE_KINDS.knows(kind):
