@@ -86,6 +86,8 @@ class Registry(dict[str, Any]):
 
     def knows(self, name: Any) -> bool:
         """Whether a name is registered, or has the form of one that stands for a class of your own."""
+        if isinstance(name, str) and name not in self:
+            self.discover()
         return isinstance(name, str) and (name in self or ":" in name)
 
     def discover(self) -> None:

@@ -16,7 +16,6 @@ array([[ 0.75,  0.5 ],
 A kind of rule is one file in `kinds`; one of your own, in a file of yours, subclasses `Rule` and is registered by `register`.
 """
 
-from tightrope.rules import kinds
 from tightrope.rules.kinds.budget import Budget
 from tightrope.rules.kinds.capacity import Capacity
 from tightrope.rules.kinds.mean import Mean
@@ -36,7 +35,6 @@ __all__ = [
     "Rules",
     "Share",
     "UsageRule",
-    "kinds",
     "register",
     "rule_fields",
 ]

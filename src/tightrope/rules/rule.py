@@ -188,7 +188,7 @@ class UsageRule(Rule):
 
 # --- kinds by name ---
 
-RULE_KINDS = Registry("rule")
+RULE_KINDS = Registry("rule", f"{__package__}.kinds")
 # Class decorator: make a kind of rule known under a name, for specs and plain data.
 register = RULE_KINDS.register
 

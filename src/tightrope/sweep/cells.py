@@ -357,7 +357,7 @@ def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
 def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
     own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
-    spec = make_spec(own, source=plan.source)
+    spec = make_spec(own, source=plan.source, folder=plan.folder)
     stated = spec.policies[0]
     solved = _solved.get(plan.environment_key(tables), lambda: _Solved.of(_environment(plan, tables)))
     try:
