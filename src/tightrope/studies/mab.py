@@ -10,7 +10,7 @@ from tightrope.models import ArmMeans
 from tightrope.policies import OPB, PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
-from tightrope.schedules import Power
+from tightrope.schedules import Power, known_costs
 from tightrope.studies.runs import Runs
 from tightrope.validation import Array
 
@@ -193,12 +193,12 @@ def _policy(cost_range: tuple[float, float], **settings: Any) -> PessimisticOpti
 
 def _V(schedule: str, threshold: float) -> Power:
     """√t, or A's δ sqrt(2t/3) with K = 1."""
-    return Power(1.0 if schedule == "paper" else threshold * math.sqrt(2 / 3), 0.5)
+    return Power(1.0 if schedule == "paper" else threshold * known_costs(1)[0].scale, 0.5)
 
 
 def _epsilon(schedule: str) -> Power:
     """6/√t, or A's sqrt(6/t) with K = 1."""
-    return Power(6.0 if schedule == "paper" else math.sqrt(6), -0.5)
+    return Power(6.0 if schedule == "paper" else known_costs(1)[1].scale, -0.5)
 
 
 def _label(threshold: float, seen: str, what: str) -> str:

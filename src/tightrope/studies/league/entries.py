@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy, missing_from, parameters_of
-from tightrope.schedules import Power
+from tightrope.schedules import Power, known_costs
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
 
@@ -137,9 +136,10 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
     if K == 0 or env.costs_seen == "before":
         why = "its costs are seen before acting, so these are the schedules of pessimistic-optimistic"
         raise Unfit([why])
-    V = Power(max(scenario.slater, 1e-6) * K**0.25 * math.sqrt(2.0 / 3.0), 0.5)
-    epsilon = Power(K**0.75 * math.sqrt(6.0), -0.5)
-    return _fitted(policies.PessimisticOptimistic, scenario, horizon, V=V, epsilon=epsilon)
+    V, epsilon = known_costs(K)
+    V = V.times(max(scenario.slater, 1e-6))
+    powers = {"V": Power(V.scale, V.exponent), "epsilon": Power(epsilon.scale, epsilon.exponent)}
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, **powers)
 
 
 def _measured(scenario: Scenario, horizon: int) -> Any:
