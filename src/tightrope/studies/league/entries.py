@@ -138,7 +138,10 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
         raise Unfit([why])
     V, epsilon = known_costs(K)
     V = V.times(max(scenario.slater, 1e-6))
-    powers = {"V": Power(V.scale, V.exponent), "epsilon": Power(epsilon.scale, epsilon.exponent)}
+    powers: dict[str, Any] = {
+        "V": Power(V.scale, V.exponent),
+        "epsilon": Power(epsilon.scale, epsilon.exponent),
+    }
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, **powers)
 
 
