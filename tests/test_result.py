@@ -262,7 +262,7 @@ def test_violation_interval_is_the_same_twice_and_in_any_blocks(monkeypatch: pyt
     cost = np.random.default_rng(6).normal(0.5, 1.0, size=(20, 7, 3))
     first, second = runs(cost).violation, runs(cost).violation
     np.testing.assert_array_equal(first.low, second.low)
-    monkeypatch.setattr("tightrope.result.violation._BLOCK", 1)
+    monkeypatch.setattr("tightrope.intervals._BLOCK", 1)
     np.testing.assert_allclose(runs(cost).violation.high, first.high, rtol=1e-12)
 
 

@@ -66,96 +66,57 @@ if TYPE_CHECKING:
     from tightrope.schedules import Power
 
 _HOMES = {
-    "tightrope.engine": ("simulate",),
-    "tightrope.models": ("ArmMeans", "DisjointRidge", "Ridge"),
-    "tightrope.catalogue": ("Catalogue", "SparseCosts"),
-    "tightrope.oracle": ("Solution", "check", "solve"),
-    "tightrope.policies": (
-        "CLUCB",
-        "LFG",
-        "OPB",
-        "OPLB",
-        "UCBALP",
-        "Decision",
-        "Greedy",
-        "LinCBwK",
-        "LinTS",
-        "LinUCB",
-        "Oracle",
-        "PessimisticOptimistic",
-        "PrimalDualBwK",
-        "RoundRobin",
-        "SafeLTS",
-        "SafeLUCB",
-        "Uniform",
-        "load",
-    ),
-    "tightrope.result": ("Result",),
-    "tightrope.rules": ("Budget", "Capacity", "Mean", "Rules", "Share"),
-    "tightrope.schedules": ("Power",),
+    "catalogue": "Catalogue SparseCosts",
+    "engine": "simulate",
+    "models": "ArmMeans DisjointRidge Ridge",
+    "oracle": "Solution check solve",
+    "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
+    "PrimalDualBwK RoundRobin SafeLTS SafeLUCB Uniform load",
+    "result": "Result",
+    "rules": "Budget Capacity Mean Rules Share",
+    "schedules": "Power",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "CLUCB",
-    "LFG",
-    "OPB",
-    "OPLB",
-    "UCBALP",
-    "ArmMeans",
-    "Budget",
-    "Capacity",
-    "Catalogue",
-    "Decision",
-    "DisjointRidge",
-    "Greedy",
-    "InfeasibleProblem",
-    "InvalidInput",
-    "LinCBwK",
-    "LinTS",
-    "LinUCB",
-    "Mean",
-    "Oracle",
-    "PessimisticOptimistic",
-    "Power",
-    "PrimalDualBwK",
-    "Result",
-    "Ridge",
-    "RoundRobin",
-    "Rules",
-    "SafeLTS",
-    "SafeLUCB",
-    "Share",
-    "Solution",
-    "SolverError",
-    "SparseCosts",
-    "StateDamagedError",
-    "StateFileError",
-    "StateVersionError",
-    "TightropeError",
-    "Uniform",
-    "__version__",
-    "check",
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = (
     "engine",
     "environments",
     "errors",
-    "load",
     "lp",
     "models",
     "offpolicy",
     "policies",
     "rules",
     "schedules",
-    "simulate",
-    "solve",
     "theory",
+)
+
+# By home, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
+__all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "policies", "rules", "schedules"]
+__all__ += ["__version__", "theory"]
+__all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
+__all__ += ["StateVersionError", "TightropeError"]
+__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts"]
+__all__ += [
+    "CLUCB",
+    "LFG",
+    "OPB",
+    "OPLB",
+    "UCBALP",
+    "Decision",
+    "Greedy",
+    "LinCBwK",
+    "LinTS",
+    "LinUCB",
+    "Oracle",
 ]
-_MODULES = {name for name in __all__ if name.islower()} - {"__version__", *_HOME_OF}
+__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "RoundRobin", "SafeLTS", "SafeLUCB", "Uniform", "load"]
+__all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
+__all__ += ["check", "simulate", "solve"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+        value = getattr(importlib.import_module(f"tightrope.{_HOME_OF[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"tightrope.{name}")
     else:

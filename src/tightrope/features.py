@@ -27,8 +27,6 @@ __all__ = ["Category", "FeatureMap", "Field", "Number"]
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
     """A number between `min` and `max`, scaled to [0, 1].
 
-    Examples
-    --------
     >>> Number(0, 120)
     Number(min=0, max=120)
     """
@@ -47,8 +45,6 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
 class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", forbid_unknown_fields=True):
     """One of `values`: an indicator for each but the first, which the others are measured against.
 
-    Examples
-    --------
     >>> Category(["f", "m"])
     Category(values=('f', 'm'))
     """

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["replacing", "write", "write_csv", "write_json"]
-
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:

@@ -18,12 +18,10 @@ from tightrope import lp, theory
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.intervals import mean_interval
-from tightrope.validation import finite_number, real_array, require_finite, whole_number
+from tightrope.validation import Array, finite_array, finite_number, whole_number
 
-__all__ = ["Assumption", "Assumptions", "Atoms", "Solution", "check", "slater", "solve"]
-
-Array: TypeAlias = NDArray[np.float64]
 Baseline: TypeAlias = Literal["auto", "fluid", "joint"]
+Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
 
 _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
@@ -35,15 +33,8 @@ _TIGHT = 1e-7  # a constraint with less slack than this counts as binding
 class Atoms:
     """The joint law of context and costs, atom by atom, on which a joint program is solved.
 
-    Attributes
-    ----------
-    contexts : (A,) of int
-    weights : (A,)
-        Probabilities, summing to 1; equal ones when the atoms are a sample.
-    costs : (A, J, K)
+    `contexts` and `costs` are (A,) and (A, J, K); `weights` (A,) are probabilities, equal ones when the atoms are a sample.
 
-    Examples
-    --------
     >>> from tightrope.environments import bandit
     >>> atoms = solve(bandit(threshold=0.1, costs_seen="before")).atoms
     >>> atoms.costs.shape, round(float(atoms.weights.sum()), 12)
@@ -65,23 +56,15 @@ class Solution:
         The reward per round of the best policy that meets the constraints.
     policy : (C, J), or (A, J) for a joint program
         The probability of each action in each context, or in each of the `atoms`.
-    duals : (K,)
-        Shadow prices, >= 0: what value is lost when a constraint is tightened, per unit.
+    duals, slack, binding : (K,)
+        Shadow prices, >= 0: what value is lost when a constraint is tightened, per unit; -ε_k minus the cost of the policy;
+        where that slack is 0 (to 1e-7).
     slater : float
         The largest δ <= 1 with all costs at -δ or below, in the same program (fluid or joint); 1 when K = 0.
-    slack : (K,)
-        -ε_k minus the cost of the policy.
-    binding : (K,) of bool
-        Where the slack is 0 (to 1e-7).
-    certificate : tightrope.lp.Certificate
-    baseline : "fluid", "joint" or "joint-sampled"
     interval : (low, high)
         Both equal to `value` unless it was found on a sample: then a 95 % confidence interval for the true one.
     atoms : Atoms or None
         None for a fluid program.
-    epsilon : (K,)
-    constraints : tuple of str
-        Names.
 
     Examples
     --------
@@ -99,7 +82,7 @@ class Solution:
     slack: Array
     binding: NDArray[np.bool_]
     certificate: lp.Certificate
-    baseline: Literal["fluid", "joint", "joint-sampled"]
+    baseline: Found
     interval: tuple[float, float]
     atoms: Atoms | None
     epsilon: Array
@@ -107,22 +90,16 @@ class Solution:
 
     def __repr__(self) -> str:
         binding = [self.constraints[k] for k in np.flatnonzero(self.binding)]
-        return (
-            f"Solution(value={self.value:.6g}, baseline={self.baseline!r}, slater={self.slater:.6g}, "
-            f"binding={binding})"
-        )
+        found = f"value={self.value:.6g}, baseline={self.baseline!r}, slater={self.slater:.6g}"
+        return f"Solution({found}, binding={binding})"
 
     def __str__(self) -> str:
         found = f"value {_text(self.value)} ({self.baseline})"
         if self.baseline == "joint-sampled":
             found += f", in [{_text(self.interval[0])}, {_text(self.interval[1])}] with 95 % confidence"
         found += f", Slater's constant {_text(self.slater)}, verified to a gap of {max(0.0, self.certificate.gap):.0e}"
-        rows = [
-            (name, _text(slack), _text(dual), "yes" if binds else "no")
-            for name, slack, dual, binds in zip(
-                self.constraints, self.slack, self.duals, self.binding, strict=True
-            )
-        ]
+        columns = zip(self.constraints, self.slack, self.duals, self.binding, strict=True)
+        rows = [(name, _text(s), _text(dual), "yes" if binds else "no") for name, s, dual, binds in columns]
         return _table(found, ("constraint", "slack", "dual", "binding"), rows) if rows else found
 
 
@@ -177,8 +154,6 @@ def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
 
     Negative when the constraints can't be met; 1 when there are none.
 
-    Examples
-    --------
     >>> from tightrope.environments import bandit
     >>> slater(bandit(threshold=0.1))
     0.1
@@ -191,8 +166,6 @@ def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
 class Assumption:
     """One assumption of the paper: what must hold, what was measured, and whether it holds.
 
-    Examples
-    --------
     >>> Assumption("‖φ‖ ≤ 1", "largest norm 0.9", True).holds
     True
     """
@@ -206,19 +179,10 @@ class Assumption:
 class Assumptions:
     """What `check` found. `print` shows it as a table.
 
-    Attributes
-    ----------
-    items : tuple of Assumption
-    slater : float
-        Of the fluid program.
-    m : float
-        The least m with ‖θ*‖ <= m, for the θ* of least norm that fits the rewards best.
-    tau_prime : int or None
-        τ', the first round with ε_t <= δ/2; None where there is none (δ <= 0), or, with costs seen after acting, no
-        horizon to compute it from.
+    `slater` is that of the fluid program, `m` the least with ‖θ*‖ <= m for the θ* of least norm that fits the rewards best, and
+    `tau_prime` τ', the first round with ε_t <= δ/2: None where there is none (δ <= 0), or, with costs seen after acting, no
+    horizon to compute it from.
 
-    Examples
-    --------
     >>> from tightrope.environments import bandit
     >>> check(bandit(threshold=0.1)).holds
     True
@@ -279,18 +243,10 @@ def check(env: Tabular, *, m: float = 1.0, horizon: int | None = None) -> Assump
     parameter = {"bernoulli": 0.5, "gaussian": env.reward_scale, "none": 0.0}[env.reward_noise]
     items = [
         Assumption("‖φ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
-        Assumption(
-            "mean rewards in [0, 1]",
-            f"from {_text(rewards.min())} to {_text(rewards.max())}",
-            bool(rewards.min() >= 0.0 and rewards.max() <= 1.0),
-        ),
+        _within("mean rewards", 0.0, float(rewards.min()), float(rewards.max())),
         Assumption("mean rewards linear in φ", f"largest residual {fit.residual:.1e}", fit.residual <= 1e-8),
         Assumption(f"‖θ*‖ ≤ m = {bound:g}", f"least norm {_text(theta_norm)}", theta_norm <= bound + 1e-9),
-        Assumption(
-            "reward noise 1-sub-Gaussian",
-            f"parameter {_text(parameter)} ({env.reward_noise})",
-            parameter <= 1.0,
-        ),
+        _light_tails("reward", parameter, env.reward_noise),
     ]
     delta = slater(env)
     if env.n_constraints:
@@ -303,27 +259,31 @@ def _cost_items(env: Tabular, seen: NDArray[np.bool_]) -> list[Assumption]:
     jumps = env.jumps & seen[:, :, None]
     low = float(np.where(jumps, env.cost_range[:, 0], env.costs)[seen].min())
     high = float(np.where(jumps, env.cost_range[:, 1], env.costs)[seen].max())
-    items = [
-        Assumption(
-            "costs in [-1, 1]", f"from {_text(low)} to {_text(high)}", bool(low >= -1.0 and high <= 1.0)
-        )
-    ]
+    inside = _within("costs", -1.0, low, high)
     if env.costs_seen == "before":
-        return items
+        return [inside]
     fit = _linear_fit(env.cost_features, env.costs, seen)
     norm = float(fit.norms.max())
     # Hoeffding: a variable within an interval is sub-Gaussian with half its length.
     widths = (env.cost_range[:, 1] - env.cost_range[:, 0]) / 2.0
     parameter = float(np.max(np.where(jumps.any(axis=(0, 1)), widths, 0.0)))
     return [
-        *items,
+        inside,
         Assumption("‖ψ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
         Assumption("mean costs linear in ψ", f"largest residual {fit.residual:.1e}", fit.residual <= 1e-8),
         Assumption("‖μ*‖ ≤ 1", f"largest least norm {_text(norm)}", norm <= 1.0 + 1e-9),
-        Assumption(
-            "cost noise 1-sub-Gaussian", f"parameter {_text(parameter)} ({env.cost_noise})", parameter <= 1.0
-        ),
+        _light_tails("cost", parameter, env.cost_noise),
     ]
+
+
+def _within(what: str, least: float, low: float, high: float) -> Assumption:
+    holds = low >= least and high <= 1.0
+    return Assumption(f"{what} in [{least:g}, 1]", f"from {_text(low)} to {_text(high)}", holds)
+
+
+def _light_tails(what: str, parameter: float, noise: str) -> Assumption:
+    measured = f"parameter {_text(parameter)} ({noise})"
+    return Assumption(f"{what} noise 1-sub-Gaussian", measured, parameter <= 1.0)
 
 
 def _tau_prime(env: Tabular, delta: float, horizon: int | None) -> int | None:
@@ -390,9 +350,8 @@ class _Rows:
         return lp.slater(self.weights, self.costs, offsets=self.offsets, method=method)
 
     def allocation(self, eps: Array, method: lp.Method) -> lp.Allocation:
-        return lp.allocation(
-            self.weights, self.rewards, self.costs, offsets=self.offsets, epsilon=eps, method=method
-        )
+        costs, offsets = self.costs, self.offsets
+        return lp.allocation(self.weights, self.rewards, costs, offsets=offsets, epsilon=eps, method=method)
 
     def policy(self, x: Array) -> Array:
         full = np.zeros(self.mask.shape)
@@ -406,13 +365,10 @@ class _Rows:
         return float(self.weights @ tops - eps @ lam)
 
 
-def _settings(
-    env: Tabular, epsilon: ArrayLike, baseline: Baseline
-) -> tuple[Array, Literal["fluid", "joint"]]:
+def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Array, Baseline]:
     _require_tabular(env)
-    eps = real_array("epsilon", epsilon, (), (env.n_constraints,))
-    require_finite("epsilon", eps)
-    eps = np.array(np.broadcast_to(eps, (env.n_constraints,)))
+    K = env.n_constraints
+    eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
     if baseline == "auto":
         return eps, "joint" if env.random_costs and env.costs_seen == "before" else "fluid"
     if baseline not in ("fluid", "joint"):
@@ -425,13 +381,7 @@ def _require_tabular(env: Any) -> None:
         raise InvalidInput(f"env must be a tightrope.environments.Tabular, but got {type(env).__name__}.")
 
 
-def _solved(
-    env: Tabular,
-    atoms: Atoms,
-    eps: Array,
-    baseline: Literal["fluid", "joint", "joint-sampled"],
-    method: lp.Method,
-) -> Solution:
+def _solved(env: Tabular, atoms: Atoms, eps: Array, baseline: Found, method: lp.Method) -> Solution:
     rows = _Rows.of(env, atoms)
     try:
         found = rows.allocation(eps, method)
@@ -505,15 +455,12 @@ def _sampled(env: Tabular, n: int, draw: np.random.Generator) -> Atoms:
     edges = np.cumsum(env.weights)
     contexts = np.searchsorted(edges / edges[-1], ticks, side="right")
     low, high = env.cost_range.T
-    shape = (n, env.n_actions, env.n_constraints)
     if env.cost_noise == "gaussian":
         costs = draw.normal(env.cost_locations[contexts], env.cost_scale)
         np.clip(costs, low, high, out=costs)
     else:
-        level = low + (high - low) * draw.random(shape)
-        costs = np.where(
-            env.jumps[contexts], np.where(level < env.costs[contexts], high, low), env.costs[contexts]
-        )
+        level, costs = low + (high - low) * draw.random((n, *env.costs.shape[1:])), env.costs[contexts]
+        costs = np.where(env.jumps[contexts], np.where(level < costs, high, low), costs)
     return Atoms(contexts, np.full(n, 1.0 / n), costs)
 
 
@@ -527,11 +474,10 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
     draw = np.random.default_rng(whole_number("seed", seed))
     size = -(-samples // _BATCHES)
     batches = [_sampled(env, size, draw) for _ in range(_BATCHES)]
-    pooled = Atoms(
-        np.concatenate([batch.contexts for batch in batches]),
-        np.full(size * _BATCHES, 1.0 / (size * _BATCHES)),
-        np.concatenate([batch.costs for batch in batches]),
+    contexts, costs = (
+        np.concatenate([getattr(one, part) for one in batches]) for part in ("contexts", "costs")
     )
+    pooled = Atoms(contexts, np.full(contexts.size, 1.0 / contexts.size), costs)
     found = _solved(env, pooled, eps, "joint-sampled", method)
     _, low, _ = mean_interval([_batch_value(env, batch, eps, method) for batch in batches])
     fresh = [_Rows.of(env, _sampled(env, size, draw)).bound(found.duals, eps) for _ in range(_BATCHES)]
@@ -553,7 +499,5 @@ def _text(number: float) -> str:
 
 def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (header, *rows)
-    ]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))
     return "\n".join([title, *lines])

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["Advance", "progress_bar"]
-
 
 class Advance(Protocol):
     """Moves a bar on."""
@@ -31,26 +29,13 @@ def progress_bar(
     if not (sys.stderr.isatty() if shown is None else shown):
         yield lambda done=1, failed=0: None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    counted = progress.BarColumn(), progress.MofNCompleteColumn()
+    times = progress.TimeElapsedColumn(), "left", progress.TimeRemainingColumn()
+    columns = "{task.description}", *counted, "{task.fields[note]}", *times
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total, note=f"{unit}, 0 failed, – per second" if failures else unit)
         all_failed = 0
 

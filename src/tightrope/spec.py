@@ -64,8 +64,6 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `model` is a registered name, or a class of your own as ``file.py:Class``; fields beyond those named here are in `own`, for
     that class to judge.
 
-    Examples
-    --------
     >>> ModelSpec(model="ridge", bonus=0.1).settings()
     {'bonus': 0.1}
     """
@@ -85,8 +83,6 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A schedule scale · t^exponent.
 
-    Examples
-    --------
     >>> PowerSpec(6.0, -0.5)
     PowerSpec(scale=6.0, exponent=-0.5)
     """
@@ -98,8 +94,6 @@ class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge.
 
-    Examples
-    --------
     >>> PolicySpec(kind="pessimistic-optimistic", slater=0.1).name
     'pessimistic-optimistic'
     """
@@ -145,8 +139,6 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
 class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The ``[environment]``: its kind and its arguments. `folder` is where relative paths among them start.
 
-    Examples
-    --------
     >>> EnvironmentSpec(kind="bandit", settings={"threshold": 0.1}).settings
     {'threshold': 0.1}
     """
@@ -159,8 +151,6 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
 class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ``[simulation]``: how long, how often, from which seed.
 
-    Examples
-    --------
     >>> SimulationSpec()
     SimulationSpec(rounds=10000, replications=100, seed=0)
     """
@@ -418,7 +408,7 @@ def _read_rules(
         where = f"rule[{i}]"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
-        kind = table.get("kind")
+        kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
             kind = _own_kind(reader, kind, f"{where}.kind")
         if not RULE_KINDS.knows(kind):

@@ -83,8 +83,6 @@ def linucb_bound(tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: f
     (T = None, that is T := t in every radius) the set of round t fails with probability at most 1/t, and the 2
     becomes 2(1 + log τ).
 
-    Examples
-    --------
     >>> round(linucb_bound(1, d=1, T=1, m=0) - math.sqrt(8) * math.log(2), 9)
     2.0
     """
@@ -106,8 +104,6 @@ def regret_bound(
 
     With K = 0 it is `linucb_bound`, which also says what T = None means.
 
-    Examples
-    --------
     >>> extra = regret_bound(6, K=1, delta=1, d=4, T=100) - linucb_bound(6, d=4, T=100)
     >>> round(extra, 6)                                      # 60 + 4·√6·√6
     84.0
@@ -124,8 +120,6 @@ def violation_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     S = (48K²/δ) log(16K/δ) + 24K²/δ² + 30K²/δ + 8K; printed, log(16/δ), 24K^1.5 and 30K^1.5 in their places.
     For K ≥ 2 the printed one is below what its own proof gives, yet true: see `violation_bound_schedule`.
 
-    Examples
-    --------
     >>> violation_bound(np.array([1, 36]), K=1, delta=1) - violation_bound(37**2, K=1, delta=1)
     array([36., 31.])
     """
@@ -161,8 +155,6 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
     Q' = √K Σ_{t<τ'} (1 + ε_t) bounds ‖Q(τ')‖₂ (printed: τ' + √K Σ_{t≤τ'} ε_t). Before τ' it is what the queues
     can reach at all, K Σ_{t<τ} (1 + ε_t).
 
-    Examples
-    --------
     >>> queue_bound(1, K=3, delta=0.2)
     0.0
     >>> bool(queue_bound(24, K=1, delta=1) > 48 * math.log(16))
@@ -188,8 +180,6 @@ def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> R
     exp(−(ζ/3) sqrt(τ/K)), about exp(−δ√τ/(50 K^2.5)); printed, exp(−δ√τ/(50 K²)), which is true as well. It is 1
     before `tail_starts`. Assumes r̂ ≥ 0; where r̂ is not clipped at 0, add 1/T for a confidence set that fails.
 
-    Examples
-    --------
     >>> tail_bound(10, K=1, delta=0.5), tail_bound(10**9, K=1, delta=0.5) < 1e-100
     (1.0, True)
     """
@@ -209,8 +199,6 @@ def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     (11ν²/(3ρ²)) exp(ζ(ν + φ_{τ+1} + Q') − (ζ/√K) Σ_{t≤τ} ε_t) with ν = 2K, ρ = δ/4,
     φ_t = 4(V_t + K(1 + ε_t²))/δ and Q' as in `queue_bound`; never above 1, and 1 before τ'. `form` changes Q' only.
 
-    Examples
-    --------
     >>> tail_bound_full(10**6, K=1, delta=0.5) < 1e-9 < tail_bound(10**6, K=1, delta=0.5)
     True
     """
@@ -260,8 +248,6 @@ def violation_bound_linear(tau: Rounds, *, delta: float, d: int, T: int, form: F
     x = 0 as printed. The proof bounds sqrt(8 d β_T log(1 + T/d)) by 5dL, which holds for d ≥ 2 only; mended, x is
     what is missing at d = 1, always less than 2L.
 
-    Examples
-    --------
     >>> printed = [violation_bound_linear(1, delta=0.5, d=d, T=100, form="printed") for d in (1, 2)]
     >>> mended = [violation_bound_linear(1, delta=0.5, d=d, T=100) for d in (1, 2)]
     >>> mended[0] > printed[0], mended[1] == printed[1]
@@ -299,8 +285,6 @@ def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     (48/δ) log(16/δ) + 2 + 4(V_τ + 2 + ε_τ + ε_τ²)/δ + Σ_{t<τ'} (1 + ε_t) from τ' on; before it, what the queue can
     reach at all, Σ_{t<τ} (1 + ε_t).
 
-    Examples
-    --------
     >>> queue_bound_linear(1, delta=0.5, d=2, T=100)
     0.0
     """
@@ -339,8 +323,6 @@ def drift_mean_bound(
     average whenever it is above its level, which may rise with the round but never fall. The paper states the lemma
     with n = 0 and proves it with n: what was there at the start drains away.
 
-    Examples
-    --------
     >>> n = np.array([0, 4000, 8000])
     >>> drift_mean_bound(np.full(3, 100.0), drift=0.25, jump=1.0, start=1e3, elapsed=n).round()
     array([1000.,  493.,  116.])
@@ -358,8 +340,6 @@ def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
 
     The sum is bounded by its integral: at most 2√τ − 1 times the scale for an exponent of −1/2.
 
-    Examples
-    --------
     >>> tightness_cost(100, delta=0.5, epsilon=Power(6.0, -0.5))     # 6·(2·10 − 1)/0.5
     228.0
     """
@@ -375,8 +355,6 @@ def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon
     its drain, and never more than √K Σ_{t<τ} (1 + ε_t). √K times it bounds E‖Q(τ)‖₁. Assumes 0 ≤ r̂ ≤ 1; where r̂
     is not clipped at 0, add √K Σ_{t<τ} (1 + ε_t)/T for a confidence set that fails.
 
-    Examples
-    --------
     >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)
     >>> queue_bound_schedule(np.array([1, 600, 10**6]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
     array([   0.,  855., 8079.])
@@ -406,8 +384,6 @@ def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, eps
 
     Costs known before acting. With the paper's V and ε it lies below both forms of `violation_bound`.
 
-    Examples
-    --------
     >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)       # the paper's bandit, threshold 0.5
     >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
     array([10.,  0.,  0.])
@@ -420,8 +396,6 @@ def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, eps
 def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -> int | None:
     """Round from which `violation_bound_schedule` stays zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
 
-    Examples
-    --------
     >>> violation_ends_schedule(K=1, delta=0.5, V=Power(1.0, 0.5), epsilon=Power(6.0, -0.5)) < 10_000
     True
     >>> violation_ends_schedule(K=18, delta=0.00625, V=Power(4.0, 0.5), epsilon=Power(1.0, -0.5)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,7 @@ def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     >>> real_array("costs", [[0, 1]], (None, 2))
     array([[0., 1.]])
     """
-    if is_plain(value):
-        array: Array = value
-    else:
-        array = _converted(name, value)
+    array: Array = value if is_plain(value) else _converted(name, value)
     for shape in shapes:
         if array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape)):
             return array
@@ -132,6 +130,18 @@ def finite_number(
     return number
 
 
+def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Refuse what is none of these texts.
+
+    >>> require_choice("truth", "linaer", ("linear", "misspecified"))
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: truth must be one of 'linear', 'misspecified', but got 'linaer'.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, but got {value!r}.")
+
+
 def whole_number(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
     """`value` as an int ≥ low, and ≤ high where it is given.
 
@@ -165,12 +175,7 @@ def _converted(name: str, value: Any) -> Array:
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:
-    return (
-        "("
-        + ", ".join("any" if n is None else str(n) for n in shape)
-        + ("," if len(shape) == 1 else "")
-        + ")"
-    )
+    return str(tuple("any" if n is None else int(n) for n in shape)).replace("'", "")
 
 
 def _index_text(at: tuple[int, ...]) -> str:

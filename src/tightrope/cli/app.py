@@ -20,8 +20,6 @@ from cyclopts import App, CycloptsError, Parameter
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.version import __version__
 
-__all__ = ["DEFAULT", "FAILED", "Output", "app", "command", "import_extra", "main"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -59,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
-        return _complain(f"{_plain(error)}\nTry `tightrope --help`.", BAD_INPUT)
+        # In one line, without the frame drawn around it.
+        return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
         return _complain(str(error), BAD_INPUT)
     except (TightropeError, ModuleNotFoundError) as error:
@@ -82,7 +81,6 @@ class Output:
 
     json: Annotated[bool, Parameter(negative=())] = False
     "One JSON object on standard output, and nothing else there."
-
     out: Path | None = None
     "Folder for everything that the command produces; made if it is not there."
 
@@ -108,6 +106,24 @@ class Output:
 DEFAULT = Output()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Runs:
+    """How much is simulated, and on how many cores."""
+
+    rounds: int | None = None
+    "Decisions in each replication; by default what the spec or the study says."
+    replications: int | None = None
+    "Independent runs of each policy; by default what the spec or the study says."
+    seed: int | None = None
+    "Same seed, same numbers; by default what the spec says, or 0."
+    workers: int | None = None
+    "Cores to use; all by default."
+
+
+AS_STATED = Runs()
+
+
 def command(example: str, *, of: App = app, name: str | None = None) -> Callable[[_Function], _Function]:
     """Decorator: make a function a command, with an example below its help."""
 
@@ -123,14 +139,8 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
-        ) from error
-
-
-def _plain(error: CycloptsError) -> str:
-    """A parsing error in one line, without the frame drawn around it."""
-    return " ".join(str(error).split())
+        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        raise ModuleNotFoundError(words) from error
 
 
 def _complain(message: str, status: int) -> int:

@@ -12,21 +12,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 
 
 @command("tightrope reproduce mab --replications 50 --out out/mab")
-def reproduce(
-    name: str = "all",
-    /,
-    *,
-    rounds: int | None = None,
-    replications: int | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    output: Output = DEFAULT,
-) -> None:
+def reproduce(name: str = "all", /, *, runs: Runs = AS_STATED, output: Output = DEFAULT) -> None:
     """Run the paper's studies again; figures, tables and report go to --out, by default to the folder reproduction.
 
     Ctrl-C keeps the studies that were finished.
@@ -35,27 +26,12 @@ def reproduce(
     ----------
     name
         mab, hospital, bounds, tail, or all of them.
-    rounds
-        Decisions in each replication; by default the study's own.
-    replications
-        Independent runs; by default the study's own.
-    seed
-        Same seed, same numbers.
-    workers
-        Cores to use; all by default.
     """
     from tightrope import studies
 
     folder = output.out or Path("reproduction")
-    page = studies.reproduce(
-        name,
-        rounds=rounds,
-        replications=replications,
-        seed=seed,
-        out=folder,
-        workers=workers,
-        tell=lambda line: print(line, file=sys.stderr),
-    )
+    size = {**vars(runs), "seed": runs.seed or 0}
+    page = studies.reproduce(name, **size, out=folder, tell=lambda line: print(line, file=sys.stderr))
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     last = {(row["study"], row["variant"]): row for row in summary["rows"]}
     data = {**summary, "rows": list(last.values()), "page": str(page)}
@@ -70,10 +46,7 @@ def compare(
     quick: Annotated[bool, Parameter(negative=())] = False,
     policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    rounds: int | None = None,
-    replications: int | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
+    runs: Runs = AS_STATED,
     output: Output = DEFAULT,
 ) -> None:
     """Run every policy on every scenario of its setting, on the same draws, and rank them.
@@ -86,25 +59,18 @@ def compare(
     spec
         A TOML file: its [environment] takes the place of the league's scenarios, its policies join those of the league.
     quick
-        Fewer and shorter runs.
+        Fewer and shorter runs: 5 replications of 2,000 rounds by default, not 10 of 10,000.
     policy
         A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class; may be repeated.
     scenario
         A scenario of the league; may be repeated. All by default.
-    rounds
-        Decisions in each replication; by default 10,000, and 2,000 with --quick.
-    replications
-        Independent runs of each policy; by default 10, and 5 with --quick.
-    seed
-        Same seed, same numbers.
-    workers
-        Cores to use; all by default.
     """
     from tightrope.spec import read_spec
     from tightrope.studies import league
 
     read = None if spec is None else read_spec(spec)
-    size = league.size_of(read, quick=quick, rounds=rounds, replications=replications, seed=seed)
+    asked = {name: value for name, value in vars(runs).items() if name != "workers"}
+    size = league.size_of(read, quick=quick, **asked)
     words = ["tightrope", "compare", *([] if spec is None else [str(spec)])]
     for option, values in (("policy", policy), ("scenario", scenario), *((k, (v,)) for k, v in size.items())):
         words += [word for value in values for word in (f"--{option}", str(value))]
@@ -112,7 +78,7 @@ def compare(
         league.chosen_entries(policy, read),
         league.chosen_scenarios(scenario, read),
         **size,
-        workers=workers,
+        workers=runs.workers,
         tell=lambda line: print(line, file=sys.stderr),
         command=shlex.join(words),
     )

@@ -19,16 +19,16 @@ from tightrope.errors import TightropeError
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Engine:
-    """Where the cells of a sweep run."""
+    """Where the cells of a sweep run, and how long each."""
 
     engine: Literal["local", "ray", "gpu"] = "local"
     "The cores of this machine, a Ray cluster, or a GPU with many settings in one launch."
-
     address: str | None = None
     "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."
-
     workers: int | None = None
     "Cores to use; all by default."
+    halving: Annotated[bool, Parameter(negative=())] = False
+    "Few rounds for all settings first; only the best third goes on, twice."
 
 
 _LOCAL = Engine()
@@ -39,7 +39,6 @@ def sweep(
     spec: Path,
     /,
     *,
-    halving: Annotated[bool, Parameter(negative=())] = False,
     retry_failed: Annotated[bool, Parameter(negative=())] = False,
     where: Engine = _LOCAL,
     output: Output = DEFAULT,
@@ -52,8 +51,6 @@ def sweep(
     ----------
     spec
         A TOML file with an [environment] and a [sweep].
-    halving
-        Few rounds for all settings first; only the best third goes on, twice.
     retry_failed
         Run cells again that failed before.
     """
@@ -62,7 +59,7 @@ def sweep(
 
     folder = output.out or Path("out", f"sweep-{spec.stem}")
     with _kept():
-        found = run_sweep(read_spec(spec), folder, halving=halving, retry_failed=retry_failed, **vars(where))
+        found = run_sweep(read_spec(spec), folder, retry_failed=retry_failed, **vars(where))
     data = write_page(found)
     ran = f"{found.ran:,} of {data['cells']:,} cells ran now" if found.ran else "nothing was left to run"
     output.show(
@@ -79,7 +76,6 @@ def tune(
     /,
     *,
     target: str,
-    halving: Annotated[bool, Parameter(negative=())] = False,
     where: Engine = _LOCAL,
     output: Output = DEFAULT,
 ) -> None:
@@ -93,8 +89,6 @@ def tune(
         A TOML file with an [environment] and a [sweep] that varies fields of the policy.
     target
         Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N.
-    halving
-        Few rounds for all settings first; only the best third goes on, twice.
     """
     from tightrope.spec import read_spec
     from tightrope.sweep import TargetMissed, write_page
@@ -103,7 +97,7 @@ def tune(
     folder = output.out or Path("out", f"tune-{spec.stem}")
     try:
         with _kept():
-            found = find(read_spec(spec), target, folder, halving=halving, **vars(where))
+            found = find(read_spec(spec), target, folder, **vars(where))
     except TargetMissed as missed:
         write_page(missed.sweep)
         raise
@@ -156,6 +150,5 @@ def _fail_if_any(data: dict[str, Any]) -> None:
         ]
         more = data["failed"] - len(listed)
         rest = [f"  and {more:,} more, in the column `error` of {Path(data['out'], 'cells')}"] if more else []
-        raise TightropeError(
-            "\n".join([f"{data['failed']:,} of {data['cells']:,} cells failed", *listed, *rest])
-        )
+        head = f"{data['failed']:,} of {data['cells']:,} cells failed"
+        raise TightropeError("\n".join([head, *listed, *rest]))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["JUDGED", "interval_text", "judged", "number_text", "summary_table", "table"]
-
 JUDGED = ("regret", "violation", "last violated round")
 
 

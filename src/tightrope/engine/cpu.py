@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,10 +38,19 @@ def compiled(
     # Of the class itself: one that inherits may decide otherwise.
     loop = vars(type(policy)).get("loop")
     if loop == "pessimistic-optimistic" and policy.compiles:
-        return _pessimistic_optimistic(policy, env, world, seed, rounds, grid, keep_choices)
-    if loop in COMPARATORS:
-        return _comparator(policy, env, world, seed, rounds, grid, keep_choices)
-    return None
+        simulate = _pessimistic_optimistic(policy, env, world)
+    elif loop in COMPARATORS:
+        simulate = functools.partial(_comparator, policy, world)
+    else:
+        return None
+
+    def run(replication: int, stop: NDArray[np.int64]) -> Replication:
+        out = Replication(world, grid, rounds, keep_choices)
+        written = out.records, out.last_violation, out.choices, out.tally, out.drawn
+        out.rounds_run = simulate(kernels.Run(np.uint64(seed), replication, rounds, grid, *written, stop))
+        return out
+
+    return run
 
 
 def policy_seed(seed: int, replication: int) -> int:
@@ -49,91 +59,38 @@ def policy_seed(seed: int, replication: int) -> int:
 
 
 def _pessimistic_optimistic(
-    policy: PessimisticOptimistic,
-    env: Tabular,
-    world: kernels.TabularArrays,
-    seed: int,
-    rounds: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-) -> Runner:
+    policy: PessimisticOptimistic, env: Tabular, world: kernels.TabularArrays
+) -> Callable[[kernels.Run], int]:
     reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
     p = max(reward_rows.shape[2], cost_rows.shape[2])
 
-    def run(replication: int, stop: NDArray[np.int64]) -> Replication:
+    def simulate(run: kernels.Run) -> int:
         twin = policy.copy()
-        out = Replication(world, grid, rounds, keep_choices)
-        reward_kind, reward_ridge, reward_arms = _model_arrays(twin._reward, reward_rows)
-        cost_kind, cost_ridge, cost_arms = _model_arrays(twin._cost, cost_rows)
-        out.rounds_run = kernels.simulate_pessimistic_optimistic(
-            world,
-            twin.n_constraints > 0,
-            reward_kind,
-            reward_ridge,
-            reward_arms,
-            cost_kind,
-            cost_ridge,
-            cost_arms,
-            twin._ranges,
-            twin._input.columns,
-            twin._core,
-            _workspace(world, twin, p),
-            np.uint64(seed),
-            replication,
-            rounds,
-            grid,
-            out.records,
-            out.last_violation,
-            out.choices,
-            out.tally,
-            out.drawn,
-            stop,
-        )
-        return out
+        reward, cost = _model_arrays(twin._reward, reward_rows), _model_arrays(twin._cost, cost_rows)
+        arrays = kernels.PolicyArrays(reward, cost, twin._ranges, twin._input.columns, twin._core)
+        rounds: int = kernels.simulate_pessimistic_optimistic(world, arrays, _workspace(world, twin, p), run)
+        return rounds
 
-    return run
+    return simulate
 
 
-def _comparator(
-    policy: Any,
-    env: Tabular,
-    world: kernels.TabularArrays,
-    seed: int,
-    rounds: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-) -> Runner:
+def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> int:
     """The loop of a policy that looks at neither features nor costs before acting; its arrays go by their names."""
-    J, kind = env.n_actions, COMPARATORS[policy.loop]
-
-    def run(replication: int, stop: NDArray[np.int64]) -> Replication:
-        twin = policy.copy(policy_seed(seed, replication))
-        out = Replication(world, grid, rounds, keep_choices)
-        out.rounds_run = kernels.simulate_comparator(
-            world,
-            kind,
-            getattr(twin, "cdf", np.zeros((1, 1))),
-            getattr(twin, "shares", np.zeros(J)),
-            getattr(twin, "counts", np.zeros(J)),
-            getattr(twin, "sums", np.zeros((J, 2))),
-            getattr(twin, "constants", np.zeros(1)),
-            np.uint64(getattr(twin, "seed", 0)),
-            twin.rounds,
-            np.uint64(seed),
-            replication,
-            rounds,
-            grid,
-            out.records,
-            out.last_violation,
-            out.choices,
-            out.tally,
-            out.drawn,
-            stop,
-            np.empty((2, J)),
-        )
-        return out
-
-    return run
+    J = world.rewards.shape[1]
+    twin = policy.copy(policy_seed(int(run.seed), run.replication))
+    arrays = kernels.ComparatorArrays(
+        kind=COMPARATORS[policy.loop],
+        table=getattr(twin, "cdf", np.zeros((1, 1))),
+        shares=getattr(twin, "shares", np.zeros(J)),
+        counts=getattr(twin, "counts", np.zeros(J)),
+        sums=getattr(twin, "sums", np.zeros((J, 2))),
+        settings=getattr(twin, "constants", np.zeros(1)),
+        seed=np.uint64(getattr(twin, "seed", 0)),
+        made=twin.rounds,
+        mixture=np.empty((2, J)),
+    )
+    rounds: int = kernels.simulate_comparator(world, arrays, run)
+    return rounds
 
 
 def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: int) -> kernels.Workspace:
@@ -152,19 +109,15 @@ def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: i
     )
 
 
-def _model_arrays(model: Any, rows: Array) -> tuple[int, kernels.RidgeArrays, kernels.ArmArrays]:
+def _model_arrays(model: Any, rows: Array) -> kernels.ModelArrays:
     """The model in the loop's form, with empty arrays in place of the kind that it is not."""
     none = np.zeros(1)
+    kind, ridge = kernels.NO_MODEL, kernels.RidgeArrays(none, 1, none, none)
     arms = kernels.ArmArrays(none, np.zeros((1, 1)), none)
     if model is not None and model.compiled == "ridge":
         per_context, p = rows.shape[1:]
-        buffer = np.empty(per_context * p)
-        return (
-            kernels.RIDGE_MODEL,
-            kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, buffer),
-            arms,
-        )
-    ridge = kernels.RidgeArrays(none, 1, none, none)
-    if model is None:
-        return kernels.NO_MODEL, ridge, arms
-    return kernels.ARM_MODEL, ridge, kernels.ArmArrays(model.counts, model.sums, model.stat)
+        kind = kernels.RIDGE_MODEL
+        ridge = kernels.RidgeArrays(rows.reshape(-1), per_context, model.flat, np.empty(per_context * p))
+    elif model is not None:
+        kind, arms = kernels.ARM_MODEL, kernels.ArmArrays(model.counts, model.sums, model.stat)
+    return kernels.ModelArrays(kind, ridge, arms)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -133,7 +134,12 @@ def simulate(
         finished = (
             _threads(runner, replications, workers, stop)
             if runner is not None
-            else _python(policy, env, seed, replications, rounds, grid, keep_choices, workers, stop)
+            else _python(
+                partial(_one, policy, env, seed, rounds, grid, keep_choices, stop),
+                replications,
+                workers,
+                rounds,
+            )
         )
         try:
             for replication, out in finished:
@@ -192,28 +198,16 @@ def _threads(
 
 
 def _python(
-    policy: Any,
-    env: Tabular,
-    seed: int,
-    replications: int,
-    rounds: int,
-    grid: NDArray[np.int64],
-    keep_choices: bool,
-    workers: int,
-    stop: NDArray[np.int64],
+    one: Callable[[int], tuple[int, Replication]], replications: int, workers: int, rounds: int
 ) -> Generator[tuple[int, Replication], None, None]:
     """Replications of a policy object, spread over processes when there is enough to do."""
     workers = min(workers, replications)
     if workers == 1 or rounds * replications < SERIAL_BELOW:
-        for replication in range(replications):
-            yield _one(policy, env, seed, replication, rounds, grid, keep_choices, stop)
+        yield from map(one, range(replications))
         return
     from joblib import Parallel, delayed
 
-    jobs = (
-        delayed(_one)(policy, env, seed, replication, rounds, grid, keep_choices, stop)
-        for replication in range(replications)
-    )
+    jobs = (delayed(one)(replication) for replication in range(replications))
     outcomes = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs")(jobs)
     try:
         yield from outcomes
@@ -225,11 +219,11 @@ def _one(
     policy: Any,
     env: Tabular,
     seed: int,
-    replication: int,
     rounds: int,
     grid: NDArray[np.int64],
     keep_choices: bool,
     stop: NDArray[np.int64],
+    replication: int,
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(seed, replication))
     return replication, run_plainly(twin, env, seed, replication, rounds, grid, keep_choices, stop)

@@ -15,12 +15,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tightrope.environments.bandit import bandit
-    from tightrope.environments.calibration import calibrate_hospital
-    from tightrope.environments.hospital import hospital, hospital_rules
-    from tightrope.environments.synthetic import synthetic
-    from tightrope.environments.table import WeakEvidence, from_table
-    from tightrope.environments.tabular import Tabular
+    from tightrope.environments.bandit import bandit as bandit
+    from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
+    from tightrope.environments.hospital import hospital as hospital
+    from tightrope.environments.hospital import hospital_rules as hospital_rules
+    from tightrope.environments.synthetic import synthetic as synthetic
+    from tightrope.environments.table import WeakEvidence as WeakEvidence
+    from tightrope.environments.table import from_table as from_table
+    from tightrope.environments.tabular import Tabular as Tabular
 
 _HOMES = {
     "Tabular": "tightrope.environments.tabular",
@@ -32,17 +34,7 @@ _HOMES = {
     "hospital_rules": "tightrope.environments.hospital",
     "synthetic": "tightrope.environments.synthetic",
 }
-
-__all__ = [
-    "Tabular",
-    "WeakEvidence",
-    "bandit",
-    "calibrate_hospital",
-    "from_table",
-    "hospital",
-    "hospital_rules",
-    "synthetic",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

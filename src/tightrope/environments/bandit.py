@@ -10,8 +10,6 @@ from tightrope.environments.tabular import Tabular
 from tightrope.problem import Seen
 from tightrope.validation import finite_number
 
-__all__ = ["bandit"]
-
 REWARDS = (0.1, 0.2, 0.4, 0.7)
 USAGE = (0.0, 0.4, 0.5, 0.2)
 
@@ -19,12 +17,9 @@ USAGE = (0.0, 0.4, 0.5, 0.2)
 def bandit(threshold: float = 0.5, costs_seen: Seen = "after") -> Tabular:
     """Four arms with Bernoulli rewards and a Bernoulli usage whose average must stay below a threshold.
 
-    The cost is usage − threshold, so it jumps between −threshold and 1 − threshold, and these are its
-    `cost_range`. At the paper's threshold of 0.5 the constraint never binds; at 0.1 the best mixture is half
-    the first arm, half the last.
+    The cost is usage − threshold, so it jumps between −threshold and 1 − threshold, and these are its `cost_range`. At the paper's
+    threshold of 0.5 the constraint never binds; at 0.1 the best mixture is half the first arm, half the last.
 
-    Examples
-    --------
     >>> env = bandit(threshold=0.1)
     >>> env.costs[0, :, 0].round(12).tolist(), env.cost_range.round(12).tolist()
     ([-0.1, 0.3, 0.4, 0.1], [[-0.1, 0.9]])

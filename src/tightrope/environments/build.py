@@ -13,7 +13,7 @@ import numpy as np
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
 from tightrope.problem import Seen
@@ -21,8 +21,6 @@ from tightrope.registry import Registry
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
-
-__all__ = ["ENVIRONMENTS", "build_environment", "environment_of", "policies_of", "register"]
 
 Factory = Callable[..., Tabular]
 _Factory = TypeVar("_Factory", bound=Factory)
@@ -35,8 +33,6 @@ register = ENVIRONMENTS.register
 def environment_of(spec: Spec) -> Tabular:
     """The environment that a spec describes, its rules included.
 
-    Examples
-    --------
     >>> from tightrope.spec import make_spec
     >>> environment_of(make_spec({"environment": {"kind": "bandit", "threshold": 0.1}}))
     Tabular('bandit', contexts=1, actions=4, features=0, constraints=1, costs bernoulli, seen after)
@@ -58,8 +54,6 @@ def policies_of(
 ) -> dict[str, Any]:
     """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
 
-    Examples
-    --------
     >>> from tightrope.spec import make_spec
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"slater": 0.5}})
     >>> policies_of(spec, environment_of(spec))["pessimistic-optimistic"]
@@ -136,7 +130,7 @@ def build_environment(
     elif given_usage or groups is not None:
         field = "usage" if given_usage else "groups"
         raise SpecError(f"environment.{field}: is for rules, but the spec has none")
-    return _changed(env, changes) if changes else env
+    return changed(env, **changes) if changes else env
 
 
 # --- environments ---
@@ -215,12 +209,6 @@ def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
             f"actions: must be those of the environment, in its order, {list(env.actions)}, but got {list(actions)}"
         )
     return actions
-
-
-def _changed(env: Tabular, changes: Mapping[str, Any]) -> Tabular:
-    fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
-    fields["costs"] = env.cost_locations
-    return Tabular(**{**fields, **changes})
 
 
 # --- rules in an environment ---

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tightrope.environments.calibration.calibration import (
     CREDIT,
@@ -25,13 +25,8 @@ from tightrope.environments.calibration.calibration import (
     shipped,
 )
 from tightrope.environments.tabular import Tabular
-from tightrope.errors import InvalidInput
 from tightrope.rules import Budget, Capacity, Rules, Share
-from tightrope.validation import real_array, require_range
-
-__all__ = ["CAPACITY", "FAIRNESS", "RESOURCE", "hospital", "hospital_rules", "report"]
-
-Array: TypeAlias = NDArray[np.float64]
+from tightrope.validation import Array, real_array, require_choice, require_range
 
 CAPACITY = (0.2, 0.2, 0.175, 0.175, 0.175, 0.175)
 FAIRNESS = (0.175, 0.175, 0.15, 0.15, 0.125, 0.125)
@@ -98,8 +93,8 @@ def hospital(
     >>> bool(np.allclose(env.features @ env.theta.reshape(6, 10).T, env.rewards))
     True
     """
-    _require(reward, get_args(Reward), "reward")
-    _require(truth, get_args(Truth), "truth")
+    require_choice("reward", reward, get_args(Reward))
+    require_choice("truth", truth, get_args(Truth))
     numbers = calibration if isinstance(calibration, Calibration) else shipped(calibration)
     usual = resource is None and np.array_equal(capacity, CAPACITY) and np.array_equal(fairness, FAIRNESS)
     if resource is None:
@@ -135,8 +130,6 @@ def hospital_rules(
 
     Their costs are 1{a=j} − capacity_j, fairness_j − 1{a=j} and u·1{a=j} − resource_j.
 
-    Examples
-    --------
     >>> hospital_rules().costs({"nursing": 1.0})[4, [4, 10, 16]]
     array([ 0.825 , -0.875 ,  0.8125])
     """
@@ -155,8 +148,6 @@ def hospital_rules(
 def report(calibration: Calibration, *others: Calibration) -> str:
     """What calibrations found and what can be earned in each, side by side, as Markdown.
 
-    Examples
-    --------
     >>> print(report(shipped(), shipped("first")).splitlines()[0])
     # Ward routing, calibrated on real encounters
     """
@@ -254,8 +245,3 @@ def _limits(values: ArrayLike, name: str) -> list[float]:
     limits = real_array(name, values, (), (len(WARDS),))
     require_range(name, limits, 0.0, 1.0)
     return [float(limit) for limit in np.broadcast_to(limits, len(WARDS))]
-
-
-def _require(value: str, allowed: Sequence[str], name: str) -> None:
-    if value not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, allowed))}, but got {value!r}")

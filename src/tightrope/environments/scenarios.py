@@ -9,7 +9,6 @@ Tabular('bandit-binding', contexts=1, actions=4, features=0, constraints=1, cost
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,14 +23,12 @@ from tightrope import lp
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
 from tightrope.problem import Problem
 from tightrope.rules import Capacity, Rules, Share
 from tightrope.validation import Array
-
-__all__ = ["SCENARIOS", "Scenario", "scenario"]
 
 FAILURE = 0.01
 _ROUNDING = 1e-9
@@ -90,19 +87,18 @@ class Scenario:
     @cached_property
     def optimum(self) -> float:
         """The reward per round of the best policy that meets the constraints on average: the fluid program's value."""
-        env, offsets = self.env, self._offsets
+        env, (shown, offsets) = self.env, self._shown
         if env.costs_seen == "before" and env.random_costs:
             raise InvalidInput(
                 f"{env.name} has random costs that are seen before acting: its optimum is that of the joint program, tr.solve(env)."
             )
-        shown = env.available if offsets is not None else slice(None)
         return lp.allocation(env.weights, env.rewards[shown], env.costs[shown], offsets=offsets).value
 
     @cached_property
     def slater(self) -> float:
         """Slater's constant of the fluid program."""
-        shown = self.env.available if self._offsets is not None else slice(None)
-        return lp.slater(self.env.weights, self.env.costs[shown], offsets=self._offsets).value
+        shown, offsets = self._shown
+        return lp.slater(self.env.weights, self.env.costs[shown], offsets=offsets).value
 
     @cached_property
     def safe_actions(self) -> tuple[int, ...]:
@@ -192,10 +188,12 @@ class Scenario:
         return self.env.problem({name: partial(_same, value) for name, value in known.items()})
 
     @property
-    def _offsets(self) -> NDArray[np.int64] | None:
-        if self.env.available.all():
-            return None
-        return np.concatenate([[0], np.cumsum(self.env.available.sum(axis=1))])
+    def _shown(self) -> tuple[Any, NDArray[np.int64] | None]:
+        """Which rows the programs have, and where each context begins where not all actions are always on offer."""
+        available = self.env.available
+        if available.all():
+            return slice(None), None
+        return available, np.concatenate([[0], np.cumsum(available.sum(axis=1))])
 
     @property
     def _worst_costs(self) -> Array:
@@ -294,7 +292,7 @@ def _add(name: str) -> Callable[[Callable[[], Scenario]], Callable[[], Scenario]
 @_add("bandit-slack")
 def _bandit_slack() -> Scenario:
     return Scenario(
-        _changed(bandit(threshold=0.5), name="bandit-slack"),
+        changed(bandit(threshold=0.5), name="bandit-slack"),
         "Four arms with Bernoulli rewards and costs, average cost at most 0.5, seen after acting: the paper's first experiment. "
         "No arm's mean cost exceeds the limit, so the constraint never binds and the best arm alone is optimal.",
     )
@@ -303,7 +301,7 @@ def _bandit_slack() -> Scenario:
 @_add("bandit-binding")
 def _bandit_binding() -> Scenario:
     return Scenario(
-        _changed(bandit(threshold=0.1), name="bandit-binding"),
+        changed(bandit(threshold=0.1), name="bandit-binding"),
         "The same four arms with the limit at 0.1: only the first arm, which costs nothing and earns little, is safe by itself, "
         "and the optimum mixes it half and half with the last.",
     )
@@ -521,19 +519,14 @@ def _changing_actions() -> Scenario:
     available = np.random.default_rng(4).random((60, 10)) < 0.4
     available[np.arange(60), np.arange(60) % 10] = True
     return Scenario(
-        _changed(env, name="changing-actions", available=available),
+        changed(env, name="changing-actions", available=available),
         "A random linear instance in which other actions are on offer in every context, from two to eight of ten; two costs seen "
         "before acting.",
     )
 
 
 def _random_linear(name: str, **settings: Any) -> Tabular:
-    return _changed(synthetic(contexts=50, features=4, **settings), name=name)
-
-
-def _changed(env: Tabular, **changes: Any) -> Tabular:
-    fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
-    return Tabular(**{**fields, "costs": env.cost_locations, **changes})
+    return changed(synthetic(contexts=50, features=4, **settings), name=name)
 
 
 def _least_norm(features: Array | None, targets: Array, seen: NDArray[np.bool_]) -> float:

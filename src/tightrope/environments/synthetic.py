@@ -6,15 +6,12 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp import slater as slater_program
 from tightrope.problem import Seen
-from tightrope.validation import finite_number, whole_number
-
-__all__ = ["synthetic"]
+from tightrope.validation import Array, finite_number, require_choice, whole_number
 
 
 def synthetic(
@@ -60,8 +57,7 @@ def synthetic(
     d = whole_number("features", features, low=2)
     n_constraints = whole_number("constraints", constraints)
     delta = finite_number("slater", slater, low=0.0, high=1.0, open_low=True)
-    if cost_noise not in ("none", "bernoulli"):
-        raise InvalidInput(f"cost_noise must be 'none' or 'bernoulli', but got {cost_noise!r}.")
+    require_choice("cost_noise", cost_noise, ("none", "bernoulli"))
     draw = np.random.default_rng(whole_number("seed", seed))
     weights = draw.dirichlet(np.ones(n_contexts))
     # φ = (1, u)/√2 and θ = (1, v)/√2 with ‖u‖ = ‖v‖ = 1, so ⟨θ, φ⟩ = (1 + u·v)/2 lies in [0, 1].
@@ -82,12 +78,12 @@ def synthetic(
     )
 
 
-def _directions(draw: np.random.Generator, shape: tuple[int, ...], dimension: int) -> NDArray[np.float64]:
+def _directions(draw: np.random.Generator, shape: tuple[int, ...], dimension: int) -> Array:
     raw = draw.normal(size=(*shape, dimension))
     return np.asarray(raw / np.linalg.norm(raw, axis=-1, keepdims=True))
 
 
-def _tilted(draw: np.random.Generator, v: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def _tilted(draw: np.random.Generator, v: Array, count: int) -> Array:
     """Random directions on v's side."""
     raw = _directions(draw, (count,), v.size)
     raw = np.where((raw @ v)[:, None] < 0.0, -raw, raw)
@@ -95,7 +91,7 @@ def _tilted(draw: np.random.Generator, v: NDArray[np.float64], count: int) -> ND
     return np.asarray(raw / np.linalg.norm(raw, axis=-1, keepdims=True))
 
 
-def _costs(weights: NDArray[np.float64], slopes: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+def _costs(weights: Array, slopes: Array, delta: float) -> Array:
     """a + γ b_k·u with Slater constant δ and the largest γ that keeps ‖μ_k‖² = 2 (a² + γ²) ≤ 1.
 
     Scaling costs scales Slater's constant (as long as its cap of 1 is not met) and a shift shifts it, so

@@ -19,11 +19,8 @@ from tightrope.actions import ActionNames
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
-from tightrope.validation import finite_number, require_finite, require_range
+from tightrope.validation import Array, finite_number, require_finite, require_range
 
-__all__ = ["WeakEvidence", "from_table"]
-
-Array: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = Mapping[Any, str | float]
 
@@ -38,8 +35,6 @@ _FOLDS = 5
 class WeakEvidence(UserWarning):
     """The environment was made, but the table says little about some of it; the message says what.
 
-    Examples
-    --------
     >>> issubclass(WeakEvidence, UserWarning)
     True
     """
@@ -62,10 +57,9 @@ def from_table(
 ) -> Tabular:
     """Make an environment whose contexts are the rows of a table.
 
-    There are three kinds of table. *Logged* decisions: `action` and `reward` name columns, and the mean reward of
-    each action is fitted by ridge regression on its rows. Rewards *known* for every action: `reward` maps actions
-    to columns or numbers. *Labelled* examples: `label` names a column, and the reward is 1[action = label]. The
-    last two are exact; nothing is fitted.
+    There are three kinds of table. *Logged* decisions: `action` and `reward` name columns, and the mean reward of each action is
+    fitted by ridge regression on its rows. Rewards *known* for every action: `reward` maps actions to columns or numbers.
+    *Labelled* examples: `label` names a column, and the reward is 1[action = label]. The last two are exact; nothing is fitted.
 
     Parameters
     ----------
@@ -94,10 +88,9 @@ def from_table(
     Warns
     -----
     WeakEvidence
-        For logged tables, when an action has fewer than 30 rows; when its chance, by a logistic model of the
-        context, is below 1 % in more than 5 % of the rows; when a fit predicts units it has not seen no better than
-        the average of each action does; when a fit leaves the range of its outcome, and is clipped, in more
-        than 1 % of contexts and actions.
+        For logged tables, when an action has fewer than 30 rows; when its chance, by a logistic model of the context, is below 1 %
+        in more than 5 % of the rows; when a fit predicts units it has not seen no better than the average of each action does;
+        when a fit leaves the range of its outcome, and is clipped, in more than 1 % of contexts and actions.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.problem import Problem, Seen, Truth, Vectors
-from tightrope.validation import finite_number, first, real_array, require_finite, require_range
+from tightrope.validation import Array, finite_array, finite_number, first, require_choice, require_range
 
-__all__ = ["Tabular"]
-
-Array: TypeAlias = NDArray[np.float64]
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
 
 _ROUNDING = 1e-12  # means may pass a limit by this much; they are then put on it
@@ -42,9 +40,9 @@ class Tabular:
     reward_noise : "bernoulli", "gaussian" or "none"
         Gaussian rewards have standard deviation `reward_scale` and are not clipped.
     cost_noise : "none", "bernoulli" or "gaussian"
-        Bernoulli costs jump between the ends of `cost_range`. Gaussian costs have standard deviation `cost_scale`
-        and are clipped to `cost_range`; `.costs` then holds the means after clipping, `.cost_locations` those given.
-        Entries are independent across actions and constraints given the context.
+        Bernoulli costs jump between the ends of `cost_range`. Gaussian costs have standard deviation `cost_scale`, clipped to
+        `cost_range`; `.costs` then holds the means after clipping, `.cost_locations` those given. Entries are independent across
+        actions and constraints given the context.
     cost_range : (low, high) or (K, 2)
         What the costs are known to lie in.
     costs_seen : "before" or "after"
@@ -115,22 +113,20 @@ class Tabular:
         theta: ArrayLike | None = None,
         optimum: float | None = None,
     ) -> None:
-        _require_choice("reward_noise", reward_noise, get_args(Noise))
-        _require_choice("cost_noise", cost_noise, get_args(Noise))
-        _require_choice("costs_seen", costs_seen, get_args(Seen))
+        require_choice("reward_noise", reward_noise, get_args(Noise))
+        require_choice("cost_noise", cost_noise, get_args(Noise))
+        require_choice("costs_seen", costs_seen, get_args(Seen))
         if not isinstance(name, str):
             raise InvalidInput(f"name must be a string, but got {name!r}.")
         if rewards is None:
             raise InvalidInput("rewards must be given, of shape (C, J).")
         p = _probabilities(weights)
-        r = real_array("rewards", rewards, (p.size, None))
+        r = finite_array("rewards", rewards, (p.size, None))
         if r.shape[1] == 0:
             raise InvalidInput("rewards must have at least one action, but its shape is (C, 0).")
         if reward_noise == "bernoulli":
             r = _within("rewards", r, 0.0, 1.0)
-        else:
-            require_finite("rewards", r)
-        w = real_array("costs", np.zeros((*r.shape, 0)) if costs is None else costs, (*r.shape, None))
+        w = finite_array("costs", np.zeros((*r.shape, 0)) if costs is None else costs, (*r.shape, None))
         span = _ranges(cost_range, w.shape[2])
         w = _within("costs", w, span[:, 0], span[:, 1])
         phi = _features("features", features, r.shape)
@@ -138,33 +134,23 @@ class Tabular:
         scale = finite_number("reward_scale", reward_scale, low=0.0, open_low=True)
         spread = finite_number("cost_scale", cost_scale, low=0.0, open_low=True)
         means = _clipped_means(w, spread, span) if cost_noise == "gaussian" else w
-        fields: dict[str, Any] = {
-            "name": name,
-            "weights": p,
-            "features": phi,
-            "rewards": r,
-            "costs": means,
-            "cost_features": psi,
-            "cost_locations": w,
-            "reward_noise": reward_noise,
-            "reward_scale": scale,
-            "cost_noise": cost_noise,
-            "cost_scale": spread,
-            "cost_range": span,
-            "costs_seen": costs_seen,
-            "available": _availability(available, r.shape),
-            "actions": _names("actions", actions, "action", r.shape[1]),
-            "constraints": _names("constraints", constraints, "constraint", w.shape[2]),
-            "theta": None if theta is None else _theta(theta, phi, r),
-            "optimum": None if optimum is None else finite_number("optimum", optimum),
-        }
-        kept: dict[int, NDArray[Any]] = {}
-        for field, value in fields.items():
-            if isinstance(value, np.ndarray):
-                if id(value) not in kept:
-                    kept[id(value)] = _read_only(value)
-                value = kept[id(value)]
-            object.__setattr__(self, field, value)
+        arrays: dict[str, Any] = {"weights": p, "features": phi, "cost_features": psi, "rewards": r}
+        arrays |= {"costs": means, "cost_locations": w, "cost_range": span}
+        arrays |= {"available": _availability(available, r.shape), "theta": _theta(theta, phi, r)}
+        # What is one array stays one.
+        kept = {id(array): _read_only(array) for array in arrays.values() if array is not None}
+        vars(self).update({field: kept.get(id(array)) for field, array in arrays.items()})
+        vars(self).update(
+            name=name,
+            reward_noise=reward_noise,
+            reward_scale=scale,
+            cost_noise=cost_noise,
+            cost_scale=spread,
+            costs_seen=costs_seen,
+            actions=_names("actions", actions, "action", r.shape[1]),
+            constraints=_names("constraints", constraints, "constraint", w.shape[2]),
+            optimum=None if optimum is None else finite_number("optimum", optimum),
+        )
 
     @property
     def n_contexts(self) -> int:
@@ -246,6 +232,12 @@ class Tabular:
         )
 
 
+def changed(env: Tabular, **changes: Any) -> Tabular:
+    """The same environment but for some of its parameters."""
+    fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
+    return Tabular(**{**fields, "costs": env.cost_locations, **changes})
+
+
 def _vectors(features: Array | None) -> Vectors | None:
     if features is None:
         return None
@@ -253,14 +245,8 @@ def _vectors(features: Array | None) -> Vectors | None:
     return Vectors(features.shape[-1], features.ndim == 3, longest)
 
 
-def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise InvalidInput(f"{name} must be one of {listed}, but got {value!r}.")
-
-
 def _probabilities(weights: ArrayLike) -> Array:
-    p = real_array("weights", weights, (None,))
+    p = finite_array("weights", weights, (None,))
     if p.size == 0:
         raise InvalidInput("weights must have at least one entry, but it is empty.")
     require_range("weights", p, 0.0, math.inf)
@@ -279,8 +265,7 @@ def _within(name: str, means: Array, low: Array | float, high: Array | float) ->
 
 
 def _ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
-    span = real_array("cost_range", cost_range, (2,), (n_constraints, 2))
-    require_finite("cost_range", span)
+    span = finite_array("cost_range", cost_range, (2,), (n_constraints, 2))
     span = np.array(np.broadcast_to(span, (n_constraints, 2)))
     bad = span[:, 0] > span[:, 1]
     if bad.any():
@@ -294,10 +279,9 @@ def _ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
 def _features(name: str, features: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     if features is None:
         return None
-    phi = real_array(name, features, (*shape, None), (shape[0], None))
+    phi = finite_array(name, features, (*shape, None), (shape[0], None))
     if phi.shape[-1] == 0:
         raise InvalidInput(f"{name} must have at least one entry for each context; give None for arms only.")
-    require_finite(name, phi)
     return phi
 
 
@@ -326,13 +310,14 @@ def _names(name: str, given: Sequence[str] | None, prefix: str, count: int) -> t
     return names
 
 
-def _theta(theta: ArrayLike, phi: Array | None, rewards: Array) -> Array:
+def _theta(theta: ArrayLike | None, phi: Array | None, rewards: Array) -> Array | None:
+    if theta is None:
+        return None
     if phi is None:
         raise InvalidInput("theta must come with features, but features is None.")
     n_actions, d = rewards.shape[1], phi.shape[-1]
     shared = phi.ndim == 2
-    parameters = real_array("theta", theta, (n_actions * d if shared else d,))
-    require_finite("theta", parameters)
+    parameters = finite_array("theta", theta, (n_actions * d if shared else d,))
     claimed = phi @ parameters.reshape(n_actions, d).T if shared else phi @ parameters
     wrong = np.abs(claimed - rewards) > 1e-9
     if wrong.any():

@@ -11,8 +11,7 @@ from tightrope.validation import COST_LIMIT, NORM_LIMIT
 @kernel
 def rows_are_valid(phi):
     """Whether every ‖φ_j‖ of phi (J, p) is at most 1 (false for NaN and Inf too)."""
-    J, p = phi.shape
-    return rows_are_short(phi.reshape(phi.size), J, p)
+    return rows_are_short(phi.reshape(phi.size), phi.shape[0], phi.shape[1])
 
 
 @inlined

@@ -31,10 +31,8 @@ def philox(c0, c1, c2, c3, k0, k1):
 @kernel
 def uniforms(seed, replication, t, slot):
     """Two uniforms in [0, 1) for one slot of round t."""
-    key, count = np.uint64(seed), np.uint64(t)
-    a, b = philox(
-        count & MASK, count >> SHIFT, np.uint64(slot), np.uint64(replication), key & MASK, key >> SHIFT
-    )
+    key, count, at, r = np.uint64(seed), np.uint64(t), np.uint64(slot), np.uint64(replication)
+    a, b = philox(count & MASK, count >> SHIFT, at, r, key & MASK, key >> SHIFT)
     return (a >> np.uint64(11)) * layout.TO_UNIT, (b >> np.uint64(11)) * layout.TO_UNIT
 
 

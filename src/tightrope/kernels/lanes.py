@@ -1,9 +1,8 @@
 """Vectors of four or eight numbers for the kernels: elementwise operations on what a register of the processor holds.
 
 LLVM makes little vector code of the kernels' loops by itself: they are short, and the order of a sum is not its to change. With
-these the kernels say what runs side by side, and every sum keeps its order. A vector is negated, added to
-another, subtracted and multiplied by the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing
-is checked.
+these the kernels say what runs side by side, and every sum keeps its order. A vector is negated, added to another, subtracted and
+multiplied by the usual operators. Addresses are flat indices into C-contiguous arrays of float64; nothing is checked.
 
 What each function means stands first, in NumPy, which also does the work where Numba is not installed; its compiled form follows.
 """

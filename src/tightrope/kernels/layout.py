@@ -23,10 +23,8 @@ from tightrope.kernels.compile import inlined
 from tightrope.validation import VIOLATION as VIOLATION
 
 # core
-ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG, EPSILON_SCALE, EPSILON_EXPONENT, EPSILON_LOG, CONSTRAINTS = (
-    range(9)
-)
-QUEUE = 9
+ROUNDS, HORIZON, V_SCALE, V_EXPONENT, V_LOG = range(5)
+EPSILON_SCALE, EPSILON_EXPONENT, EPSILON_LOG, CONSTRAINTS, QUEUE = range(5, 10)
 # flat
 BLOCKS, FEATURES, OUTPUTS, STAT = range(4)
 # stat
@@ -60,18 +58,15 @@ TO_UNIT = 2.0**-53
 CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = range(3)
 
 
-# core
-
-
 @inlined
 def totals_at(core):
-    """The address of the cumulative costs; Q is at QUEUE."""
+    """The address of the cumulative costs in core; Q is at QUEUE."""
     return QUEUE + int(core[CONSTRAINTS])
 
 
 @inlined
 def known_at(core):
-    """The address of the marks of costs that are seen before acting."""
+    """The address in core of the marks of costs that are seen before acting."""
     return QUEUE + 2 * int(core[CONSTRAINTS])
 
 
@@ -124,6 +119,16 @@ def core_views(core):
     )
 
 
+def carry_over(old, names, new, new_names):
+    """The rounds of one core into another, and by name the queues and cumulative costs of constraints that both have."""
+    new[ROUNDS] = old[ROUNDS]
+    was, now = core_views(old), core_views(new)
+    for k, name in enumerate(new_names):
+        if name in names:
+            at = names.index(name)
+            now.queue[k], now.totals[k] = was.queue[at], was.totals[at]
+
+
 # flat
 
 
@@ -170,9 +175,6 @@ def ridge_views(flat):
     )
 
 
-# trace
-
-
 @inlined
 def trace_parts(J, K):
     """The addresses in trace of values, W, Q, V_t and ε_t; r̂ comes first."""
@@ -200,9 +202,6 @@ def trace_views(trace, J):
         float(trace[V]),
         float(trace[epsilon]),
     )
-
-
-# tally
 
 
 @inlined
@@ -262,24 +261,15 @@ def cuda_tally(J, K, separate):
     """Macros for a tally."""
     size = tally_size(J, K, separate)
     _, means, _ = tally_parts(K)
-    return {
-        "SEPARATE_MEANS": int(separate),
-        "FIELDS": size,
-        "TALLY_MEAN_COSTS": means,
-        "TALLY_CHOICES": size - J,
-    }
+    places = {"TALLY_MEAN_COSTS": means, "TALLY_CHOICES": size - J}
+    return {"SEPARATE_MEANS": int(separate), "FIELDS": size, **places}
 
 
 def cuda_models(sizes):
     """Macros for the models of reward and costs, one after the other; of each the numbers of its Σ⁻¹ and of all."""
     (inverse, reward), (cost_inverse, cost) = sizes
-    return {
-        "REWARD_AT": 0,
-        "REWARD_THETA_AT": inverse,
-        "COST_AT": reward,
-        "COST_THETA_AT": reward + cost_inverse,
-        "STATE": reward + cost,
-    }
+    costs = {"COST_AT": reward, "COST_THETA_AT": reward + cost_inverse}
+    return {"REWARD_AT": 0, "REWARD_THETA_AT": inverse, **costs, "STATE": reward + cost}
 
 
 def cuda_block(J, K, state, features, itemsize):

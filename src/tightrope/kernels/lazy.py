@@ -102,8 +102,7 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
 # ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
 # values, by row, are exact where fresh is true, else upper bounds.
 Candidates = namedtuple(
-    "Candidates",
-    "J flat phi at one_row ids root_beta penalty V_t bounds rewards values fresh",
+    "Candidates", "J flat phi at one_row ids root_beta penalty V_t bounds rewards values fresh"
 )
 
 
@@ -174,12 +173,8 @@ def candidate(j, candidates):
     G, p, M, theta, _, _, _, _ = layout.ridge_parts(candidates.flat)
     action = candidates.ids[j] if candidates.ids.shape[0] > 0 else j
     block = action if G > 1 else 0
-    return (
-        action,
-        theta + block * M * p,
-        candidates.at if candidates.one_row else candidates.at + j * p,
-        block,
-    )
+    x = candidates.at if candidates.one_row else candidates.at + j * p
+    return action, theta + block * M * p, x, block
 
 
 @kernel
@@ -252,13 +247,8 @@ def means_by_columns(columns, V, v, out):
     while i + 4 <= d:
         a0, a1, a2, a3 = V[v + i], V[v + i + 1], V[v + i + 2], V[v + i + 3]
         for j in range(J):
-            out[j] = (
-                out[j]
-                + a0 * columns[i, j]
-                + a1 * columns[i + 1, j]
-                + a2 * columns[i + 2, j]
-                + a3 * columns[i + 3, j]
-            )
+            two = out[j] + a0 * columns[i, j] + a1 * columns[i + 1, j]
+            out[j] = two + a2 * columns[i + 2, j] + a3 * columns[i + 3, j]
         i += 4
     while i < d:
         a = V[v + i]

@@ -7,23 +7,8 @@ from __future__ import annotations
 
 import math
 
+from tightrope.kernels import lanes
 from tightrope.kernels.compile import inlined, kernel
-from tightrope.kernels.lanes import (
-    eight,
-    first,
-    fold4,
-    four,
-    high4,
-    joined,
-    load4,
-    load8,
-    low4,
-    spread4,
-    spread8,
-    store4,
-    store8,
-    with_first,
-)
 
 # From how many columns on a matrix is read in tiles of few rows: it fits no cache then, and rows far apart are slow to come.
 LARGE, TILE = 512, 8
@@ -32,18 +17,18 @@ LARGE, TILE = 512, 8
 @inlined
 def inner(A, a, B, b, n):
     """⟨a, b⟩ of n numbers in four running sums."""
-    s = spread4(0.0)
+    s = lanes.spread4(0.0)
     i = 0
     while i + 4 <= n:
-        s = s + load4(A, a + i) * load4(B, b + i)
+        s = s + lanes.load4(A, a + i) * lanes.load4(B, b + i)
         i += 4
     if i < n:
-        s0 = first(s)
+        s0 = lanes.first(s)
         while i < n:
             s0 += A[a + i] * B[b + i]
             i += 1
-        s = with_first(s, s0)
-    return fold4(s)
+        s = lanes.with_first(s, s0)
+    return lanes.fold4(s)
 
 
 @inlined
@@ -54,19 +39,19 @@ def add_scaled(out, at, factor, B, b, n):
     that is faster than a vector of which a part is masked.
     """
     if n >= 8:
-        f = spread8(factor)
-        end = load8(out, at + n - 8) + f * load8(B, b + n - 8)
+        f = lanes.spread8(factor)
+        end = lanes.load8(out, at + n - 8) + f * lanes.load8(B, b + n - 8)
         i = 0
         while i + 8 < n:
-            store8(out, at + i, load8(out, at + i) + f * load8(B, b + i))
+            lanes.store8(out, at + i, lanes.load8(out, at + i) + f * lanes.load8(B, b + i))
             i += 8
-        store8(out, at + n - 8, end)
+        lanes.store8(out, at + n - 8, end)
     elif n >= 4:
-        f4 = spread4(factor)
-        start = load4(out, at) + f4 * load4(B, b)
-        end4 = load4(out, at + n - 4) + f4 * load4(B, b + n - 4)
-        store4(out, at, start)
-        store4(out, at + n - 4, end4)
+        f4 = lanes.spread4(factor)
+        start = lanes.load4(out, at) + f4 * lanes.load4(B, b)
+        end4 = lanes.load4(out, at + n - 4) + f4 * lanes.load4(B, b + n - 4)
+        lanes.store4(out, at, start)
+        lanes.store4(out, at + n - 4, end4)
     else:
         if n > 2:
             out[at + 2] += factor * B[b + 2]
@@ -82,12 +67,12 @@ def copy(out, at, B, b, n):
     if n >= 8:
         i = 0
         while i + 8 < n:
-            store8(out, at + i, load8(B, b + i))
+            lanes.store8(out, at + i, lanes.load8(B, b + i))
             i += 8
-        store8(out, at + n - 8, load8(B, b + n - 8))
+        lanes.store8(out, at + n - 8, lanes.load8(B, b + n - 8))
     elif n >= 4:
-        store4(out, at, load4(B, b))
-        store4(out, at + n - 4, load4(B, b + n - 4))
+        lanes.store4(out, at, lanes.load4(B, b))
+        lanes.store4(out, at + n - 4, lanes.load4(B, b + n - 4))
     else:
         if n > 2:
             out[at + 2] = B[b + 2]
@@ -119,67 +104,67 @@ def matvec(A, a, X, x, n, out, at):
             s2 = sums_so_far(out, at + j + 16, top)
             s3 = sums_so_far(out, at + j + 24, top)
             for i in range(top, bottom):
-                f = spread8(X[x + i])
+                f = lanes.spread8(X[x + i])
                 row = a + i * n + j
-                s0 = s0 + f * load8(A, row)
-                s1 = s1 + f * load8(A, row + 8)
-                s2 = s2 + f * load8(A, row + 16)
-                s3 = s3 + f * load8(A, row + 24)
-            store8(out, at + j, s0)
-            store8(out, at + j + 8, s1)
-            store8(out, at + j + 16, s2)
-            store8(out, at + j + 24, s3)
+                s0 = s0 + f * lanes.load8(A, row)
+                s1 = s1 + f * lanes.load8(A, row + 8)
+                s2 = s2 + f * lanes.load8(A, row + 16)
+                s3 = s3 + f * lanes.load8(A, row + 24)
+            lanes.store8(out, at + j, s0)
+            lanes.store8(out, at + j + 8, s1)
+            lanes.store8(out, at + j + 16, s2)
+            lanes.store8(out, at + j + 24, s3)
             j += 32
         while j + 16 < n:
             s0 = sums_so_far(out, at + j, top)
             s1 = sums_so_far(out, at + j + 8, top)
             for i in range(top, bottom):
-                f = spread8(X[x + i])
+                f = lanes.spread8(X[x + i])
                 row = a + i * n + j
-                s0 = s0 + f * load8(A, row)
-                s1 = s1 + f * load8(A, row + 8)
-            store8(out, at + j, s0)
-            store8(out, at + j + 8, s1)
+                s0 = s0 + f * lanes.load8(A, row)
+                s1 = s1 + f * lanes.load8(A, row + 8)
+            lanes.store8(out, at + j, s0)
+            lanes.store8(out, at + j + 8, s1)
             j += 16
         if j + 8 < n:
             s0 = sums_so_far(out, at + j, top)
             for i in range(top, bottom):
-                f = spread8(X[x + i])
-                s0 = s0 + f * load8(A, a + i * n + j)
-                end = end + f * load8(A, a + i * n + n - 8)
-            store8(out, at + j, s0)
+                f = lanes.spread8(X[x + i])
+                s0 = s0 + f * lanes.load8(A, a + i * n + j)
+                end = end + f * lanes.load8(A, a + i * n + n - 8)
+            lanes.store8(out, at + j, s0)
         else:
             for i in range(top, bottom):
-                end = end + spread8(X[x + i]) * load8(A, a + i * n + n - 8)
-        store8(out, at + n - 8, end)
+                end = end + lanes.spread8(X[x + i]) * lanes.load8(A, a + i * n + n - 8)
+        lanes.store8(out, at + n - 8, end)
 
 
 @kernel
 def quadratic_form(A, a, X, x, n):
     """xᵀAx for symmetric A (n, n) from its lower triangle: 2 Σ_j x_j (½ A_jj x_j + Σ_{i>j} A_ij x_i), summed in four parts."""
-    s = spread4(0.0)
+    s = lanes.spread4(0.0)
     whole = n - n % 4
     j = 0
     while j + 8 <= whole:
         at = a + j * n + j
         low = diagonal_block(A, at, X, x + j, n)
         for i in range(4, 8):
-            low = low + spread4(X[x + j + i]) * load4(A, at + i * n)
-        columns = joined(low, diagonal_block(A, at + 4 * n + 4, X, x + j + 4, n))
+            low = low + lanes.spread4(X[x + j + i]) * lanes.load4(A, at + i * n)
+        columns = lanes.joined(low, diagonal_block(A, at + 4 * n + 4, X, x + j + 4, n))
         for i in range(8, n - j):
-            columns = columns + spread8(X[x + j + i]) * load8(A, at + i * n)
-        s = s + low4(columns) * load4(X, x + j)
-        s = s + high4(columns) * load4(X, x + j + 4)
+            columns = columns + lanes.spread8(X[x + j + i]) * lanes.load8(A, at + i * n)
+        s = s + lanes.low4(columns) * lanes.load4(X, x + j)
+        s = s + lanes.high4(columns) * lanes.load4(X, x + j + 4)
         j += 8
     if j < whole:
         at = a + j * n + j
         low = diagonal_block(A, at, X, x + j, n)
         for i in range(4, n - j):
-            low = low + spread4(X[x + j + i]) * load4(A, at + i * n)
-        s = s + low * load4(X, x + j)
+            low = low + lanes.spread4(X[x + j + i]) * lanes.load4(A, at + i * n)
+        s = s + low * lanes.load4(X, x + j)
         j += 4
     if j < n:
-        s0 = first(s)
+        s0 = lanes.first(s)
         while j < n:
             at = a + j * n + j
             column = 0.5 * A[at] * X[x + j]
@@ -187,54 +172,56 @@ def quadratic_form(A, a, X, x, n):
                 column += X[x + j + i] * A[at + i * n]
             s0 += column * X[x + j]
             j += 1
-        s = with_first(s, s0)
-    return 2.0 * fold4(s)
+        s = lanes.with_first(s, s0)
+    return 2.0 * lanes.fold4(s)
 
 
 @kernel
 def eight_quadratic_forms(A, a, T, t, n, out, at, r):
     """`quadratic_form` of each of the eight columns of T (n, 8) into out, by the same sums; T[r : r + 8n] is overwritten."""
-    s0 = spread8(0.0)
-    s1 = spread8(0.0)
-    s2 = spread8(0.0)
-    s3 = spread8(0.0)
+    s0 = lanes.spread8(0.0)
+    s1 = lanes.spread8(0.0)
+    s2 = lanes.spread8(0.0)
+    s3 = lanes.spread8(0.0)
     j = 0
     tile = tile_of(n)
     for top in range(0, n, tile):
         bottom = min(n, top + tile)
         j = 0
         while j + 4 <= bottom:
-            x0 = load8(T, t + 8 * j)
-            x1 = load8(T, t + 8 * j + 8)
-            x2 = load8(T, t + 8 * j + 16)
-            x3 = load8(T, t + 8 * j + 24)
+            x0 = lanes.load8(T, t + 8 * j)
+            x1 = lanes.load8(T, t + 8 * j + 8)
+            x2 = lanes.load8(T, t + 8 * j + 16)
+            x3 = lanes.load8(T, t + 8 * j + 24)
             if j < top:
-                r0 = load8(T, r + 8 * j)
-                r1 = load8(T, r + 8 * j + 8)
-                r2 = load8(T, r + 8 * j + 16)
-                r3 = load8(T, r + 8 * j + 24)
+                r0 = lanes.load8(T, r + 8 * j)
+                r1 = lanes.load8(T, r + 8 * j + 8)
+                r2 = lanes.load8(T, r + 8 * j + 16)
+                r3 = lanes.load8(T, r + 8 * j + 24)
             else:
                 b = a + j * n + j
                 c = b + n
                 d = c + n
                 e = d + n
-                r0 = spread8(0.5 * A[b]) * x0
-                r0 = r0 + (x1 * spread8(A[c]) + x2 * spread8(A[d]) + x3 * spread8(A[e]))
-                r1 = spread8(0.5 * A[c + 1]) * x1 + (x2 * spread8(A[d + 1]) + x3 * spread8(A[e + 1]))
-                r2 = spread8(0.5 * A[d + 2]) * x2 + x3 * spread8(A[e + 2])
-                r3 = spread8(0.5 * A[e + 3]) * x3
+                r0 = lanes.spread8(0.5 * A[b]) * x0
+                r0 = r0 + (x1 * lanes.spread8(A[c]) + x2 * lanes.spread8(A[d]) + x3 * lanes.spread8(A[e]))
+                r1 = lanes.spread8(0.5 * A[c + 1]) * x1 + (
+                    x2 * lanes.spread8(A[d + 1]) + x3 * lanes.spread8(A[e + 1])
+                )
+                r2 = lanes.spread8(0.5 * A[d + 2]) * x2 + x3 * lanes.spread8(A[e + 2])
+                r3 = lanes.spread8(0.5 * A[e + 3]) * x3
             for i in range(max(top, j + 4), bottom):
                 row = a + i * n + j
-                x = load8(T, t + 8 * i)
-                r0 = r0 + x * spread8(A[row])
-                r1 = r1 + x * spread8(A[row + 1])
-                r2 = r2 + x * spread8(A[row + 2])
-                r3 = r3 + x * spread8(A[row + 3])
+                x = lanes.load8(T, t + 8 * i)
+                r0 = r0 + x * lanes.spread8(A[row])
+                r1 = r1 + x * lanes.spread8(A[row + 1])
+                r2 = r2 + x * lanes.spread8(A[row + 2])
+                r3 = r3 + x * lanes.spread8(A[row + 3])
             if bottom < n:
-                store8(T, r + 8 * j, r0)
-                store8(T, r + 8 * j + 8, r1)
-                store8(T, r + 8 * j + 16, r2)
-                store8(T, r + 8 * j + 24, r3)
+                lanes.store8(T, r + 8 * j, r0)
+                lanes.store8(T, r + 8 * j + 8, r1)
+                lanes.store8(T, r + 8 * j + 16, r2)
+                lanes.store8(T, r + 8 * j + 24, r3)
             else:
                 s0 = s0 + r0 * x0
                 s1 = s1 + r1 * x1
@@ -242,13 +229,13 @@ def eight_quadratic_forms(A, a, T, t, n, out, at, r):
                 s3 = s3 + r3 * x3
             j += 4
     while j < n:
-        x0 = load8(T, t + 8 * j)
-        r0 = spread8(0.5 * A[a + j * n + j]) * x0
+        x0 = lanes.load8(T, t + 8 * j)
+        r0 = lanes.spread8(0.5 * A[a + j * n + j]) * x0
         for i in range(j + 1, n):
-            r0 = r0 + load8(T, t + 8 * i) * spread8(A[a + i * n + j])
+            r0 = r0 + lanes.load8(T, t + 8 * i) * lanes.spread8(A[a + i * n + j])
         s0 = s0 + r0 * x0
         j += 1
-    store8(out, at, spread8(2.0) * ((s0 + s1) + (s2 + s3)))
+    lanes.store8(out, at, lanes.spread8(2.0) * ((s0 + s1) + (s2 + s3)))
 
 
 @kernel
@@ -263,8 +250,8 @@ def rows_as_columns(X, x, rows, n, T, t):
     g = x + n * min(6, rows - 1)
     h = x + n * min(7, rows - 1)
     for i in range(n):
-        column = eight(X[a + i], X[b + i], X[c + i], X[d + i], X[e + i], X[f + i], X[g + i], X[h + i])
-        store8(T, t + 8 * i, column)
+        column = lanes.eight(X[a + i], X[b + i], X[c + i], X[d + i], X[e + i], X[f + i], X[g + i], X[h + i])
+        lanes.store8(T, t + 8 * i, column)
 
 
 @kernel
@@ -302,7 +289,7 @@ def tile_of(n):
 @inlined
 def sums_so_far(out, at, top):
     """Eight sums of a product that has come to row `top`: in the first row there is nothing to read yet."""
-    return spread8(0.0) if top == 0 else load8(out, at)
+    return lanes.spread8(0.0) if top == 0 else lanes.load8(out, at)
 
 
 @inlined
@@ -311,8 +298,8 @@ def diagonal_block(A, a, X, x, n):
     b = a + n
     c = b + n
     d = c + n
-    diagonal = spread4(0.5) * four(A[a], A[b + 1], A[c + 2], A[d + 3]) * load4(X, x)
-    below = spread4(X[x + 1]) * four(A[b], 0.0, 0.0, 0.0)
-    below = below + spread4(X[x + 2]) * four(A[c], A[c + 1], 0.0, 0.0)
-    below = below + spread4(X[x + 3]) * four(A[d], A[d + 1], A[d + 2], 0.0)
+    diagonal = lanes.spread4(0.5) * lanes.four(A[a], A[b + 1], A[c + 2], A[d + 3]) * lanes.load4(X, x)
+    below = lanes.spread4(X[x + 1]) * lanes.four(A[b], 0.0, 0.0, 0.0)
+    below = below + lanes.spread4(X[x + 2]) * lanes.four(A[c], A[c + 1], 0.0, 0.0)
+    below = below + lanes.spread4(X[x + 3]) * lanes.four(A[d], A[d + 1], A[d + 2], 0.0)
     return diagonal + below

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from tightrope.kernels import layout
+from tightrope.kernels import layout, models, step
 from tightrope.kernels.comparators import opb_mixture, round_robin_choice, uniform_choice
-from tightrope.kernels.compile import kernel, released
+from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_costs, draw_reward, own_uniform, pick, uniforms
 from tightrope.kernels.lazy import Candidates, best_candidate, make_highest_bound_exact, tighten_bounds
 from tightrope.kernels.linear_algebra import add_scaled, copy
-from tightrope.kernels.models import (
-    arms_learn,
-    optimistic_costs_arms,
-    optimistic_costs_ridge,
-    optimistic_rewards_arms,
-    ridge_bonus,
-    ridge_learn,
-    ridge_refresh,
-)
-from tightrope.kernels.step import (
-    choose_and_step,
-    penalties,
-    pseudo_action_value,
-    queue_step,
-    schedule_values,
-)
 from tightrope.validation import VIOLATION
 
 # A tabular environment in the loop's form; the actions on offer in context c are ids[offsets[c] : offsets[c + 1]].
@@ -34,15 +18,26 @@ TabularArrays = namedtuple(
     "cdf offsets ids rewards reward_kind reward_scale means locations cost_kind cost_scale spans before",
 )
 
+# Which replication it is, how long it is and which rounds are recorded (grid); where its numbers go, see `Replication`; and where
+# somebody may ask it to stop.
+Run = namedtuple("Run", "seed replication rounds grid records last_violation choices tally drawn stop")
+
+# A model of either kind; the arrays of the other are of no meaning.
+ModelArrays = namedtuple("ModelArrays", "kind ridge arms")
 
 # A ridge model's features: of context c those of action a at (c·per_context + a)·p, or one row for all; and its `flat`.
 # buffer is as long as a row for each action.
 RidgeArrays = namedtuple("RidgeArrays", "rows per_context flat buffer")
 
-
 # The arrays of an `ArmMeans`.
 ArmArrays = namedtuple("ArmArrays", "counts sums stat")
 
+# The pessimistic-optimistic policy: the ranges and columns of the costs that are learnt, and `core`.
+PolicyArrays = namedtuple("PolicyArrays", "reward cost ranges columns core")
+
+# A policy that looks at neither features nor costs before acting: what its kind needs, the seed of its own draws, how many
+# decisions it has made, and (2, J) for `opb_mixture`.
+ComparatorArrays = namedtuple("ComparatorArrays", "kind table shares counts sums settings seed made mixture")
 
 # What the loop writes its intermediate results to: for J actions, K constraints, C contexts and p features.
 # trace as in `layout`, costs (JK,), y (1,), inverse (2p²,), bounds of the widths (CJ,), penalty, rewards and values (J,), and
@@ -51,140 +46,100 @@ Workspace = namedtuple("Workspace", "trace costs y inverse bounds penalty reward
 
 
 @released
-def simulate_pessimistic_optimistic(
-    env,
-    constrained,
-    reward_kind,
-    reward_ridge,
-    reward_arms,
-    cost_kind,
-    cost_ridge,
-    cost_arms,
-    ranges,
-    columns,
-    core,
-    workspace,
-    seed,
-    replication,
-    rounds,
-    grid,
-    records,
-    last_violation,
-    choices,
-    tally,
-    drawn,
-    stop,
-):
+def simulate_pessimistic_optimistic(env, policy, workspace, run):
     """One replication of the pessimistic-optimistic policy; returns the rounds that were run (fewer when stopped)."""
+    core = policy.core
     J = env.rewards.shape[1]
     K = env.means.shape[2]
     means = env.means.reshape(env.means.size)
-    blind = not constrained or not env.before
-    K_policy = K if constrained else 0
-    size = tally.shape[0]
-    written = records.reshape(records.size)
+    K_policy = int(core[layout.CONSTRAINTS])
+    blind = K_policy == 0 or not env.before
     at = 0
-    for t in range(1, rounds + 1):
-        if t % 1024 == 0 and stop[0] != 0:
+    for t in range(1, run.rounds + 1):
+        if t % 1024 == 0 and run.stop[0] != 0:
             return t - 1
-        u, v = uniforms(seed, replication, t, layout.CONTEXT_SLOT)
+        u, v = uniforms(run.seed, run.replication, t, layout.CONTEXT_SLOT)
         c = pick(env.cdf, u)
         ids = env.ids[env.offsets[c] : env.offsets[c + 1]]
         W = workspace.costs
         w = 0
         if blind:
-            optimistic_costs(cost_kind, cost_ridge, cost_arms, c, ids, J, core, ranges, columns, W, K_policy)
+            optimistic_costs(policy, c, ids, J, W, K_policy)
         elif env.cost_kind == layout.FIXED and ids.shape[0] == J:
             W = means
             w = c * J * K
         else:
-            offered_costs(env, seed, replication, t, c, ids, W)
-        if reward_kind == layout.RIDGE_MODEL:
-            row = choose_lazily_and_step(reward_ridge, c, ids, J, W, w, core, workspace)
+            offered_costs(env, run.seed, run.replication, t, c, ids, W)
+        if policy.reward.kind == layout.RIDGE_MODEL:
+            row = choose_lazily_and_step(policy.reward.ridge, c, ids, J, W, w, core, workspace)
         else:
-            optimistic_rewards_arms(
-                ids, reward_arms.counts, reward_arms.sums, reward_arms.stat, core, workspace.trace
-            )
-            row = choose_and_step(ids.shape[0], W, w, core, workspace.trace)
+            arms = policy.reward.arms
+            models.optimistic_rewards_arms(ids, arms.counts, arms.sums, arms.stat, core, workspace.trace)
+            row = step.choose_and_step(ids.shape[0], W, w, core, workspace.trace)
         a = ids[row]
         mean = env.rewards[c, a]
-        reward = draw_reward(seed, replication, t, v, mean, env.reward_kind, env.reward_scale)
+        reward = draw_reward(run.seed, run.replication, t, v, mean, env.reward_kind, env.reward_scale)
         workspace.y[0] = reward
-        model_learn(reward_kind, reward_ridge, reward_arms, c, a, workspace.y, core, workspace)
+        model_learn(policy.reward, c, a, workspace.y, core, workspace)
         if blind:
-            chosen_costs(env, seed, replication, t, c, a, drawn)
-            add_to_tally(tally, t, a, mean, reward, drawn, 0, means, (c * J + a) * K, last_violation)
-            model_learn(cost_kind, cost_ridge, cost_arms, c, a, drawn, core, workspace)
+            chosen_costs(env, run.seed, run.replication, t, c, a, run.drawn)
+            add_to_tally(
+                run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation
+            )
+            model_learn(policy.cost, c, a, run.drawn, core, workspace)
         else:
-            add_to_tally(tally, t, a, mean, reward, W, w + row * K, W, w + row * K, last_violation)
-        if choices.shape[0] > 0:
-            choices[t - 1] = a
-        if t == grid[at]:
-            copy(written, at * size, tally, 0, size)
-            at += 1
-    return rounds
+            w += row * K
+            add_to_tally(run.tally, t, a, mean, reward, W, w, W, w, run.last_violation)
+        at = record(run, t, at, a)
+    return run.rounds
 
 
 @released
-def simulate_comparator(
-    env,
-    kind,
-    table,
-    shares,
-    counts,
-    sums,
-    settings,
-    policy_seed,
-    made,
-    seed,
-    replication,
-    rounds,
-    grid,
-    records,
-    last_violation,
-    choices,
-    tally,
-    drawn,
-    stop,
-    mixture,
-):
+def simulate_comparator(env, policy, run):
     """One replication of a policy that looks at neither features nor costs before acting."""
     J = env.rewards.shape[1]
     K = env.means.shape[2]
     means = env.means.reshape(env.means.size)
-    written = records.reshape(records.size)
-    size = tally.shape[0]
+    made = policy.made
     at = 0
-    for t in range(1, rounds + 1):
-        if t % 1024 == 0 and stop[0] != 0:
+    for t in range(1, run.rounds + 1):
+        if t % 1024 == 0 and run.stop[0] != 0:
             return t - 1
-        u, v = uniforms(seed, replication, t, layout.CONTEXT_SLOT)
+        u, v = uniforms(run.seed, run.replication, t, layout.CONTEXT_SLOT)
         c = pick(env.cdf, u)
         ids = env.ids[env.offsets[c] : env.offsets[c + 1]]
-        if kind == layout.UNIFORM:
-            a = uniform_choice(ids, own_uniform(policy_seed, made))
-        elif kind == layout.STATIC:
-            a = pick(table[c], own_uniform(policy_seed, made))
-        elif kind == layout.ROUND_ROBIN:
-            a = round_robin_choice(ids, shares, counts)
+        if policy.kind == layout.UNIFORM:
+            a = uniform_choice(ids, own_uniform(policy.seed, made))
+        elif policy.kind == layout.STATIC:
+            a = pick(policy.table[c], own_uniform(policy.seed, made))
+        elif policy.kind == layout.ROUND_ROBIN:
+            a = round_robin_choice(ids, policy.shares, policy.counts)
         else:
-            i, j, weight = opb_mixture(counts, sums, settings, mixture)
-            a = j if own_uniform(policy_seed, made) < weight else i
+            i, j, weight = opb_mixture(policy.counts, policy.sums, policy.settings, policy.mixture)
+            a = j if own_uniform(policy.seed, made) < weight else i
         made += 1
         mean = env.rewards[c, a]
-        reward = draw_reward(seed, replication, t, v, mean, env.reward_kind, env.reward_scale)
-        chosen_costs(env, seed, replication, t, c, a, drawn)
-        counts[a] += 1.0
-        if kind == layout.OPB:
-            sums[a, 0] += reward
-            sums[a, 1] += drawn[0]
-        add_to_tally(tally, t, a, mean, reward, drawn, 0, means, (c * J + a) * K, last_violation)
-        if choices.shape[0] > 0:
-            choices[t - 1] = a
-        if t == grid[at]:
-            copy(written, at * size, tally, 0, size)
-            at += 1
-    return rounds
+        reward = draw_reward(run.seed, run.replication, t, v, mean, env.reward_kind, env.reward_scale)
+        chosen_costs(env, run.seed, run.replication, t, c, a, run.drawn)
+        policy.counts[a] += 1.0
+        if policy.kind == layout.OPB:
+            policy.sums[a, 0] += reward
+            policy.sums[a, 1] += run.drawn[0]
+        add_to_tally(run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation)
+        at = record(run, t, at, a)
+    return run.rounds
+
+
+@inlined
+def record(run, t, at, action):
+    """Note the choice of round t where choices are kept, and the tally where it is round `at` of the grid; which one is next."""
+    if run.choices.shape[0] > 0:
+        run.choices[t - 1] = action
+    if t != run.grid[at]:
+        return at
+    size = run.tally.shape[0]
+    copy(run.records.reshape(run.records.size), at * size, run.tally, 0, size)
+    return at + 1
 
 
 @kernel
@@ -217,17 +172,8 @@ def offered_rows(model, c, ids, J):
 @kernel
 def chosen_costs(env, seed, replication, t, c, action, out):
     """The K costs of one action in context c."""
-    draw_costs(
-        seed,
-        replication,
-        t,
-        action,
-        env.locations[c, action],
-        env.cost_kind,
-        env.cost_scale,
-        env.spans,
-        out,
-    )
+    location = env.locations[c, action]
+    draw_costs(seed, replication, t, action, location, env.cost_kind, env.cost_scale, env.spans, out)
 
 
 @kernel
@@ -239,59 +185,55 @@ def offered_costs(env, seed, replication, t, c, ids, out):
 
 
 @kernel
-def optimistic_costs(kind, ridge, arms, c, ids, J, core, ranges, columns, W, K):
+def optimistic_costs(policy, c, ids, J, W, K):
     """Optimistic costs into W, of a model of either kind."""
-    if kind == layout.RIDGE_MODEL:
-        at = offered_rows(ridge, c, ids, J)
-        psi = ridge.rows if at >= 0 else ridge.buffer
-        one_row = ridge.per_context == 1
-        optimistic_costs_ridge(ridge.flat, psi, max(0, at), one_row, ids, core, ranges, columns, W, K)
-    elif kind == layout.ARM_MODEL:
-        optimistic_costs_arms(ids, arms.counts, arms.sums, arms.stat, core, ranges, columns, W, K)
+    _, model, ranges, columns, core = policy
+    if model.kind == layout.RIDGE_MODEL:
+        flat, one_row = model.ridge.flat, model.ridge.per_context == 1
+        at = offered_rows(model.ridge, c, ids, J)
+        psi = model.ridge.rows if at >= 0 else model.ridge.buffer
+        models.optimistic_costs_ridge(flat, psi, max(0, at), one_row, ids, core, ranges, columns, W, K)
+    elif model.kind == layout.ARM_MODEL:
+        counts, sums, stat = model.arms
+        models.optimistic_costs_arms(ids, counts, sums, stat, core, ranges, columns, W, K)
 
 
 @kernel
 def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
     """One decision on a ridge reward model, computing only the widths that could change it; moves the queue, returns the row."""
+    _, _, _, _, bounds, penalty, rewards, values, fresh = workspace
     at = offered_rows(ridge, c, ids, J)
+    phi = ridge.rows if at >= 0 else ridge.buffer
+    one_row = ridge.per_context == 1
     n = ids.shape[0]
     K = int(core[layout.CONSTRAINTS])
-    V_t, eps_t = schedule_values(core)
+    V_t, eps_t = step.schedule_values(core)
+    root_beta = models.ridge_bonus(ridge.flat, core)
+    bounds = bounds[c * J : (c + 1) * J]
     candidates = Candidates(
-        n,
-        ridge.flat,
-        ridge.rows if at >= 0 else ridge.buffer,
-        max(0, at),
-        ridge.per_context == 1,
-        ids,
-        ridge_bonus(ridge.flat, core),
-        workspace.penalty,
-        V_t,
-        workspace.bounds[c * J : (c + 1) * J],
-        workspace.rewards,
-        workspace.values,
-        workspace.fresh,
+        n, ridge.flat, phi, max(0, at), one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh
     )
-    penalties(W, w, core, layout.QUEUE, K, n, workspace.penalty, 0)
+    step.penalties(W, w, core, layout.QUEUE, K, n, penalty, 0)
     for j in range(n):
         # r̂ is at most 1.
-        workspace.values[j] = pseudo_action_value(1.0, workspace.penalty[j], V_t)
-        workspace.fresh[j] = False
+        values[j] = step.pseudo_action_value(1.0, penalty[j], V_t)
+        fresh[j] = False
     top = make_highest_bound_exact(candidates)
     tighten_bounds(top, candidates)
     row = best_candidate(top, candidates)
-    queue_step(W, w + row * K, eps_t, core)
+    step.queue_step(W, w + row * K, eps_t, core)
     return row
 
 
 @kernel
-def model_learn(kind, ridge, arms, c, a, Y, core, workspace):
+def model_learn(model, c, a, Y, core, workspace):
     """Outcomes Y of action a in context c into a model of either kind."""
-    if kind == layout.RIDGE_MODEL:
-        p = int(ridge.flat[layout.FEATURES])
-        x = (c * ridge.per_context + (a if ridge.per_context > 1 else 0)) * p
-        g = a if ridge.flat[layout.BLOCKS] > 1.0 else 0
-        if ridge_learn(ridge.flat, g, ridge.rows, x, Y, 0, core, layout.scratch_at(core, p)):
-            ridge_refresh(ridge.flat, g, workspace.inverse)
-    elif kind == layout.ARM_MODEL:
-        arms_learn(a, Y, arms.counts, arms.sums, arms.stat)
+    if model.kind == layout.RIDGE_MODEL:
+        rows, per_context, flat, _ = model.ridge
+        p = int(flat[layout.FEATURES])
+        x = (c * per_context + (a if per_context > 1 else 0)) * p
+        g = a if flat[layout.BLOCKS] > 1.0 else 0
+        if models.ridge_learn(flat, g, rows, x, Y, 0, core, layout.scratch_at(core, p)):
+            models.ridge_refresh(flat, g, workspace.inverse)
+    elif model.kind == layout.ARM_MODEL:
+        models.arms_learn(a, Y, model.arms.counts, model.arms.sums, model.arms.stat)

@@ -6,17 +6,8 @@ import math
 
 from tightrope import schedules
 from tightrope.kernels import layout
+from tightrope.kernels import linear_algebra as la
 from tightrope.kernels.compile import inlined, kernel
-from tightrope.kernels.linear_algebra import (
-    LARGE,
-    add_scaled,
-    eight_quadratic_forms,
-    inner,
-    invert,
-    matvec,
-    quadratic_form,
-    rows_as_columns,
-)
 
 REFRESH_EVERY = 256
 REFRESH_ROWS = 8
@@ -42,7 +33,7 @@ def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
         x = at if one_row else at + j * p
-        trace[j] = min(1.0, inner(flat, block, phi, x, p) + root_beta * trace[j])
+        trace[j] = min(1.0, la.inner(flat, block, phi, x, p) + root_beta * trace[j])
 
 
 @kernel
@@ -56,7 +47,7 @@ def optimistic_costs_ridge(flat, psi, at, one_row, ids, core, ranges, columns, W
         x = at if one_row else at + j * p
         stretch = root_beta * W[j * K + columns[0]]
         for i in range(columns.shape[0]):
-            low = inner(flat, block + i * p, psi, x, p) - stretch
+            low = la.inner(flat, block + i * p, psi, x, p) - stretch
             W[j * K + columns[i]] = max(ranges[i, 0], min(ranges[i, 1], low))
 
 
@@ -88,11 +79,11 @@ def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
     J = ids.shape[0]
     j = 0
     if G == 1 and not one_row:
-        enough = ENOUGH_ROWS if p < LARGE else 1
+        enough = ENOUGH_ROWS if p < la.LARGE else 1
         while J - j >= enough:
             rows = min(8, J - j)
-            rows_as_columns(phi, at + j * p, rows, p, scratch, columns)
-            eight_quadratic_forms(flat, inverse, scratch, columns, p, scratch, widths, sums)
+            la.rows_as_columns(phi, at + j * p, rows, p, scratch, columns)
+            la.eight_quadratic_forms(flat, inverse, scratch, columns, p, scratch, widths, sums)
             for i in range(rows):
                 out[o + (j + i) * step] = root_or_zero(scratch[widths + i])
             j += rows
@@ -105,7 +96,7 @@ def ridge_widths(flat, phi, at, one_row, ids, scratch, r, out, o, step):
 def ridge_width(flat, g, X, x):
     """‖x‖_{Σ⁻¹} by block g."""
     _, p, _, _, inverse, _, _, _ = layout.ridge_parts(flat)
-    return root_or_zero(quadratic_form(flat, inverse + g * p * p, X, x, p))
+    return root_or_zero(la.quadratic_form(flat, inverse + g * p * p, X, x, p))
 
 
 @kernel
@@ -121,30 +112,29 @@ def ridge_learn(flat, g, X, x, Y, y, scratch, r):
     inverse += g * p * p
     sigma += g * p * p
     wear += layout.WEAR_SIZE * g
-    matvec(flat, inverse, X, x, p, scratch, r)
-    s = 1.0 / (1.0 + inner(X, x, scratch, r, p))
-    growth = s * math.sqrt(inner(X, x, X, x, p) * inner(scratch, r, scratch, r, p))
+    la.matvec(flat, inverse, X, x, p, scratch, r)
+    s = 1.0 / (1.0 + la.inner(X, x, scratch, r, p))
+    growth = s * math.sqrt(la.inner(X, x, X, x, p) * la.inner(scratch, r, scratch, r, p))
     top = 0.0
     trace = 1.0
     for i in range(p):
         top = max(top, flat[inverse + i * p + i])
         trace += flat[sigma + i * p + i]
     for i in range(p):
-        add_scaled(flat, inverse + i * p, -(s * scratch[r + i]), scratch, r, p)
-        add_scaled(flat, sigma + i * p, X[x + i], X, x, p)
+        la.add_scaled(flat, inverse + i * p, -(s * scratch[r + i]), scratch, r, p)
+        la.add_scaled(flat, sigma + i * p, X[x + i], X, x, p)
     for i in range(M):
         row = (g * M + i) * p
-        gain = s * (Y[y + i] - inner(flat, theta + row, X, x, p))
-        add_scaled(flat, b + row, Y[y + i], X, x, p)
-        add_scaled(flat, theta + row, gain, scratch, r, p)
+        gain = s * (Y[y + i] - la.inner(flat, theta + row, X, x, p))
+        la.add_scaled(flat, b + row, Y[y + i], X, x, p)
+        la.add_scaled(flat, theta + row, gain, scratch, r, p)
     flat[layout.STAT + layout.LEARNT] += 1.0
     flat[wear + layout.SINCE] += 1.0
     flat[wear + layout.DRIFT] += MACHINE_EPSILON * trace * top / REFRESH_ROUNDING
     if growth > 1.0:
         flat[wear + layout.DRIFT] += math.log(growth) / math.log(REFRESH_GROWTH)
-    return (
-        flat[wear + layout.SINCE] >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + layout.DRIFT] >= 1.0
-    )
+    since = flat[wear + layout.SINCE]
+    return since >= max(REFRESH_EVERY, REFRESH_ROWS * p) or flat[wear + layout.DRIFT] >= 1.0
 
 
 @kernel
@@ -152,10 +142,10 @@ def ridge_refresh(flat, g, scratch):
     """Σ⁻¹ and Θ = B Σ⁻¹ of block g afresh from the sums, which carry no drift; scratch (2p²,) is overwritten."""
     _, p, M, theta, inverse, sigma, b, wear = layout.ridge_parts(flat)
     block = inverse + g * p * p
-    invert(flat, sigma + g * p * p, p, flat, block, scratch)
+    la.invert(flat, sigma + g * p * p, p, flat, block, scratch)
     for i in range(M):
         row = (g * M + i) * p
-        matvec(flat, block, flat, b + row, p, flat, theta + row)
+        la.matvec(flat, block, flat, b + row, p, flat, theta + row)
     flat[wear + layout.WEAR_SIZE * g + layout.SINCE] = 0.0
     flat[wear + layout.WEAR_SIZE * g + layout.DRIFT] = 0.0
 

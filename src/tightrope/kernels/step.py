@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from tightrope import schedules
-from tightrope.kernels import layout
+from tightrope.kernels import layout, models
 from tightrope.kernels.checks import costs_are_valid, rows_are_short, rows_fit
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.lanes import load8, positive, spread8, store8
 from tightrope.kernels.linear_algebra import copy, inner
-from tightrope.kernels.models import (
-    horizon_at,
-    optimistic_costs_ridge,
-    optimistic_rewards_arms,
-    optimistic_rewards_ridge,
-    ridge_learn,
-)
 from tightrope.validation import COST_ROUNDING
 
 power_law = kernel(schedules.power_law)
@@ -28,11 +21,11 @@ def decide_ridge(phi, ids, W, flat, core, trace, x):
     """
     J = ids.shape[0]
     costs = W.reshape(W.size)
-    if W.shape[1] != core[layout.CONSTRAINTS] or not (
-        rows_fit(phi, flat, J) and costs_are_valid(costs, J, core)
-    ):
+    fits = W.shape[1] == core[layout.CONSTRAINTS] and rows_fit(phi, flat, J)
+    if not (fits and costs_are_valid(costs, J, core)):
         return -1
-    optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, phi.size < J * x.shape[0], ids, core, trace)
+    one_row = phi.size < J * x.shape[0]
+    models.optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, one_row, ids, core, trace)
     row = choose_and_step(J, costs, 0, core, trace)
     copy_chosen_row(phi, row, J, x)
     return row
@@ -47,9 +40,11 @@ def decide_with_learnt_costs(phi, psi, ids, flat, cost_flat, ranges, columns, co
         return -1
     _, costs, queue, _, _ = layout.trace_parts(J, K)
     W = trace[costs:queue]
+    rows = psi.reshape(psi.size)
     one_row = psi.size < J * z.shape[0]
-    optimistic_costs_ridge(cost_flat, psi.reshape(psi.size), 0, one_row, ids, core, ranges, columns, W, K)
-    optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, phi.size < J * x.shape[0], ids, core, trace)
+    models.optimistic_costs_ridge(cost_flat, rows, 0, one_row, ids, core, ranges, columns, W, K)
+    one_row = phi.size < J * x.shape[0]
+    models.optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, one_row, ids, core, trace)
     row = choose_and_step(J, trace, costs, core, trace)
     copy_chosen_row(phi, row, J, x)
     copy_chosen_row(psi, row, J, z)
@@ -71,7 +66,7 @@ def decide_many_ridge(phis, ids, Ws, flat, core, traces, rows):
         if not costs_are_valid(costs[i * J * K : (i + 1) * J * K], J, core):
             return False
     for i in range(n):
-        optimistic_rewards_ridge(flat, features, i * J * p, False, ids, core, traces[i])
+        models.optimistic_rewards_ridge(flat, features, i * J * p, False, ids, core, traces[i])
         rows[i] = choose_and_step(J, costs, i * J * K, core, traces[i])
     return True
 
@@ -83,7 +78,7 @@ def decide_arms(ids, W, counts, sums, stat, core, trace):
     costs = W.reshape(W.size)
     if W.shape[1] != core[layout.CONSTRAINTS] or not costs_are_valid(costs, J, core):
         return -1
-    optimistic_rewards_arms(ids, counts, sums, stat, core, trace)
+    models.optimistic_rewards_arms(ids, counts, sums, stat, core, trace)
     return choose_and_step(J, costs, 0, core, trace)
 
 
@@ -92,7 +87,7 @@ def learn_reward(g, x, reward, flat, core):
     """`ridge_learn` of one reward."""
     y = layout.outcome_at(core)
     core[y] = reward
-    return ridge_learn(flat, g, x, 0, core, y, core, layout.scratch_at(core, x.shape[0]))
+    return models.ridge_learn(flat, g, x, 0, core, y, core, layout.scratch_at(core, x.shape[0]))
 
 
 @kernel
@@ -108,7 +103,7 @@ def learn_reward_and_costs(g, h, x, z, reward, w, flat, cost_flat, ranges, colum
         if not (w[i] >= ranges[i, 0] - COST_ROUNDING and w[i] <= ranges[i, 1] + COST_ROUNDING):
             return -1
     due = 1 if learn_reward(g, x, reward, flat, core) else 0
-    if ridge_learn(cost_flat, h, z, 0, w, 0, core, layout.scratch_at(core, z.shape[0])):
+    if models.ridge_learn(cost_flat, h, z, 0, w, 0, core, layout.scratch_at(core, z.shape[0])):
         due += 2
     totals = layout.totals_at(core)
     for i in range(K):
@@ -138,7 +133,7 @@ def schedule_values(core):
     if core[layout.CONSTRAINTS] == 0.0:
         return 1.0, 0.0
     t = core[layout.ROUNDS] + 1.0
-    T = horizon_at(core, t)
+    T = models.horizon_at(core, t)
     return (
         power_law(t, core[layout.V_SCALE], core[layout.V_EXPONENT], core[layout.V_LOG], T),
         power_law(t, core[layout.EPSILON_SCALE], core[layout.EPSILON_EXPONENT], core[layout.EPSILON_LOG], T),

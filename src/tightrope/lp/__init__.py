@@ -4,10 +4,9 @@ An allocation program has a row for each pair (context c, action j) and spreads 
 
     maximise  Σ p_c r(c,j) x(c,j)   s.t.  Σ_j x(c,j) = 1 for all c,  Σ p_c w_k(c,j) x(c,j) <= -ε_k for all k.
 
-Rows lie context after context; `offsets` (C+1,) says where each context begins, so that contexts may differ
-in their number of actions. Small programs go to HiGHS whole. Large ones are decomposed on the K duals λ:
-pricing is an argmax of r - λ·w in each context, and a master program over blocks of contexts finds the next
-λ.
+Rows lie context after context; `offsets` (C+1,) says where each context begins, so that contexts may differ in their number of
+actions. Small programs go to HiGHS whole. Large ones are decomposed on the K duals λ: pricing is an argmax of r - λ·w in each
+context, and a master program over blocks of contexts finds the next λ.
 
 >>> solve_lp([3.0, 2.0], A_ub=[[1.0, 1.0]], b_ub=[1.0]).value
 3.0

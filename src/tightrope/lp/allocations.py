@@ -85,8 +85,6 @@ def slater(
 
     Negative when the constraints can't all be met; 1 by convention when there are none.
 
-    Examples
-    --------
     >>> slater([1.0], [[[-0.1], [0.4], [0.4]]]).value
     0.1
     """

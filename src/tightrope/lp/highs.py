@@ -25,8 +25,7 @@ class LPSolution:
     ----------
     status : "optimal", "infeasible" or "unbounded"
     value : float
-        The optimal value; for a maximisation -inf when infeasible, inf when unbounded, for a minimisation
-        the opposite.
+        The optimal value; for a maximisation -inf when infeasible, inf when unbounded, for a minimisation the opposite.
     x : array
         An optimal point (nan unless optimal).
     duals_ub, duals_eq : array

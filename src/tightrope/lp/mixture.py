@@ -16,8 +16,6 @@ class MixtureProgram:
     Each solve starts from `basis`, the optimal one of the last solve with the same numbers of actions and constraints: from one
     round of a policy to the next little changes, so that few or no pivots are left. The last bits of π depend on it.
 
-    Examples
-    --------
     >>> program = MixtureProgram()
     >>> program.solve(np.array([0.1, 0.7]), np.array([[-0.1], [0.3]])).round(9).tolist()
     [0.75, 0.25]

@@ -102,8 +102,6 @@ def certify(
 ) -> Certificate:
     """Check a claimed solution (x, duals) of an allocation program against its data.
 
-    Examples
-    --------
     >>> certify([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], x=[[0.4, 0.6]], duals=[3.0]).verified
     False
     """

@@ -12,6 +12,7 @@ from tightrope.offpolicy.log import Codes, Log
 from tightrope.validation import Array
 
 Method: TypeAlias = Literal["replay", "ips", "snips", "dr"]
+Mask: TypeAlias = NDArray[np.bool_]
 
 _FOLDS = 5
 _RIDGE = 1.0
@@ -96,14 +97,7 @@ def _action_means(actions: Codes, outcomes: Array, J: int) -> Array:
     return np.where(counts > 0, sums / np.maximum(counts, 1), outcomes.mean(axis=0))
 
 
-def _cell_means(
-    context: Codes,
-    actions: Codes,
-    outcomes: Array,
-    J: int,
-    seen: NDArray[np.bool_],
-    unseen: NDArray[np.bool_],
-) -> Array:
+def _cell_means(context: Codes, actions: Codes, outcomes: Array, J: int, seen: Mask, unseen: Mask) -> Array:
     """Averages by context and action, drawn to the action's as if that had been seen `_SHRINK` times more in each."""
     C, M = int(context.max()) + 1, outcomes.shape[1]
     means = _action_means(actions[seen], outcomes[seen], J)
@@ -114,9 +108,7 @@ def _cell_means(
     return np.asarray(table[context[unseen]])
 
 
-def _ridge_fit(
-    x: Array, actions: Codes, outcomes: Array, J: int, seen: NDArray[np.bool_], unseen: NDArray[np.bool_]
-) -> Array:
+def _ridge_fit(x: Array, actions: Codes, outcomes: Array, J: int, seen: Mask, unseen: Mask) -> Array:
     """Ridge regression of each action's rows on standardised features, no penalty on intercepts."""
     spread = x.std(axis=0)
     z = (x - x.mean(axis=0))[:, spread > 0] / spread[spread > 0]

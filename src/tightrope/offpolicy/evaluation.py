@@ -25,21 +25,11 @@ _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A mean under the target, with its 95 % interval.
+    """A mean under the target: `reward`, or the cost of a constraint, which must not exceed `limit`.
 
-    Attributes
-    ----------
-    name : str
-        "reward", or the constraint's.
-    value, low, high : float
-        The estimate and its interval, for what chance does in drawing rows.
-    bias : float
-        How far clipping may have moved the estimate, estimated from the log; 0 without clipping. Not part of the interval.
-    limit : float or None
-        What a constraint's mean cost must not exceed.
+    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far clipping may have moved the
+    estimate, estimated from the log; 0 without clipping. It is not part of the interval.
 
-    Examples
-    --------
     >>> Measure("icu", -0.05, -0.08, -0.02, bias=0.0, limit=0.0).verdict
     'satisfied with 95 % confidence'
     """
@@ -65,23 +55,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How far target and log are apart.
+    """How far target and log are apart: what the weights w look like, before clipping.
 
-    Attributes
-    ----------
-    effective : float
-        (Σw)² / Σw², rows (or groups) of the target's own that the log is worth.
-    mean, error : float
-        Of w before clipping, and its standard error: the expectation is 1 if propensities are right and overlap is complete.
-    largest : float
-        Largest w before clipping.
-    zero : float
-        Share of the rows that the target would never have made.
-    cut : float
-        Average of what clipping took off w: the share of the target that is left out.
+    `effective` is (Σw)² / Σw², the rows (or groups) of the target's own that the log is worth. The `mean`, with its standard
+    `error`, is 1 in expectation if propensities are right and overlap is complete. `zero` is the share of the rows that the target
+    would never have made, `cut` the average of what clipping took off w: the share of the target that is left out.
 
-    Examples
-    --------
     >>> log = Log([0, 1, 0, 1], [1.0, 0.0, 1.0, 1.0], propensities=[0.5] * 4)
     >>> evaluate(log, [[1.0, 0.0]] * 4, "snips").weights.effective
     2.0
@@ -99,21 +78,9 @@ class Weights:
 class Evaluation:
     """What `evaluate` found; `print` shows it as a table.
 
-    Attributes
-    ----------
-    method : str
-    rows : int
-        Rows used: those of the log, or those that "replay" kept.
-    groups : int or None
-        Groups in the log, where rows have groups.
-    reward : Measure
-    constraints : tuple of Measure
-    weights : Weights
-    doubts : tuple of str
-        Reasons, in words, to trust the numbers less than their intervals say.
+    `rows` are those of the log, or those that "replay" kept; `doubts` are reasons, in words, to trust the numbers less than their
+    intervals say.
 
-    Examples
-    --------
     >>> log = Log([0, 1] * 50, [1.0, 0.0] * 50, propensities=[0.5] * 100)
     >>> found = evaluate(log, [[0.5, 0.5]] * 100, "ips")
     >>> found.reward.value, found.doubts
@@ -129,34 +96,23 @@ class Evaluation:
     doubts: tuple[str, ...]
 
     def __str__(self) -> str:
-        measures = (self.reward, *self.constraints)
-        biased = self.weights.cut > 0
-        head = ["", "estimate", "95 % interval", *(["clip bias"] if biased else []), "limit", "verdict"]
-        body = [
-            [
-                one.name,
-                f"{one.value:.4f}",
-                f"{one.low:.4f} to {one.high:.4f}",
-                *([f"<= {one.bias:.4f}"] if biased else []),
-                "" if one.limit is None else f"{one.limit:g}",
-                one.verdict,
-            ]
-            for one in measures
-        ]
-        widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-        numeric = {"estimate", "limit"}
-        lines = [
-            "  ".join(
-                cell.rjust(width) if title in numeric else cell.ljust(width)
-                for cell, title, width in zip(row, head, widths, strict=True)
-            ).rstrip()
-            for row in (head, *body)
-        ]
+        rows = [["", "estimate", "95 % interval", "clip bias", "limit", "verdict"]]
+        for one in (self.reward, *self.constraints):
+            limit = "" if one.limit is None else f"{one.limit:g}"
+            interval = f"{one.low:.4f} to {one.high:.4f}"
+            rows.append([one.name, f"{one.value:.4f}", interval, f"<= {one.bias:.4f}", limit, one.verdict])
+        columns = list(zip(*rows))
+        if self.weights.cut <= 0:
+            del columns[3]
+        padded = []
+        for title, *cells in columns:
+            pad = str.rjust if title in ("estimate", "limit") else str.ljust
+            width = max(map(len, (title, *cells)))
+            padded.append([pad(cell, width) for cell in (title, *cells)])
+        lines = ["  ".join(row).rstrip() for row in zip(*padded)]
         among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
-        title = (
-            f"{self.method} on {self.rows:,} rows{among}, "
-            f"worth {self.weights.effective:,.0f} {unit} of the target's own"
-        )
+        worth = f"{self.weights.effective:,.0f} {unit} of the target's own"
+        title = f"{self.method} on {self.rows:,} rows{among}, worth {worth}"
         return "\n".join([title, *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
 
 
@@ -241,12 +197,9 @@ def evaluate(
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
-    measures = [
-        Measure(name, float(value), float(a), float(b), float(moved), limit)
-        for name, value, a, b, moved, limit in zip(
-            ("reward", *log.constraints), values, low, high, bias, (None, *bound.tolist()), strict=True
-        )
-    ]
+    names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
+    columns = [names, *(column.tolist() for column in (values, low, high, bias)), limits_of]
+    measures = [Measure(*row) for row in zip(*columns, strict=True)]
     per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
     error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
     weights = Weights(
@@ -277,15 +230,13 @@ def _doubts(weights: Weights, heaviest: float, rough: Sequence[str]) -> tuple[st
             "the propensities are wrong, or the target does what the log never shows"
         )
     if weights.effective < _FEW_ROWS:
-        doubts.append(
-            f"the log is worth only {weights.effective:.0f} rows or groups of the target's own: intervals are rough"
-        )
+        worth = f"{weights.effective:.0f} rows or groups of the target's own"
+        doubts.append(f"the log is worth only {worth}: intervals are rough")
     elif heaviest > _HEAVY:
         doubts.append(f"one row or group carries {heaviest:.0%} of the weight: intervals are rough")
     if rough:
-        doubts.append(
-            f"few rows differ from the others in {', '.join(rough)}: the interval may be too short on one side"
-        )
+        few = f"few rows differ from the others in {', '.join(rough)}"
+        doubts.append(f"{few}: the interval may be too short on one side")
     return tuple(doubts)
 
 

@@ -92,12 +92,11 @@ class Log:
             action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
         known = None if action_names is None else _names("action_names", action_names)
         p = real_array("propensities", propensities, (n,), (n, None))
-        J = {
-            "action_names": None if known is None else len(known),
-            "propensities": p.shape[1] if p.ndim == 2 else None,
-            "n_actions": None if n_actions is None else whole_number("n_actions", n_actions, low=1),
-        }
-        told = {name: count for name, count in J.items() if count is not None}
+        told = {} if known is None else {"action_names": len(known)}
+        if p.ndim == 2:
+            told["propensities"] = p.shape[1]
+        if n_actions is not None:
+            told["n_actions"] = whole_number("n_actions", n_actions, low=1)
         if len(set(told.values())) > 1:
             raise InvalidInput(f"the number of actions must be one, but got {told}.")
         ids = action_ids(actions, known, n, next(iter(told.values()), None))
@@ -108,10 +107,8 @@ class Log:
         names = tuple(f"constraint {k}" for k in range(K))
         if constraints is not None:
             names = _names("constraints", constraints)
-            if len(names) != K:
-                raise InvalidInput(
-                    f"constraints must name the {K} columns of costs, but got {len(names)} names."
-                )
+            if (named := len(names)) != K:
+                raise InvalidInput(f"constraints must name the {K} columns of costs, but got {named} names.")
         fields: dict[str, Any] = {
             "actions": ids,
             "rewards": y,
@@ -182,9 +179,8 @@ def _require_propensities(p: Array, ids: Codes) -> None:
         taken = p[np.arange(len(p)), ids]
         if (taken == 0).any():
             i = first(taken == 0)[0]
-            raise InvalidInput(
-                f"propensities[{i}, {ids[i]}] is that of the logged action: it must be above 0."
-            )
+            what = f"propensities[{i}, {ids[i]}] is that of the logged action"
+            raise InvalidInput(f"{what}: it must be above 0.")
         return
     require_finite("propensities", p)
     bad = (p <= 0) | (p > 1)

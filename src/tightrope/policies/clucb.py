@@ -127,9 +127,8 @@ class CLUCB(Policy):
     @property
     def setting(self) -> Setting:
         """A baseline that is always on offer, whose mean reward is as told."""
-        return Setting(
+        return self.asks(
             n_contexts=len(self.baseline_reward) if self.sees_context else None,
-            reward=self._reward,
             counts_on=(("the baseline", self.baseline),),
             told=(self._told_reward,),
         )

@@ -112,7 +112,7 @@ class LFG(Policy):
     @property
     def setting(self) -> Setting:
         """Mean rewards that do not depend on the context, and the minimum shares told."""
-        return Setting(n_actions=self.n_actions, unit_rewards=True, told=(self._told_shares,))
+        return self.asks(unit_rewards=True, told=(self._told_shares,))
 
     def __repr__(self) -> str:
         return f"LFG({self.n_actions}, eta={self.eta:g})"

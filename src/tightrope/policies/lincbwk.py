@@ -154,14 +154,7 @@ class LinCBwK(Policy):
     @property
     def setting(self) -> Setting:
         """Costs seen after acting that are usage less a limit, and an action that uses nothing."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
-            counts_on=(("the no-op", self.noop),),
-            told=(usage_within(self.limits, self.noop),),
-        )
+        return self.asks(counts_on=(("the no-op", self.noop),), told=(usage_within(self.limits, self.noop),))
 
     def __repr__(self) -> str:
         limits = ", ".join(f"{limit:g}" for limit in self.limits)

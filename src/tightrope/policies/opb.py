@@ -141,14 +141,8 @@ class OPB(Policy):
     @property
     def setting(self) -> Setting:
         """Arms alone, one cost seen after acting, and a safe arm whose mean cost is as told."""
-        return Setting(
-            n_actions=self.n_arms,
-            n_constraints=1,
-            seen_before=np.zeros(1, dtype=bool),
-            takes_features=False,
-            takes_contexts=False,
-            takes_sleep=False,
-            told=(self._told_cost,),
+        return self.asks(
+            takes_features=False, takes_contexts=False, takes_sleep=False, told=(self._told_cost,)
         )
 
     def __repr__(self) -> str:

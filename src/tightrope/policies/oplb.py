@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.errors import InvalidInput
-from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Choice, Policy, best_row, estimates
 from tightrope.policies.registry import register
+from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 from tightrope.policies.state_file import Arrays
-from tightrope.problem import Setting, mean_costs_at_most
-from tightrope.validation import Array, finite_number, whole_number
+from tightrope.validation import Array
 
 if TYPE_CHECKING:
     from tightrope.lp import MixtureProgram
 
-REWARD_BOUND = 1.0
-
 
 @register("oplb")
-class OPLB(Policy):
+class OPLB(OneSafeAction):
     """Linear rewards and costs; the *mixture* of actions played in a round has expected cost ≤ 0, in every round.
 
     Setting: mean reward in [0, 1] and K mean costs linear in features, costs seen after acting, ‖θ*‖ and ‖μ*_k‖ within the models'
@@ -70,29 +68,18 @@ class OPLB(Policy):
     """
 
     randomised: ClassVar[bool] = True
-    _reward: Model
-    _cost: Model
 
-    def __init__(
-        self,
-        reward: Model,
-        *,
-        cost: Model,
-        safe_action: int,
-        safe_cost: float,
-        n_constraints: int = 1,
-        failure: float = 0.01,
-        seed: int = 0,
-    ) -> None:
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
-        self.safe_action = whole_number("safe_action", safe_action)
-        self.safe_cost = safe_margin(safe_cost)
-        self.failure = failure_probability(failure)
-        self.seed = whole_number("seed", seed)
-        self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self.n_constraints)
-        self._program: MixtureProgram | None = None
-        self._basis = np.empty(0, dtype=np.int8)
+    @cached_property
+    def _program(self) -> MixtureProgram | None:
+        if self.n_constraints == 1:
+            return None
+        from tightrope.lp import MixtureProgram  # the LP solver takes long to import
+
+        return MixtureProgram()
+
+    @cached_property
+    def _basis(self) -> NDArray[np.int8]:
+        return np.empty(0, dtype=np.int8)
 
     def choose(self, offer: Offer) -> Choice:
         """Draw an action from the mixture."""
@@ -106,19 +93,14 @@ class OPLB(Policy):
         optimistic = r[:, 0] + C_r * widths[:, 0] + (2.0 * REWARD_BOUND / xi) * C_w * widest
         pi = None
         if not C_w * widest[safe] > xi / 2.0:
-            if self._program is None and self.n_constraints > 1:
-                from tightrope.lp import MixtureProgram  # the LP solver takes long to import
-
-                self._program = MixtureProgram()
             if self._program is not None:
                 self._program.basis = self._basis
             pi = best_mixture(optimistic, w + C_w * cost_widths, self._program)
         if pi is None:
             pi = np.eye(J)[safe]
         row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
-        return Choice(
-            row, r[:, 0], optimistic, pi, self._basis if self._program is None else self._program.basis
-        )
+        basis = self._basis if self._program is None else self._program.basis
+        return Choice(row, r[:, 0], optimistic, pi, basis)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
         """The next program starts where this one ended."""
@@ -132,34 +114,6 @@ class OPLB(Policy):
         """Become what gave these arrays as its `state`."""
         self._basis = np.array(arrays["basis"], dtype=np.int8)
         Policy.load(self, arrays)
-
-    @property
-    def setting(self) -> Setting:
-        """Costs seen after acting, and an action that is always on offer and safe by the margin told."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
-            counts_on=(("the safe action", self.safe_action),),
-            told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"OPLB({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
-            f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
-        )
-
-
-def safe_margin(safe_cost: Any) -> float:
-    """An upper bound on the mean costs of a safe action, in [−1, 0)."""
-    bound = finite_number("safe_cost", safe_cost)
-    if not -1.0 <= bound < 0.0:
-        raise InvalidInput(
-            f"safe_cost must lie in [-1, 0), for the safe action's mean costs are strictly below 0, but got {safe_cost!r}."
-        )
-    return bound
 
 
 def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> Array | None:

@@ -56,7 +56,7 @@ class Oracle(Policy):
     @property
     def setting(self) -> Setting:
         """A table of the environment's own size, that plays nothing which is not on offer."""
-        return Setting(n_actions=self.n_actions, n_contexts=len(self.x), told=(self._told_contexts,))
+        return self.asks(n_contexts=len(self.x), told=(self._told_contexts,))
 
     def _told_contexts(self, problem: Problem, truth: Truth) -> Iterator[str]:
         if self.x.shape != truth.rewards.shape:

@@ -126,13 +126,17 @@ class Policy(ABC):
     @property
     def setting(self) -> Setting:
         """What the policy asks of its problem."""
-        K = self.n_constraints
+        return self.asks()
+
+    def asks(self, **more: Any) -> Setting:
+        """As many actions, models that fit, costs seen when the policy sees them; and what else it names."""
         return Setting(
             n_actions=self.n_actions,
-            n_constraints=K or None,
-            seen_before=np.full(K, self.sees_costs),
+            n_constraints=self.n_constraints or None,
+            seen_before=np.full(self.n_constraints, self.sees_costs),
             reward=self._reward,
             cost=self._cost,
+            **more,
         )
 
     @property
@@ -304,13 +308,7 @@ class Policy(ABC):
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
         """The policy that gave `settings` and `state`."""
-        parameters = {
-            name: value for name, value in settings.items() if name not in ("owner", "pending_groups")
-        }
-        for part in ("reward", "cost"):
-            if isinstance(parameters.get(part), dict):
-                parameters[part] = model_from_settings(parameters[part])
-        policy = cls(**parameters)
+        policy = cls(**cls.parameters_from(settings))
         policy.decisions.owner = int(settings["owner"])
         policy.load(arrays)
         policy.decisions.set_groups(settings["pending_groups"])
@@ -375,6 +373,15 @@ class Policy(ABC):
     def take_slater(self, value: float) -> None:
         """Go on with a constant that was measured on `slater_sample`."""
         raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
+
+    @classmethod
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        return {
+            name: model_from_settings(value) if name in ("reward", "cost") and value is not None else value
+            for name, value in settings.items()
+            if name not in ("owner", "pending_groups")
+        }
 
     def copy(self, seed: int | None = None) -> Self:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""

@@ -146,10 +146,7 @@ class PrimalDualBwK(Policy):
     @property
     def setting(self) -> Setting:
         """Arms alone, costs seen after acting that are usage less a limit, and an arm that uses nothing."""
-        return Setting(
-            n_actions=self.n_arms,
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
+        return self.asks(
             takes_contexts=False,
             takes_sleep=False,
             unit_rewards=True,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from tightrope.models import Model
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.offer import Offer
-from tightrope.policies.oplb import REWARD_BOUND, safe_margin
-from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
+from tightrope.policies.policy import Choice, best_row, estimates
 from tightrope.policies.registry import register
-from tightrope.problem import Setting, mean_costs_at_most
-from tightrope.validation import whole_number
+from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 
 
 @register("safe-lts")
-class SafeLTS(Policy):
+class SafeLTS(OneSafeAction):
     """Thompson sampling with linear rewards and costs; *every action* played has mean cost ≤ 0.
 
     Setting: as `SafeLUCB`, but one action is known to be safe with a margin: always on offer, every mean cost ≤ −ξ < 0.
@@ -52,27 +50,7 @@ class SafeLTS(Policy):
     1
     """
 
-    _reward: Model
-    _cost: Model
-
-    def __init__(
-        self,
-        reward: Model,
-        *,
-        cost: Model,
-        safe_action: int,
-        safe_cost: float,
-        n_constraints: int = 1,
-        failure: float = 0.01,
-        seed: int = 0,
-    ) -> None:
-        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
-        self.safe_action = whole_number("safe_action", safe_action)
-        self.safe_cost = safe_margin(safe_cost)
-        self.failure = failure_probability(failure)
-        self.seed = whole_number("seed", seed)
-        self._reward = copy_of_model("reward", reward)
-        self._cost = copy_of_model("cost", cost, self.n_constraints)
+    shared_costs: ClassVar[bool] = True
 
     def choose(self, offer: Offer) -> Choice:
         """The best by a sampled θ̃ among the actions shown to be safe."""
@@ -90,22 +68,3 @@ class SafeLTS(Policy):
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
         return Choice(row, means, values, alone)
-
-    @property
-    def setting(self) -> Setting:
-        """Costs seen after acting that tell about each other's actions, and an action that is safe by the margin told."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
-            shared_costs=True,
-            counts_on=(("the safe action", self.safe_action),),
-            told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"SafeLTS({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
-            f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
-        )

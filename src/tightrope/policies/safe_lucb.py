@@ -116,11 +116,7 @@ class SafeLUCB(Policy):
     @property
     def setting(self) -> Setting:
         """Costs seen after acting that tell about each other's actions, and safe actions of which one is always on offer."""
-        return Setting(
-            n_constraints=self.n_constraints,
-            seen_before=np.zeros(self.n_constraints, dtype=bool),
-            reward=self._reward,
-            cost=self._cost,
+        return self.asks(
             shared_costs=True,
             any_of=self.safe_actions,
             told=tuple(mean_costs_at_most(action, 0.0) for action in self.safe_actions),

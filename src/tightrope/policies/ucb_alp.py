@@ -139,8 +139,7 @@ class UCBALP(Policy):
     @property
     def setting(self) -> Setting:
         """Contexts that come as often as told, one budget with unit usage, and an action that uses and earns nothing."""
-        return Setting(
-            n_actions=self.n_actions,
+        return self.asks(
             n_contexts=len(self.weights),
             takes_sleep=False,
             unit_rewards=True,

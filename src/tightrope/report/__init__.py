@@ -6,20 +6,6 @@ from tightrope.report.images import png_bytes, save_figure, svg_text
 from tightrope.report.numbers import Cell, format_estimate, format_number
 from tightrope.report.page import Report
 
-__all__ = [
-    "BarSeries",
-    "Cell",
-    "NamedCurve",
-    "Panel",
-    "Report",
-    "bars_figure",
-    "bound_figure",
-    "curve_figure",
-    "format_estimate",
-    "format_number",
-    "last_violation_figure",
-    "panels_figure",
-    "png_bytes",
-    "save_figure",
-    "svg_text",
-]
+__all__ = ["BarSeries", "Cell", "NamedCurve", "Panel", "Report"]
+__all__ += ["bars_figure", "bound_figure", "curve_figure", "last_violation_figure", "panels_figure"]
+__all__ += ["format_estimate", "format_number", "png_bytes", "save_figure", "svg_text"]

@@ -10,28 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tightrope.errors import InvalidInput
-from tightrope.report.canvas import (
-    DASHES,
-    LIGHT,
-    POINTS,
-    SERIES,
-    WIDTH,
-    add_axes,
-    blank_figure,
-    figure_style,
-    finish_axes,
-    text_width,
-    thinned,
-    wrapped,
-)
+from tightrope.report import canvas
+from tightrope.report.canvas import DASHES, LIGHT, POINTS, SERIES, WIDTH
 from tightrope.report.numbers import format_number
-from tightrope.validation import Array, finite_number, real_array, require_finite
+from tightrope.validation import Array, finite_array, finite_number, real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["BarSeries", "bars_figure", "last_violation_figure"]
 
 _HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 
@@ -67,15 +53,12 @@ def bars_figure(
     ['icu', 'other']
     """
     n, m = len(labels), len(series)
-    if n == 0 or m == 0 or m > len(_HATCHES):
-        raise InvalidInput(
-            f"bars need at least one label and 1 to {len(_HATCHES)} series, but got {n} and {m}."
-        )
-    values = [real_array(f"values of {s.name!r}", s.values, (n,)) for s in series]
-    for s, v in zip(series, values):
-        require_finite(f"values of {s.name!r}", v)
+    most = len(_HATCHES)
+    if n == 0 or not 0 < m <= most:
+        raise InvalidInput(f"bars need at least one label and 1 to {most} series, but got {n} and {m}.")
+    values = [finite_array(f"values of {s.name!r}", s.values, (n,)) for s in series]
     ticks = {name: real_array(f"marks[{name!r}]", v, (n,)) for name, v in (marks or {}).items()}
-    with figure_style():
+    with canvas.figure_style():
         pitch = max(26.0, 17.0 * m + 10.0)
         head = 18.0 + (22.0 if m > 1 or ticks else 0.0)
         figure, axes = _rows(labels, pitch, right=96.0, head=head, xlabel=xlabel)
@@ -123,18 +106,17 @@ def last_violation_figure(
     unknown = set(references) - set(samples)
     if unknown:
         raise InvalidInput(f"references must be among the samples' names, but got {sorted(unknown)}.")
-    runs = {name: np.sort(real_array(f"samples[{name!r}]", v, (None,))) for name, v in samples.items()}
+    runs = {name: np.sort(finite_array(f"samples[{name!r}]", v, (None,))) for name, v in samples.items()}
     for name, v in runs.items():
-        require_finite(f"samples[{name!r}]", v)
         if v.size == 0:
             raise InvalidInput(f"samples[{name!r}] must not be empty.")
     largest = max([float(v[-1]) for v in runs.values()] + [float(r) for r in references.values()])
-    with figure_style():
+    with canvas.figure_style():
         figure, axes = _rows(list(runs), 62.0, right=150.0, head=24.0, xlabel=xlabel)
         look: dict[str, Any]
         edge, beside = 1.0 + 14.0 / axes.bbox.width, axes.get_yaxis_transform()
         for i, (name, v) in enumerate(runs.items()):
-            shown = v[thinned(v.size, POINTS)]
+            shown = v[canvas.thinned(v.size, POINTS)]
             # The golden ratio spreads dots evenly without chance.
             jitter = (np.arange(shown.size) * 0.6180339887498949) % 1.0 - 0.5
             look = {"color": SERIES[0], "alpha": 0.45, "markersize": 4.5, "markeredgewidth": 0.0}
@@ -159,22 +141,20 @@ def _rows(
 ) -> tuple[Figure, Axes]:
     """A new figure, and its axes with a row for each label, from top to bottom, and room beside and above them."""
     n = len(labels)
-    figure = blank_figure(pitch * n + 54.0 + head)
-    names = [wrapped(label) for label in labels]
-    left = 20.0 + max(text_width(figure, name) for name in names)
-    axes = add_axes(figure, left, WIDTH - right, 54.0, 54.0 + pitch * n)
+    figure = canvas.blank_figure(pitch * n + 54.0 + head)
+    names = [canvas.wrapped(label) for label in labels]
+    left = 20.0 + max(canvas.text_width(figure, name) for name in names)
+    axes = canvas.add_axes(figure, left, WIDTH - right, 54.0, 54.0 + pitch * n)
     axes.set_yticks(np.arange(n), names)
     axes.set_ylim(n - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    finish_axes(axes, xlabel)
+    canvas.finish_axes(axes, xlabel)
     return figure, axes
 
 
 def _interval_of(series: BarSeries, values: Array) -> tuple[Array, Array]:
     if series.low is None or series.high is None:
         return np.full_like(values, np.nan), np.full_like(values, np.nan)
-    name = series.name
-    return (
-        real_array(f"low of {name!r}", series.low, values.shape),
-        real_array(f"high of {name!r}", series.high, values.shape),
-    )
+    ends = ("low", series.low), ("high", series.high)
+    low, high = (real_array(f"{end} of {series.name!r}", given, values.shape) for end, given in ends)
+    return low, high

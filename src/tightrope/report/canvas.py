@@ -51,28 +51,14 @@ def figure_style(salt: str = "tightrope") -> Iterator[None]:
     """Matplotlib's defaults with ours on top, and the caller's own settings again afterwards."""
     import matplotlib.style
 
-    ours: dict[str, Any] = {
-        "font.size": _FONT,
-        "text.color": LIGHT["ink"],
-        "axes.labelcolor": LIGHT["ink"],
-        "axes.edgecolor": LIGHT["muted"],
-        "axes.facecolor": "none",
-        "axes.axisbelow": True,
-        "axes.grid": True,
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "grid.color": LIGHT["grid"],
-        "grid.linewidth": 1.0,
-        "hatch.color": LIGHT["paper"],
-        "hatch.linewidth": 0.8,
-        "xtick.color": LIGHT["muted"],
-        "ytick.color": LIGHT["muted"],
-        "ytick.major.size": 0.0,
-        "ytick.minor.size": 0.0,
-        "svg.fonttype": "none",
-        "svg.hashsalt": salt,
-    }
+    ours: dict[str, Any] = {"font.size": _FONT, "svg.fonttype": "none", "svg.hashsalt": salt}
+    ours |= dict.fromkeys(("text.color", "axes.labelcolor"), LIGHT["ink"])
+    ours |= dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), LIGHT["muted"])
+    ours |= {"axes.facecolor": "none", "axes.axisbelow": True, "axes.grid": True}
+    ours |= dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False)
+    ours |= {"grid.color": LIGHT["grid"], "grid.linewidth": 1.0}
+    ours |= {"hatch.color": LIGHT["paper"], "hatch.linewidth": 0.8}
+    ours |= dict.fromkeys(("ytick.major.size", "ytick.minor.size"), 0.0)
     with matplotlib.style.context(["default", ours]):
         yield
 
@@ -109,9 +95,8 @@ def set_ticks(axis: Any, log: bool) -> None:
         return
     if log:
         low, high = axis.get_view_interval()
-        axis.set_major_locator(
-            LogLocator(subs=(1.0,) if high >= 100.0 * low else (1.0, 2.0, 5.0), numticks=8)
-        )
+        subs = (1.0,) if high >= 100.0 * low else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: power_text(value)))
         axis.set_minor_formatter(NullFormatter())
     else:

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.report.canvas import (
-    DASHES,
-    LIGHT,
-    POINTS,
-    SERIES,
-    WIDTH,
-    add_axes,
-    blank_figure,
-    figure_style,
-    finish_axes,
-    set_ticks,
-    text_width,
-    wrapped,
-)
-from tightrope.validation import Array, real_array, require_finite
+from tightrope.report import canvas
+from tightrope.report.canvas import DASHES, LIGHT, POINTS, SERIES, WIDTH
+from tightrope.validation import Array, finite_array, real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["NamedCurve", "Panel", "bound_figure", "curve_figure", "panels_figure"]
 
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 
@@ -73,8 +59,7 @@ class NamedCurve:
     reference: bool = False
 
     def __post_init__(self) -> None:
-        x = real_array("x", self.x, (None,))
-        require_finite("x", x)
+        x = finite_array("x", self.x, (None,))
         if x.size == 0 or (np.diff(x) < 0).any():
             raise InvalidInput(f"x of curve {self.name!r} must be increasing and not empty.")
         object.__setattr__(self, "x", x)
@@ -115,13 +100,13 @@ def panels_figure(panels: Sequence[Panel], *, height: float = 330.0) -> Figure:
     """
     if not panels or any(not panel.curves for panel in panels):
         raise InvalidInput("panels must not be empty, and each must have at least one curve.")
-    with figure_style():
-        figure = blank_figure(height * len(panels))
-        texts = [wrapped(curve.name) for panel in panels for curve in panel.curves]
-        right = WIDTH - 56.0 - max(text_width(figure, text) for text in texts)
+    with canvas.figure_style():
+        figure = canvas.blank_figure(height * len(panels))
+        texts = [canvas.wrapped(curve.name) for panel in panels for curve in panel.curves]
+        right = WIDTH - 56.0 - max(canvas.text_width(figure, text) for text in texts)
         for i, panel in enumerate(panels):
             base = height * (len(panels) - 1 - i)
-            _draw_panel(add_axes(figure, 72.0, right, base + 56.0, base + height - 38.0), panel)
+            _draw_panel(canvas.add_axes(figure, 72.0, right, base + 56.0, base + height - 38.0), panel)
     return figure
 
 
@@ -158,10 +143,8 @@ def bound_figure(
     >>> bound_figure([run], [bound], xlabel="Round", ylabel="Regret (reward)").axes[0].get_yscale()
     'log'
     """
-    references = [NamedCurve(b.name, b.x, b.y, b.low, b.high, reference=True) for b in bounds]
-    return curve_figure(
-        [*measured, *references], xlabel=xlabel, ylabel=ylabel, logx=True, logy=True, height=height
-    )
+    curves = [*measured, *(replace(bound, reference=True) for bound in bounds)]
+    return curve_figure(curves, xlabel=xlabel, ylabel=ylabel, logx=True, logy=True, height=height)
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -181,13 +164,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             look["linewidth"], marks = 1.6, np.zeros(0, dtype=np.intp)
             n_references += 1
         else:
-            look = {
-                "color": SERIES[i % len(SERIES)],
-                "linestyle": DASHES[i % len(DASHES)],
-                "linewidth": 2.0,
-                "marker": _MARKERS[i % len(_MARKERS)],
-                "markersize": 5.5,
-            }
+            look = {"color": SERIES[i % len(SERIES)], "linewidth": 2.0, "markersize": 5.5}
+            look["linestyle"] = DASHES[i % len(DASHES)]
+            look["marker"] = _MARKERS[i % len(_MARKERS)]
             marks = _marked(np.log(x) if panel.logx else x, i / n_series)
             i += 1
         if np.isfinite(low).any():
@@ -200,10 +179,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xlim(*_x_limits(panel))
     corner = -72.0 / axes.bbox.width, 1.0 + 16.0 / axes.bbox.height
     axes.text(*corner, panel.ylabel, transform=axes.transAxes, weight="bold")
-    finish_axes(axes, panel.xlabel)
-    set_ticks(axes.yaxis, panel.logy)
+    canvas.finish_axes(axes, panel.xlabel)
+    canvas.set_ticks(axes.yaxis, panel.logy)
     if panel.logx:
-        set_ticks(axes.xaxis, log=True)
+        canvas.set_ticks(axes.xaxis, log=True)
     _label_ends(axes, ends)
 
 
@@ -252,7 +231,7 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float, float, dict[str, Any]]]
     if not ends:
         return
     box = axes.bbox
-    names = [wrapped(name) for name, *_ in ends]
+    names = [canvas.wrapped(name) for name, *_ in ends]
     heights = np.array([17.0 * (name.count("\n") + 1) for name in names])
     wanted = np.array([axes.transData.transform((x, y))[1] - box.y0 for _, x, y, _ in ends])
     wanted = np.clip(wanted, 0.0, box.height)

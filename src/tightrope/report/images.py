@@ -15,8 +15,6 @@ from tightrope.report.canvas import LIGHT, figure_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["png_bytes", "save_figure", "svg_text"]
-
 _VARIABLES = {light: f"var(--{name}, {light})" for name, light in LIGHT.items()}
 
 
@@ -84,9 +82,7 @@ def _inline(svg: str, name: str, alt: str) -> str:
     body = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = body.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', body))
-    body = re.sub(
-        r' id="([^"]+)"', lambda m: f' id="{name}-{m.group(1)}"' if m.group(1) in used else "", body
-    )
+    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
     body = re.sub(r"-?\d+\.\d{2,}", lambda m: f"{round(float(m.group()), 2):g}", body)
     body = re.sub(r"font-family: [^;\"]+", "font-family: inherit", body)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-__all__ = ["Cell", "cell_text", "format_estimate", "format_number", "power_text"]
-
 Cell: TypeAlias = str | float | tuple[float, float, float] | None
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -27,8 +27,6 @@ from tightrope.report.numbers import Cell, cell_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Report"]
-
 
 class Report:
     """A page, built from top to bottom and written as one `index.html`, with a PNG of each figure beside it.
@@ -74,9 +72,8 @@ class Report:
         """Add a row of large numbers, each with the words that say what it is."""
         tiles = ""
         for value, words in facts:
-            number, *interval = (
-                cell_text(value).split(" [") if isinstance(value, tuple) else [cell_text(value)]
-            )
+            text = cell_text(value)
+            number, *interval = text.split(" [") if isinstance(value, tuple) else [text]
             range_ = f"<small>[{interval[0]}</small>" if interval else ""
             tiles += f"<li><strong>{html.escape(number)}</strong>{range_} <span>{self._inline(_filled('words', words))}</span></li>"
         self._parts.append(f'<ul class="headline">{tiles}</ul>')
@@ -89,27 +86,19 @@ class Report:
         A cell is text, a number, None, or (mean, low, high), which reads "mean [low, high]". Columns of numbers are aligned right.
         """
         _filled("caption", caption)
+        n = len(header)
         for i, row in enumerate(rows):
-            if len(row) != len(header):
-                raise InvalidInput(
-                    f"rows[{i}] must have {len(header)} cells, as the header has, but got {len(row)}."
-                )
-        numeric = [
-            bool(rows) and all(not isinstance(row[j], str) for row in rows) for j in range(len(header))
-        ]
+            if len(row) != n:
+                raise InvalidInput(f"rows[{i}] must have {n} cells, as the header has, but got {len(row)}.")
+        numeric = [bool(rows) and not any(isinstance(row[j], str) for row in rows) for j in range(n)]
         classes = [' class="n"' if is_number else "" for is_number in numeric]
-        head = "".join(
-            f'<th scope="col"{kind}>{self._inline(name)}</th>' for name, kind in zip(header, classes)
-        )
+        titles = zip(header, classes)
+        head = "".join(f'<th scope="col"{kind}>{self._inline(name)}</th>' for name, kind in titles)
         body = []
         for row in rows:
-            cells = [self._inline(c) if isinstance(c, str) else html.escape(cell_text(c)) for c in row]
-            first, *rest = cells
-            body.append(
-                f'<tr><th scope="row"{classes[0]}>{first}</th>'
-                + "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, classes[1:]))
-                + "</tr>"
-            )
+            first, *rest = (self._inline(c) if isinstance(c, str) else html.escape(cell_text(c)) for c in row)
+            cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, classes[1:]))
+            body.append(f'<tr><th scope="row"{classes[0]}>{first}</th>{cells}</tr>')
         foot = f'<p class="note">{self._inline(note)}</p>' if note else ""
         self._parts.append(
             f'<div class="table" role="group" tabindex="0" aria-label="{html.escape(_without_markup(caption))}"><table>'
@@ -136,25 +125,22 @@ class Report:
 
     def code(self, text: str) -> None:
         """Add a block of commands or code, shown exactly."""
-        self._parts.append(
-            f'<pre tabindex="0"><code>{html.escape(_filled("text", text).strip(chr(10)))}</code></pre>'
-        )
+        shown = html.escape(_filled("text", text).strip("\n"))
+        self._parts.append(f'<pre tabindex="0"><code>{shown}</code></pre>')
 
     def callout(self, *, paper: str, measured: str, why: str = "") -> None:
         """Set what the paper says beside what was measured, and why they differ or agree."""
         rows = [("The paper says", paper), ("Measured here", measured), ("Why", why)]
-        items = "".join(
-            f"<div><dt>{term}</dt><dd>{self._inline(text)}</dd></div>" for term, text in rows if text
-        )
+        told = ((term, self._inline(text)) for term, text in rows if text)
+        items = "".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in told)
         self._parts.append(f'<dl class="callout">{items}</dl>')
 
     def html(self, *, date: str, seed: int | None = None) -> str:
         """The whole page. `date` is shown as given; versions and the number of cores are those of this process."""
         lost = [target for target in self._targets if target not in self._places]
         if lost:
-            raise InvalidInput(
-                f"links must lead to a place on the page, but there is none called {lost[0]!r}."
-            )
+            what = "links must lead to a place on the page"
+            raise InvalidInput(f"{what}, but there is none called {lost[0]!r}.")
         title, subtitle = html.escape(self.title), self._inline(self.subtitle)
         lead = f'<p class="subtitle">{subtitle}</p>' if subtitle else ""
         return Template(_resource("page.html")).substitute(
@@ -178,10 +164,8 @@ class Report:
         return path
 
     def _heading(self, level: int, heading: str) -> None:
-        words = (
-            re.sub(r"[^a-z0-9]+", "-", _without_markup(_filled("heading", heading)).lower()).strip("-")
-            or "section"
-        )
+        words = _without_markup(_filled("heading", heading)).lower()
+        words = re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "section"
         place, i = words, 2
         while place in self._places or place == "content":
             place, i = f"{words}-{i}", i + 1
@@ -190,22 +174,20 @@ class Report:
         self._parts.append(f'<h{level} id="{place}">{self._inline(heading)}</h{level}>')
 
     def _navigation(self) -> str:
-        sections = [(place, heading) for level, place, heading in self._contents if level == 2]
+        sections = [
+            (at, html.escape(_without_markup(name))) for level, at, name in self._contents if level == 2
+        ]
         if len(sections) < 2:
             return ""
-        items = "".join(
-            f'<li><a href="#{place}">{html.escape(_without_markup(heading))}</a></li>'
-            for place, heading in sections
-        )
+        items = "".join(f'<li><a href="#{place}">{heading}</a></li>' for place, heading in sections)
         return f'<nav aria-label="Contents"><p>Contents</p><ol>{items}</ol></nav>\n'
 
     def _inline(self, text: str) -> str:
         """Markup to HTML: whatever is not markup is escaped."""
-        parts = re.split(r"`([^`]+)`", text)
-        return "".join(
-            f"<code>{html.escape(part)}</code>" if i % 2 else self._words(part)
-            for i, part in enumerate(parts)
-        )
+        words = re.split(r"`([^`]+)`", text)
+        words[::2] = map(self._words, words[::2])
+        words[1::2] = (f"<code>{html.escape(code)}</code>" for code in words[1::2])
+        return "".join(words)
 
     def _words(self, text: str) -> str:
         text = html.escape(text)
@@ -220,9 +202,8 @@ class Report:
         if target.startswith("#"):
             self._targets.append(target[1:])
         elif ":" in target or target.startswith(("/", "\\")):
-            raise InvalidInput(
-                f"links must lead to '#place' or to a file beside the page, but got {target!r}."
-            )
+            what = "links must lead to '#place' or to a file beside the page"
+            raise InvalidInput(f"{what}, but got {target!r}.")
         return f'<a href="{html.escape(target)}">{words}</a>'
 
 

@@ -14,8 +14,6 @@ from tightrope.intervals import mean_interval
 from tightrope.report.numbers import format_estimate
 from tightrope.validation import Array, finite_number
 
-__all__ = ["UNKNOWN", "Curve", "Estimate", "LastViolated", "known"]
-
 
 class Estimate(NamedTuple):
     """A mean with its 95 % interval; nan where one replication can't tell.
@@ -64,9 +62,8 @@ class Curve:
     def quantile(self, q: float) -> Array:
         """The q-quantile over runs at each recorded round."""
         if self.paths is None:
-            raise InvalidInput(
-                "this curve belongs to all runs together and has no quantiles over runs; use path_violation."
-            )
+            what = "this curve belongs to all runs together"
+            raise InvalidInput(f"{what} and has no quantiles over runs; use path_violation.")
         return np.asarray(np.quantile(self.paths, finite_number("q", q, low=0.0, high=1.0), axis=0))
 
     def at(self, round: int | None = None, column: int | None = None) -> Estimate:
@@ -86,9 +83,8 @@ class Curve:
     def column(self, n: int) -> Curve:
         """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""
         if self.mean.ndim != 2 or not 0 <= n < self.mean.shape[1]:
-            raise InvalidInput(
-                f"column must name one of the curve's {self.mean.shape[1:]} columns, but got {n}."
-            )
+            columns = self.mean.shape[1:]
+            raise InvalidInput(f"column must name one of the curve's {columns} columns, but got {n}.")
         paths = None if self.paths is None else self.paths[..., n]
         return Curve(self.rounds, self.mean[:, n], self.low[:, n], self.high[:, n], paths)
 

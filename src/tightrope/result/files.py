@@ -16,8 +16,6 @@ from tightrope.errors import StateDamagedError, StateVersionError
 from tightrope.files import write, write_csv
 from tightrope.result.curves import Curve, Estimate
 
-__all__ = ["plain", "read_archive", "write_archive", "write_long"]
-
 _FORMAT = "tightrope-result"
 _VERSION = 1
 
@@ -26,9 +24,8 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, ND
     """Write a result's arrays, and all else of it as the header."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header}, allow_nan=False)
     buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer, allow_pickle=False, header=np.frombuffer(text.encode(), dtype=np.uint8), **arrays
-    )
+    encoded = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez_compressed(buffer, allow_pickle=False, header=encoded, **arrays)
     write(path, buffer.getvalue())
 
 
@@ -72,8 +69,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [
-            plain(item) for item in (sorted(value, key=str) if isinstance(value, set | frozenset) else value)
-        ]
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -16,17 +16,14 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
 from tightrope.files import write_csv, write_json
-from tightrope.intervals import mean_interval, share_interval
+from tightrope.intervals import mean_interval, positive_part, share_interval, violation_interval
 from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
 from tightrope.result.curves import UNKNOWN, Curve, LastViolated, known
 from tightrope.result.files import plain, read_archive, write_archive, write_long
-from tightrope.result.violation import positive_part, violation_interval
-from tightrope.validation import Array, finite_number, real_array, require_finite
+from tightrope.validation import Array, finite_array, finite_number, real_array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Result", "Summary", "write_summary"]
 
 Row: TypeAlias = dict[str, str | int | float | None]
 
@@ -39,9 +36,7 @@ class Summary(Mapping[str, Any]):
     """The final round as a mapping for programs (the last of `Result.rows()`, with the run's settings) and a table for people."""
 
     def __init__(self, title: str, values: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> None:
-        self._title = title
-        self._values = dict(values)
-        self._lines = tuple(lines)
+        self._title, self._values, self._lines = title, dict(values), tuple(lines)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -149,9 +144,7 @@ class Result:
             raise InvalidInput("reward must have at least one replication, but its shape is (0, G).")
         shapes = {"reward": (R, G), "observed_reward": (R, G), "cost": (R, G, K), "mean_cost": (R, G, K)}
         for name, shape in shapes.items():
-            array = real_array(name, getattr(self, name), shape)
-            require_finite(name, array)
-            self._set(name, _frozen(array))
+            self._set(name, _frozen(finite_array(name, getattr(self, name), shape)))
         total = int(rounds[-1])
         counts = _whole("counts", self.counts, (R, G, J))
         if (counts < 0).any() or (counts.sum(axis=2) > rounds).any():
@@ -307,33 +300,26 @@ class Result:
         observed = self.observed_reward.mean(axis=0)
         median, tail = self.path_violation.quantile(0.5), self.path_violation.quantile(0.95)
         last = self.last_violated()
+        whole: Row = {"last_violation": last.mean, "last_violation_max": last.max}
+        whole["expected_last_violation"] = self.expected_last_violation
+        whole["replications"] = self.n_replications
         rows = []
         for g, at in enumerate(self.rounds.tolist()):
             row: Row = {"policy": self.policy, "scenario": self.scenario, "round": at}
             for name, curve in curves.items():
                 row |= (curve.estimate(g) if curve else UNKNOWN).columns(name)
             row["observed_reward"] = float(observed[g])
-            row["path_violation_median"] = float(median[g])
-            row["path_violation_q95"] = float(tail[g])
-            row["last_violation"] = last.mean
-            row["last_violation_max"] = last.max
-            row["expected_last_violation"] = self.expected_last_violation
-            row["replications"] = self.n_replications
-            rows.append(row)
+            row |= {"path_violation_median": float(median[g]), "path_violation_q95": float(tail[g])}
+            rows.append(row | whole)
         return rows
 
     def summary(self) -> Summary:
         """The final round: print it, or read it as a mapping."""
         values = {**self.rows()[-1], **self._described()}
         last = self.last_violated()
-        interrupted = ", interrupted" if self.interrupted else ""
-        title = (
-            f"{self.policy} on {self.scenario}: {self.n_rounds:,} rounds, "
-            f"{self.n_replications:,} replications, seed {self.seed}{interrupted}"
-        )
-        lines = []
-        if self.optimum is not None:
-            lines.append(("regret", str(self.regret.at())))
+        size = f"{self.n_rounds:,} rounds, {self.n_replications:,} replications, seed {self.seed}"
+        title = f"{self.policy} on {self.scenario}: {size}{', interrupted' if self.interrupted else ''}"
+        lines = [] if self.optimum is None else [("regret", str(self.regret.at()))]
         lines += [
             ("average reward", str(self.average_reward.at())),
             ("expected violation", str(self.violation.at())),
@@ -350,17 +336,16 @@ class Result:
 
         Written to `path` if given: `.png`, `.svg` or `.pdf`. Rounds are on a logarithmic axis, since violations end early.
         """
+        logx = self.n_rounds > 1
         if self.optimum is None:
-            panels = [
-                Panel([NamedCurve.of("average reward", self.average_reward)], "Round", "Reward per round")
-            ]
+            curve, label = NamedCurve.of("average reward", self.average_reward), "Reward per round"
         else:
-            panels = [Panel([NamedCurve.of("regret", self.regret)], "Round", "Regret (reward)")]
+            curve, label = NamedCurve.of("regret", self.regret), "Regret (reward)"
+        panels = [Panel([curve], "Round", label)]
         if self.constraints:
             curve = NamedCurve.of("expected violation", self.violation)
-            panels.append(Panel([curve], "Round", "Violation (cost)", logx=self.n_rounds > 1))
-        panels.append(Panel(self._share_curves(), "Round", "Share of rounds", logx=self.n_rounds > 1))
-        figure = panels_figure(panels)
+            panels.append(Panel([curve], "Round", "Violation (cost)", logx))
+        figure = panels_figure([*panels, Panel(self._share_curves(), "Round", "Share of rounds", logx)])
         if path is not None:
             save_figure(figure, path)
         return figure
@@ -407,10 +392,8 @@ class Result:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return (
-            f"Result(policy={self.policy!r}, scenario={self.scenario!r}, rounds={self.n_rounds}, "
-            f"replications={self.n_replications})"
-        )
+        who = f"policy={self.policy!r}, scenario={self.scenario!r}"
+        return f"Result({who}, rounds={self.n_rounds}, replications={self.n_replications})"
 
     def _described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
@@ -425,9 +408,8 @@ class Result:
     def _column(self, constraint: int | str) -> int:
         if isinstance(constraint, str):
             if constraint not in self.constraints:
-                raise InvalidInput(
-                    f"group must name constraints among {list(self.constraints)}, but got {constraint!r}."
-                )
+                known = list(self.constraints)
+                raise InvalidInput(f"group must name constraints among {known}, but got {constraint!r}.")
             return self.constraints.index(constraint)
         k = int(constraint)
         if not 0 <= k < len(self.constraints):
@@ -441,9 +423,8 @@ class Result:
         curves = [NamedCurve.of(self.actions[j], self.shares.column(j)) for j in shown.tolist()]
         others = len(self.actions) - shown.size
         if others:
-            curves.append(
-                NamedCurve(f"{others} others", self.rounds, mean.sum(axis=1) - mean[:, shown].sum(axis=1))
-            )
+            rest = mean.sum(axis=1) - mean[:, shown].sum(axis=1)
+            curves.append(NamedCurve(f"{others} others", self.rounds, rest))
         return curves
 
     def _last_violation_rows(self) -> list[Row]:
@@ -486,8 +467,7 @@ def _whole(
         # Zeros without memory behind them: only the shape is to be checked.
         real_array(name, np.broadcast_to(0.0, value.shape), shape)
         return np.ascontiguousarray(value)
-    real = real_array(name, value, shape)
-    require_finite(name, real)
+    real = finite_array(name, value, shape)
     limits = np.iinfo(dtype)
     if (real != np.trunc(real)).any() or (np.abs(real) > limits.max).any():
         raise InvalidInput(f"{name} must hold whole numbers up to {limits.max}.")

@@ -111,8 +111,6 @@ class Rules:
     def from_data(cls, data: Iterable[Mapping[str, Any]], actions: Sequence[Action] | int) -> Rules:
         """Rules from plain tables, as read from JSON or from a spec's ``[[rule]]``; the inverse of `to_data`.
 
-        Examples
-        --------
         >>> import tightrope as tr
         >>> tr.Rules.from_data([{"kind": "capacity", "action": "a", "at_most": 0.5}], actions=["a", "b"])
         Rules([Capacity('a', at_most=0.5)], actions=['a', 'b'])
@@ -124,8 +122,6 @@ class Rules:
     def to_data(self) -> list[dict[str, Any]]:
         """The rules as tables of builtin types, for JSON or TOML; the actions are not among them.
 
-        Examples
-        --------
         >>> import tightrope as tr
         >>> tr.Rules([tr.Share("a", at_least=0.5)], actions=["a", "b"]).to_data()
         [{'kind': 'share', 'action': 'a', 'at_least': 0.5, 'seen': 'before'}]
@@ -202,8 +198,6 @@ class Rules:
     def in_force(self, group: str | Iterable[str] | None = None) -> NDArray[np.bool_]:
         """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
 
-        Examples
-        --------
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Share("a", at_least=0.25, among="A"), tr.Capacity("a", 0.5)], ["a", "b"])
         >>> rules.in_force("B")
@@ -216,8 +210,6 @@ class Rules:
     ) -> FloatArray:
         """The costs of the columns seen after acting, (~seen).sum() of them, for the action that was chosen.
 
-        Examples
-        --------
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
         >>> rules.observed({"hours": 0.75}, "b")

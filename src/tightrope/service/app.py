@@ -7,6 +7,7 @@ without a framework; the rest goes through Starlette.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -20,28 +21,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tightrope.service import dashboard, openapi, operations
-from tightrope.service.bodies import (
-    LIMITS,
-    Answer,
-    DecisionRequest,
-    EventQuery,
-    Limits,
-    ModeRequest,
-    OutcomeQuery,
-    OutcomeRequest,
-    PageQuery,
-    Refusal,
-    RollbackRequest,
-    SnapshotRequest,
-    read_body,
-)
+from tightrope.service import dashboard, operations, routes
+from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Keys
 from tightrope.service.metrics import Gauge, Metrics, gauges_of
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
-
-__all__ = ["ROUTES", "Service"]
 
 _BODY_SECONDS: Final = 20.0
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -56,7 +41,6 @@ class Service:
         Open already. Their names differ.
     keys : Keys, optional
         Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
-    limits : Limits
     max_in_flight : int
         Requests that may be under way at once. One more is answered 503 before its body is read, which bounds the memory.
     """
@@ -78,11 +62,9 @@ class Service:
         self._max_in_flight = max_in_flight
         self._in_flight = 0
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
+        others = [one for one in ROUTES if one not in self._hot.values()]
         self._starlette: ASGIApp = Starlette(
-            routes=[
-                *(self._behind_starlette(one) for one in ROUTES if one not in self._hot.values()),
-                *dashboard.routes(),
-            ],
+            routes=[*map(self._behind_starlette, others), *dashboard.routes()],
             lifespan=self._lifespan,
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
@@ -134,9 +116,8 @@ class Service:
         else:
             _require_no_browser(scope)
         if name is None:
-            raise Refusal(
-                400, "experiment", "several experiments are served here: say which by ?experiment=NAME"
-            )
+            words = "several experiments are served here: say which by ?experiment=NAME"
+            raise Refusal(400, "experiment", words)
         writer = self._writers.get(name)
         if writer is None:
             raise Refusal(404, "unknown", f"no experiment is named {name!r}")
@@ -157,14 +138,11 @@ class Service:
 
     async def list_experiments(self, request: Request) -> Response:
         """The experiments that the key opens."""
-        return JSONResponse(
-            {
-                "experiments": [
-                    {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
-                    for one in self._readable(request.scope)
-                ]
-            }
-        )
+        shown = [
+            {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
+            for one in self._readable(request.scope)
+        ]
+        return JSONResponse({"experiments": shown})
 
     async def show_health(self, request: Request) -> Response:
         """Whether the process answers."""
@@ -172,9 +150,7 @@ class Service:
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether every experiment takes decisions."""
-        counts: dict[str, int] = {}
-        for one in self.experiments.values():
-            counts[one.status] = counts.get(one.status, 0) + 1
+        counts = Counter(one.status for one in self.experiments.values())
         ready = counts == {"ready": len(self.experiments)}
         return JSONResponse({"ready": ready, "experiments": counts}, status_code=200 if ready else 503)
 
@@ -185,9 +161,8 @@ class Service:
         for one in shown:
             answer = await self._writers[one.name].submit(Op(operations.show_state))
             up = answer.status == 200
-            gauges.append(
-                ("ready", "Whether the experiment takes decisions.", {"experiment": one.name}, float(up))
-            )
+            label, words = {"experiment": one.name}, "Whether the experiment takes decisions."
+            gauges.append(("ready", words, label, float(up)))
             if up:
                 gauges += gauges_of(one.name, msgspec.json.decode(answer.body))
         text = self.metrics.text(gauges, frozenset(one.name for one in shown))
@@ -195,14 +170,12 @@ class Service:
 
     async def show_openapi(self, request: Request) -> Response:
         """This document."""  # noqa: D404
-        return JSONResponse(openapi.document(ROUTES, keys=self._keys is not None))
+        return JSONResponse(routes.document(ROUTES, keys=self._keys is not None))
 
     async def show_docs(self, request: Request) -> Response:
         """This document for people."""  # noqa: D404
-        return HTMLResponse(
-            openapi.page(openapi.document(ROUTES, keys=self._keys is not None)),
-            headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"},
-        )
+        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return HTMLResponse(routes.page(routes.document(ROUTES, keys=self._keys is not None)), headers=safety)
 
     # Starlette
 
@@ -253,26 +226,26 @@ _NOT_READY: Final = {503: "At least one does not."}
 _SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
 _EXPERIMENTS: Final = listing("experiments", paged=False)
 
-# method, path, who may ask (the key's scope), what is called, what it is given, what it answers, how it may refuse
+# method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
 ROUTES: Final = (
-    Route("POST", "/v1/decisions", "decide", operations.decide, DecisionRequest, DECISION, (*_WRITE, 409)),
-    Route("GET", "/v1/decisions", "read", operations.list_decisions, PageQuery, listing("decisions"), _LIST),
-    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, EventQuery, DECISION, _READ),
-    Route("POST", "/v1/outcomes", "outcome", operations.learn, OutcomeRequest, OUTCOME, (*_WRITE, 409, 410)),
-    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, OutcomeQuery, listing("outcomes"), _LIST),
-    Route("GET", "/v1/state", "read", operations.show_state, None, ANY, _READ),
-    Route("GET", "/v1/history", "read", operations.show_history, None, ANY, _READ),
-    Route("GET", "/v1/changes", "read", operations.list_changes, PageQuery, listing("changes"), _LIST),
-    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, None, _SNAPSHOTS, _READ),
-    Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SnapshotRequest, SNAPSHOT, _WRITE),
-    Route("POST", "/v1/rollback", "admin", operations.roll_back, RollbackRequest, ANY, (*_WRITE, 409)),
-    Route("POST", "/v1/mode", "admin", operations.change_mode, ModeRequest, ANY, _WRITE),
-    Route("GET", "/v1/experiments", "read", Service.list_experiments, None, _EXPERIMENTS, _KEY, of="service"),
-    Route("GET", "/metrics", "read", Service.show_metrics, None, "text/plain", _KEY, of="service"),
+    Route("POST", "/v1/decisions", "decide", operations.decide, DECISION, (*_WRITE, 409)),
+    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST),
+    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ),
+    Route("POST", "/v1/outcomes", "outcome", operations.learn, OUTCOME, (*_WRITE, 409, 410)),
+    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST),
+    Route("GET", "/v1/state", "read", operations.show_state, ANY, _READ),
+    Route("GET", "/v1/history", "read", operations.show_history, ANY, _READ),
+    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST),
+    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ),
+    Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
+    Route("POST", "/v1/rollback", "admin", operations.roll_back, ANY, (*_WRITE, 409)),
+    Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
+    Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
+    Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
     Route("GET", "/healthz", None, Service.show_health, of="service"),
     Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
-    Route("GET", "/docs", None, Service.show_docs, None, "text/html", of="service"),
+    Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
 )
 
 
@@ -300,11 +273,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
-    for key, value in scope["headers"]:
-        if key == name:
-            text: str = value.decode("latin-1")
-            return text
-    return None
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
 
 
 def _require_no_browser(scope: Scope) -> None:
@@ -322,10 +291,8 @@ def _require_no_browser(scope: Scope) -> None:
 
 
 def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer.body)).encode()),
-    ]
+    length = str(len(answer.body)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", length)]
     if answer.retry_after is not None:
         headers.append((b"retry-after", str(answer.retry_after).encode()))
     if answer.status == 401:

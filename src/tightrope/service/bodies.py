@@ -14,31 +14,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from tightrope.errors import TightropeError
 from tightrope.messages import fault
 
-__all__ = [
-    "Answer",
-    "DecisionRequest",
-    "EventQuery",
-    "Limits",
-    "ModeRequest",
-    "OutcomeQuery",
-    "OutcomeRequest",
-    "PageQuery",
-    "Refusal",
-    "RollbackRequest",
-    "SnapshotRequest",
-    "fingerprint",
-    "read_body",
-]
-
 # PostgreSQL's text can't hold U+0000, and no one should have to print the others.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+Costs: TypeAlias = list[float] | dict[str, float]
 
 
 class Answer(NamedTuple):
@@ -78,30 +64,16 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest.
-
-    Attributes
-    ----------
-    body_bytes : int
-    actions : int
-        Rows on offer in one decision.
-    numbers : int
-        Entries in `features`, in `costs`, and in `usage`.
-    depth : int
-        Nesting of arrays and objects.
-    reward : float
-        Largest magnitude of a reward: the formulas are for rewards near [0, 1], and sums of huge ones overflow.
-
-    Examples
-    --------
-    >>> Limits(body_bytes=4096).actions
-    1000
-    """
+    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest."""
 
     body_bytes: int = 1 << 20
+    # Rows on offer in one decision.
     actions: int = 1_000
+    # Entries in `features`, in `costs`, and in `usage`.
     numbers: int = 50_000
+    # Nesting of arrays and objects.
     depth: int = 8
+    # Largest magnitude of a reward: the formulas are for rewards near [0, 1], and sums of huge ones overflow.
     reward: float = 1e6
 
 
@@ -144,12 +116,8 @@ class DecisionRequest(_Request):
 
     def require_within(self, limits: Limits) -> None:
         """At most so many numbers and actions."""
-        if self.features is not None:
-            _require_count("features", self.features, limits.numbers)
-        if self.costs is not None:
-            _require_count("costs", self.costs, limits.numbers)
-        if self.usage is not None:
-            _require_count("usage", list(self.usage.values()), limits.numbers)
+        for name in ("features", "costs", "usage"):
+            _require_count(name, getattr(self, name), limits)
         for name in ("actions", "group"):
             entries = getattr(self, name)
             if isinstance(entries, list) and len(entries) > limits.actions:
@@ -169,18 +137,16 @@ class OutcomeRequest(_Request):
 
     event_id: Name
     reward: float | None = None
-    costs: list[float] | dict[str, float] | None = None
+    costs: Costs | None = None
 
     def require_within(self, limits: Limits) -> None:
         """Something, at most so many numbers, and a reward that sums bear."""
-        if self.costs is not None:
-            _require_count("costs", list(self.costs), limits.numbers)
+        _require_count("costs", self.costs, limits)
         if self.reward is None and self.costs is None:
             raise _invalid("reward or costs must be given, but got neither")
         if self.reward is not None and not abs(self.reward) <= limits.reward:
-            raise _invalid(
-                f"reward must lie in [-{limits.reward:g}, {limits.reward:g}], but got {self.reward:g}"
-            )
+            most = limits.reward
+            raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")
 
 
 class ModeRequest(_Request):
@@ -255,9 +221,8 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
     tightrope.service.bodies.Refusal: mode comes twice in one object
     """
     if len(body) > limits.body_bytes:
-        raise Refusal(
-            413, "too-large", f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
-        )
+        words = f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
+        raise Refusal(413, "too-large", words)
     if body.count(b"[") + body.count(b"{") > limits.depth:
         _require_depth(body, limits.depth)
     decoder = _DECODERS.get(kind)
@@ -267,7 +232,8 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
         _require_single_keys(body)
-        raise _invalid(_in_words(error, body, kind)) from None
+        path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
+        raise _invalid(f"{path.removeprefix('.') or 'the body'} {words}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(error, body) from None
     _require_single_keys(body)
@@ -296,10 +262,13 @@ def _invalid(message: str) -> Refusal:
     return Refusal(422, "invalid", message)
 
 
-def _require_count(name: str, entries: list[Any], limit: int) -> None:
-    count = sum(len(entry) if isinstance(entry, list | dict) else 1 for entry in entries)
-    if count > limit:
-        raise _invalid(f"{name} must hold at most {limit} numbers, but holds {count}")
+def _require_count(name: str, entries: list[Any] | dict[str, Any] | None, limits: Limits) -> None:
+    if entries is None:
+        return
+    each = entries.values() if isinstance(entries, dict) else entries
+    count = sum(len(entry) if isinstance(entry, list | dict) else 1 for entry in each)
+    if count > limits.numbers:
+        raise _invalid(f"{name} must hold at most {limits.numbers} numbers, but holds {count}")
 
 
 def _require_depth(body: bytes, limit: int) -> None:
@@ -309,9 +278,8 @@ def _require_depth(body: bytes, limit: int) -> None:
         if first in b"[{":
             depth += 1
             if depth > limit:
-                raise Refusal(
-                    400, "malformed", f"nested deeper than {limit} levels (byte {token.start()} of the body)"
-                )
+                words = f"nested deeper than {limit} levels (byte {token.start()} of the body)"
+                raise Refusal(400, "malformed", words)
         elif first in b"]}":
             depth -= 1
 
@@ -368,11 +336,6 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
     else:
         reason, at = "half of a surrogate pair", lone.start()
     return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
-
-
-def _in_words(error: msgspec.ValidationError, body: bytes, kind: type[msgspec.Struct]) -> str:
-    path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
-    return f"{path.removeprefix('.') or 'the body'} {words}"
 
 
 def _plain(body: bytes) -> Any:

@@ -8,13 +8,10 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from tightrope.errors import InvalidInput, TightropeError
-
-__all__ = ["Client", "ServiceError"]
 
 
 class ServiceError(TightropeError):
@@ -125,9 +122,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _call(

@@ -10,8 +10,6 @@ from tightrope.policies.build import build_policy
 from tightrope.registry import Registry
 from tightrope.spec import Spec
 
-__all__ = ["constraint_names", "known_before", "require_fit", "served_part", "served_policy"]
-
 
 def served_part(spec: Spec) -> dict[str, Any]:
     """What of a spec the service depends on, as plain data for the journal.

@@ -32,8 +32,6 @@ from tightrope.service.journal import (
     row_of,
 )
 
-__all__ = ["JournalSuite"]
-
 
 class JournalSuite:
     """Tests that every storage passes. Inherit it in a test module and define `make`.

@@ -21,8 +21,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-__all__ = ["routes"]
-
 _HERE: Final = Path(__file__).parent
 _TYPES: Final = {
     "dashboard.css": "text/css",
@@ -63,9 +61,8 @@ async def _static(request: Request) -> Response:
         raise HTTPException(404, "Not Found")
     # The page names the version that it wants, so what it got once need not be asked for again.
     named = request.query_params.get("v") == asset.tag
-    return _answer(
-        request, asset, _TYPES[name], "public, max-age=31536000, immutable" if named else "no-cache"
-    )
+    caching = "public, max-age=31536000, immutable" if named else "no-cache"
+    return _answer(request, asset, _TYPES[name], caching)
 
 
 def _answer(request: Request, asset: _Asset, media_type: str, caching: str) -> Response:

@@ -48,11 +48,8 @@ from tightrope.service.journal import (
     row_of,
 )
 from tightrope.service.metrics import Metrics
-from tightrope.service.snapshots import digest_of
 from tightrope.spec import Spec
 from tightrope.version import __version__
-
-__all__ = ["Batch", "Experiment", "Op", "Writer"]
 
 log = logging.getLogger("tightrope.service")
 
@@ -78,28 +75,17 @@ class Op(NamedTuple):
 
 
 class Batch:
-    """What becomes durable together.
-
-    Attributes
-    ----------
-    state : ExperimentState
-    journal : Journal
-        To read from; what is written goes in at the end of the batch.
-    now : int
-        Microseconds since 1970, the same for all of the batch; never before what is in the journal.
-    decided : dict of Decided
-        By event, those that the batch asks for or has made.
-    learnt : dict of list of Learnt
-        Likewise the parts of their outcomes.
-    """
+    """What becomes durable together. `journal` is to read from; what is written goes in at the end of the batch."""
 
     def __init__(self, state: ExperimentState, journal: Journal, now: int, found: Sequence[Row] = ()) -> None:
         self.state = state
         self.journal = journal
+        # Microseconds since 1970, the same for all of the batch; never before what is in the journal.
         self.now = max(now, state.time)
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
+        # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
         self.decided: dict[str, Decided] = {}
         self.learnt: dict[str, list[Learnt]] = {}
         for row in found:
@@ -131,8 +117,6 @@ class Experiment:
 
     Parameters
     ----------
-    spec : Spec
-    journal : Journal
     expire_after : float
         Seconds until a decision without its whole outcome is no longer waited for.
     max_pending : int
@@ -161,9 +145,8 @@ class Experiment:
         self.journal = journal
         self.status: Status = "closed"
         self.trouble = "not open yet"
-        self._config = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending).started(
-            __version__
-        )
+        state = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending)
+        self._config = state.started(__version__)
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
@@ -185,10 +168,10 @@ class Experiment:
         JournalError
             The journal can't be read or written, or was written for another spec.
         """
-        if not self.journal.open():
+        if self.journal.open():
+            self._load()
+        else:
             self._stand_by()
-            return
-        self._load()
 
     def close(self) -> None:
         """Keep a snapshot, so that the next start has nothing to replay, and let go of the journal."""
@@ -196,7 +179,7 @@ class Experiment:
         if self.status == "ready" and state is not None and state.position > self._snapshot_at:
             batch = Batch(state, self.journal, self._now())
             batch.snapshot(None)
-            self._prune(batch)
+            self._snapshot_when_due(batch)
             with contextlib.suppress(JournalError):
                 self.journal.append([], batch.snapshots, batch.drop)
         self.status, self.trouble, self._state = "closed", "the service is stopping", None
@@ -209,7 +192,7 @@ class Experiment:
             entry = state.decide("warm-up", _example(self.spec), time=0)
             state.learn(entry.number, reward=0.5)
             if state.measures:
-                measure(state.slater_sample())
+                measure(state.policy.slater_sample())
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
         """Run operations in order, make what they changed durable at once, and only then give their answers."""
@@ -252,10 +235,10 @@ class Experiment:
         state = self._state
         if self.status != "ready" or state is None or self._measuring or not state.slater_due:
             return None
-        rounds = state.rounds
+        rounds = state.policy.rounds
         if rounds < self._measure_from:
             return None
-        sample = state.slater_sample()
+        sample = state.policy.slater_sample()
         self._measuring = True
 
         def job() -> Op:
@@ -312,9 +295,8 @@ class Experiment:
         self._measuring = False
         began = time.monotonic()
         if self.journal.last() == 0:
-            state = ExperimentState(
-                self.spec, expire_after=self._config.expire_after, max_pending=self._config.max_pending
-            )
+            wait, most = self._config.expire_after, self._config.max_pending
+            state = ExperimentState(self.spec, expire_after=wait, max_pending=most)
             batch = Batch(state, self.journal, self._now())
             batch.write(self._config)
             self.journal.append(batch.rows)
@@ -333,7 +315,7 @@ class Experiment:
         self._snapshot_at = state.position
         for snapshot in reversed(self.journal.snapshots()):
             saved = self.journal.snapshot(snapshot.position)
-            if saved is not None and digest_of(saved.state) == saved.digest:
+            if saved is not None and saved.sound:
                 # The configuration that was in force then.
                 [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
                 entry = entry_of(row)
@@ -342,15 +324,12 @@ class Experiment:
                 state.restore(saved.state)
                 self._snapshot_at = saved.position
                 break
-            at = snapshot.position
-            log.error(
-                "experiment %r: the snapshot at position %d is damaged; using an older one", self.name, at
-            )
+            words = "experiment %r: the snapshot at position %d is damaged; using an older one"
+            log.error(words, self.name, snapshot.position)
         last = self.journal.last()
         if state.position > last:
-            raise JournalDamaged(
-                f"the newest snapshot is of position {state.position}, but the journal ends at {last}."
-            )
+            at = state.position
+            raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
         for row in self.journal.rows(after=state.position):
             state.replay(row)
         return state
@@ -360,9 +339,8 @@ class Experiment:
         wanted, present = self._config, state.started(__version__)
         if wanted == present:
             return
-        changed = [
-            key for key in {**present.spec, **wanted.spec} if present.spec.get(key) != wanted.spec.get(key)
-        ]
+        was, now = present.spec, wanted.spec
+        changed = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         if changed and not self._accept_changes:
             raise JournalError(
                 f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} says. Put them back; or "
@@ -376,17 +354,15 @@ class Experiment:
         self.journal.append(batch.rows)
 
     def _snapshot_when_due(self, batch: Batch) -> None:
+        """Take one where none was asked for, and drop the oldest without a label."""
         state = batch.state
         every = max(self._snapshot_every, len(state.waiting))
-        if state.position - self._snapshot_at >= every:
+        if not batch.snapshots and state.position - self._snapshot_at >= every:
             batch.snapshot(None)
         if batch.snapshots:
             self._snapshot_at = state.position
-            self._prune(batch)
-
-    def _prune(self, batch: Batch) -> None:
-        nameless = [one.position for one in self.journal.snapshots() if one.label is None]
-        batch.drop += nameless[: max(0, len(nameless) - _KEPT_SNAPSHOTS + 1)]
+            nameless = [one.position for one in self.journal.snapshots() if one.label is None]
+            batch.drop += nameless[: max(0, len(nameless) - _KEPT_SNAPSHOTS + 1)]
 
     def _now(self) -> int:
         return int(self._clock() * 1e6)
@@ -395,11 +371,7 @@ class Experiment:
 class Writer:
     """The thread that runs what is asked of an experiment: a batch is whatever came while the last one was written.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        From `start` on, only this thread touches it.
-    metrics : Metrics
+    From `start` on, only this thread touches the experiment.
     """
 
     def __init__(self, experiment: Experiment, metrics: Metrics) -> None:
@@ -494,6 +466,4 @@ def _example(spec: Spec) -> DecisionRequest:
         if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
     }
     grouped = any(rule.among is not None for rule in spec.rules or ())
-    return DecisionRequest(
-        context=context if context else None, usage=low or None, group=[] if grouped else None
-    )
+    return DecisionRequest(context=context or None, usage=low or None, group=[] if grouped else None)

@@ -24,7 +24,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
-from tightrope.service.bodies import DecisionRequest, Refusal, fingerprint
+from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
 from tightrope.service.configuration import (
     constraint_names,
     known_before,
@@ -45,26 +45,27 @@ from tightrope.service.journal import (
     RolledBack,
     Row,
     Started,
-    entry_of,
-)
-from tightrope.service.policy_input import PolicyInput
-from tightrope.service.snapshots import (
     digest_of,
+    entry_of,
     packed_arrays,
     packed_state,
     unpacked_arrays,
     unpacked_state,
 )
+from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array, real_array
-
-__all__ = ["Event", "ExperimentState", "Tally"]
 
 Mode = Literal["live", "shadow", "paused"]
 
 # At most so many at a time, so that a batch that follows a long silence is not held up.
 _EXPIRE_AT_ONCE = 1000
 _TRAIL = 240
+# What a snapshot holds as it is.
+_KEPT = (
+    *("position", "time", "mode", "default", "measured", "expire_after", "max_pending"),
+    *("configured", "trail", "stride"),
+)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -108,14 +109,7 @@ class Tally(msgspec.Struct, kw_only=True):
 class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on.
 
-    Parameters
-    ----------
-    spec : Spec
-        With named actions and one policy.
-    expire_after : float
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending : int
-        Decisions waited for at most: beyond, the oldest expire.
+    A decision without its whole outcome is waited for `expire_after` seconds; beyond `max_pending` the oldest expire.
     """
 
     def __init__(
@@ -160,18 +154,9 @@ class ExperimentState:
         return self.policy.totals if self.policy.n_constraints else self._totals.copy()
 
     @property
-    def rounds(self) -> int:
-        """Decisions that the policy has counted."""
-        return self.policy.rounds
-
-    @property
     def slater(self) -> float | None:
         """Slater's constant, as given or as measured last."""
         return getattr(self.policy, "slater", None)
-
-    def slater_sample(self) -> Any:
-        """What Slater's constant is measured on."""
-        return self.policy.slater_sample()
 
     @property
     def slater_due(self) -> bool:
@@ -202,9 +187,8 @@ class ExperimentState:
             The experiment is paused, or its hard caps leave nothing to choose; nothing has changed.
         """
         if self.mode == "paused":
-            raise Refusal(
-                503, "paused", "the experiment is paused: no decisions until it is live", retry_after=5
-            )
+            words = "the experiment is paused: no decisions until it is live"
+            raise Refusal(503, "paused", words, retry_after=5)
         read = self._input
         ids = None if request.actions is None else read.actions(request.actions)
         x = read.vector(request, ids)
@@ -251,12 +235,7 @@ class ExperimentState:
             proposed=proposed,
         )
 
-    def learn(
-        self,
-        number: int,
-        reward: float | None = None,
-        costs: list[float] | dict[str, float] | None = None,
-    ) -> Learnt:
+    def learn(self, number: int, reward: float | None = None, costs: Costs | None = None) -> Learnt:
         """Apply an outcome, or a part of one, to a decision in `waiting`.
 
         Raises
@@ -312,7 +291,7 @@ class ExperimentState:
         event_id: str,
         reason: Literal["late", "unknown", "differs"],
         reward: float | None = None,
-        costs: list[float] | dict[str, float] | None = None,
+        costs: Costs | None = None,
     ) -> Refused:
         """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
@@ -392,11 +371,8 @@ class ExperimentState:
     @classmethod
     def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
-        return cls(
-            make_spec(entry.spec, source=source),
-            expire_after=entry.expire_after,
-            max_pending=entry.max_pending,
-        )
+        spec = make_spec(entry.spec, source=source)
+        return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
 
     def replay(self, row: Row) -> Entry:
         """Repeat the entry that follows, and compare."""
@@ -419,13 +395,7 @@ class ExperimentState:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
         packed = packed_state(
             {
-                "position": self.position,
-                "time": self.time,
-                "mode": self.mode,
-                "default": self.default,
-                "measured": self.measured,
-                "expire_after": self.expire_after,
-                "max_pending": self.max_pending,
+                **{name: getattr(self, name) for name in _KEPT},
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [
                     list(self.waiting),
@@ -437,9 +407,6 @@ class ExperimentState:
                 "caps": [[cap.name, str(cap.used)] for cap in self.caps],
                 "tally": self.tally,
                 "labels": self.labels,
-                "configured": self.configured,
-                "trail": self.trail,
-                "stride": self.stride,
                 "policy": packed_arrays(self.policy.state()),
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
             }
@@ -449,10 +416,8 @@ class ExperimentState:
     def restore(self, state: bytes) -> None:
         """Become what `snapshot` saw."""
         saved = unpacked_state(state)
-        self.position, self.time = saved["position"], saved["time"]
-        self.mode, self.default = saved["mode"], saved["default"]
-        self.measured = saved["measured"]
-        self.expire_after, self.max_pending = saved["expire_after"], saved["max_pending"]
+        for name in _KEPT:
+            setattr(self, name, saved[name])
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
             if cap.name != name:
                 raise JournalDamaged(
@@ -461,8 +426,6 @@ class ExperimentState:
             cap.used = Decimal(used)
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
-        self.configured = saved["configured"]
-        self.trail, self.stride = saved["trail"], saved["stride"]
         self._totals[:] = saved.get("totals", self._totals)
         with _fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))

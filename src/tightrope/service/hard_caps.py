@@ -19,8 +19,6 @@ from tightrope.rules import Rule
 from tightrope.service.bodies import Refusal
 from tightrope.spec import RuleSpec, Spec
 
-__all__ = ["HardCap", "affordable", "exhausted", "hard_caps"]
-
 
 def hard_caps(spec: Spec) -> list[HardCap]:
     """The rules of a spec that are marked `hard = true`, with their `total`."""
@@ -46,9 +44,8 @@ class HardCap:
         if not spec.hard or total is None:
             raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
         if "at_most" not in dict(rule.sides):
-            raise InvalidInput(
-                f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
-            )
+            words = f"a hard cap needs a rule with at_most, but this one reads '{rule}'."
+            raise InvalidInput(f"{where}.total: {words}")
         quantity = rule.quantity
         self.rule: Rule = rule
         # What it counts, whatever its limits are.

@@ -11,34 +11,18 @@ Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)
 
 from __future__ import annotations
 
+import hashlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.errors import TightropeError
-from tightrope.service.bodies import DecisionRequest
-
-__all__ = [
-    "Decided",
-    "Entry",
-    "Expired",
-    "Journal",
-    "JournalDamaged",
-    "JournalError",
-    "JournalLocked",
-    "Learnt",
-    "Measured",
-    "ModeChanged",
-    "Refused",
-    "RolledBack",
-    "Row",
-    "Snapshot",
-    "Started",
-    "entry_of",
-    "row_of",
-]
+from tightrope.service.bodies import Costs, DecisionRequest
 
 FORMAT: Final = 1
 
@@ -93,7 +77,7 @@ class Learnt(_Entry, tag="learnt"):
     event_id: str
     number: int
     reward: float | None = None
-    costs: list[float] | dict[str, float] | None = None
+    costs: Costs | None = None
 
 
 class Expired(_Entry, tag="expired"):
@@ -109,7 +93,7 @@ class Refused(_Entry, tag="refused"):
     event_id: str
     reason: Literal["late", "unknown", "differs"]
     reward: float | None = None
-    costs: list[float] | dict[str, float] | None = None
+    costs: Costs | None = None
 
 
 class Measured(_Entry, tag="measured"):
@@ -169,6 +153,11 @@ class Snapshot(NamedTuple):
     digest: str
     label: str | None
     state: bytes
+
+    @property
+    def sound(self) -> bool:
+        """Whether the state is the one that the digest was made of."""
+        return digest_of(self.state) == self.digest
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -249,3 +238,42 @@ class Journal(ABC):
         end = before if before is not None else 1 << 62
         found = [row for kind in kinds for row in self.newest(kind, end, limit)]
         return sorted(found, reverse=True)[:limit]
+
+
+# The state of an experiment as bytes, and back.
+
+_packer = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def digest_of(packed: bytes) -> str:
+    """The SHA-256 of a packed state, in hexadecimal."""
+    return hashlib.sha256(packed).hexdigest()
+
+
+def packed_state(state: dict[str, Any]) -> bytes:
+    """Plain data as MessagePack: equal states give equal bytes."""
+    return _packer.encode(state)
+
+
+def unpacked_state(packed: bytes) -> dict[str, Any]:
+    """What `packed_state` was given."""
+    try:
+        state: dict[str, Any] = msgspec.msgpack.decode(packed, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(f"a snapshot can't be read: {error}") from error
+    return state
+
+
+def packed_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Arrays as plain data: type, shape and bytes."""
+    return {name: [array.dtype.str, list(array.shape), array.tobytes()] for name, array in arrays.items()}
+
+
+def unpacked_arrays(plain: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """What `packed_arrays` was given."""
+    arrays = {}
+    for name, (dtype, shape, data) in plain.items():
+        if len(data) != np.dtype(dtype).itemsize * math.prod(shape):
+            raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
+        arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    return arrays

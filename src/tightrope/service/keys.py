@@ -29,8 +29,6 @@ from tightrope.errors import InvalidInput
 from tightrope.files import write
 from tightrope.service.bodies import Refusal
 
-__all__ = ["Key", "Keys", "Scope", "create_key", "revoke_key"]
-
 Scope: TypeAlias = Literal["decide", "outcome", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
@@ -38,22 +36,14 @@ _CHECK_SECONDS = 1.0
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds of a key.
+    """What the file holds of a key."""
 
-    Attributes
-    ----------
-    id : str
-        The part of the key that is no secret.
-    hash : str
-        SHA-256 of the whole key. A key is 256 random bits, so a slow hash would protect nothing more.
-    scopes : tuple of str
-    experiments : tuple of str
-        Their names; "*" is all.
-    """
-
+    # The part of the key that is no secret.
     id: str
+    # SHA-256 of the whole key. A key is 256 random bits, so a slow hash would protect nothing more.
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[Scope, ...]
+    # Their names; "*" is all.
     experiments: tuple[str, ...]
 
     def opens(self, scope: Scope, experiment: str) -> bool:
@@ -62,12 +52,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Keys:
-    """The keys in a file, read again when it changes.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """The keys in a file, read again when it changes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -78,8 +63,7 @@ class Keys:
 
     def require(self, authorization: str | None, scope: Scope, experiment: str) -> None:
         """Let the bearer pass, or raise a `Refusal`: 401 for no known key, 403 for one that does not open this."""
-        key = self.find(authorization)
-        if not key.opens(scope, experiment):
+        if not self.find(authorization).opens(scope, experiment):
             # The same words whether the experiment exists or not.
             raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
 

@@ -15,56 +15,15 @@ import msgspec
 import numpy as np
 
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service.bodies import (
-    Answer,
-    DecisionRequest,
-    EventQuery,
-    ModeRequest,
-    OutcomeQuery,
-    OutcomeRequest,
-    PageQuery,
-    Refusal,
-    RollbackRequest,
-    SnapshotRequest,
-    fingerprint,
-)
+from tightrope.service import bodies, journal
+from tightrope.service.bodies import Answer, Refusal, fingerprint
 from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
-from tightrope.service.journal import (
-    KINDS,
-    Decided,
-    Expired,
-    Learnt,
-    ModeChanged,
-    Refused,
-    RolledBack,
-    Row,
-    Snapshot,
-    Started,
-    entry_of,
-)
-from tightrope.service.snapshots import digest_of
-
-__all__ = [
-    "change_mode",
-    "decide",
-    "learn",
-    "list_changes",
-    "list_decisions",
-    "list_outcomes",
-    "list_snapshots",
-    "roll_back",
-    "show_decision",
-    "show_history",
-    "show_state",
-    "take_snapshot",
-]
-
 
 # --- what callers do ---
 
 
-def decide(batch: Batch, request: DecisionRequest) -> Answer:
+def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
     """Choose an action, once for each event_id."""
     event_id = request.event_id if request.event_id is not None else _new_event_id()
     entry = batch.decided.get(event_id)
@@ -72,15 +31,12 @@ def decide(batch: Batch, request: DecisionRequest) -> Answer:
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
     elif entry.fingerprint != fingerprint(request):
-        raise Refusal(
-            409,
-            "differs",
-            f"event_id {event_id!r} was decided already, for another request: one decision for each event",
-        )
+        why = f"event_id {event_id!r} was decided already, for another request: one decision for each event"
+        raise Refusal(409, "differs", why)
     return Answer.of(_decision(batch.state, entry, explain=request.explain))
 
 
-def learn(batch: Batch, request: OutcomeRequest) -> Answer:
+def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
     decided = batch.decided.get(event_id)
@@ -97,19 +53,13 @@ def learn(batch: Batch, request: OutcomeRequest) -> Answer:
             fresh[part] = value
         elif earlier[part] != value:
             batch.write(state.refuse(event_id, "differs", request.reward, request.costs))
-            raise Refusal(
-                409,
-                "differs",
-                f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}",
-            )
+            why = f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}"
+            raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
         batch.write(state.refuse(event_id, "late", request.reward, request.costs))
-        raise Refusal(
-            410,
-            "late",
-            f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back",
-        )
+        why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
+        raise Refusal(410, "late", why)
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
@@ -121,53 +71,46 @@ def learn(batch: Batch, request: OutcomeRequest) -> Answer:
 # --- what readers ask ---
 
 
-def show_decision(batch: Batch, request: EventQuery) -> Answer:
+def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
     """One decision, its outcome so far, and why it was taken."""
     event_id = request.event_id
     entry = batch.decided.get(event_id)
     if entry is None:
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
-    return Answer.of(
-        {
-            **_decision(batch.state, entry, explain=True),
-            "request": entry.request,
-            "outcome": _outcome(batch.learnt.get(event_id, ())),
-            "pending": entry.number in batch.state.waiting,
-        }
-    )
+    shown = _decision(batch.state, entry, explain=True)
+    outcome, pending = _outcome(batch.learnt.get(event_id, ())), entry.number in batch.state.waiting
+    return Answer.of({**shown, "request": entry.request, "outcome": outcome, "pending": pending})
 
 
-def list_decisions(batch: Batch, request: PageQuery) -> Answer:
+def list_decisions(batch: Batch, request: bodies.PageQuery) -> Answer:
     """The newest decisions, and why they were taken."""
-    rows = batch.journal.select([KINDS[Decided]], before=request.before, limit=request.limit)
+    rows, before = _page(batch, request, journal.Decided)
     listed = []
-    for row in rows:
-        entry = entry_of(row)
-        assert isinstance(entry, Decided)
+    for row, entry in rows:
+        assert isinstance(entry, journal.Decided)
         shown = _decision(batch.state, entry, explain=True)
         shown |= {"position": row.position, "time": row.time / 1e6, "request": entry.request}
         listed.append(shown)
-    return Answer.of({"decisions": listed, "before": _next_page(rows, request)})
+    return Answer.of({"decisions": listed, "before": before})
 
 
-def list_outcomes(batch: Batch, request: OutcomeQuery) -> Answer:
+def list_outcomes(batch: Batch, request: bodies.OutcomeQuery) -> Answer:
     """Outcomes that came late, were rejected, are missing, or are still waited for."""
     if request.status == "pending":
-        listed, at = _pending(batch.state, request)
-        return Answer.of({"outcomes": listed, "before": at})
-    kind = Expired if request.status == "missing" else Refused
-    rows = batch.journal.select([KINDS[kind]], before=request.before, limit=request.limit)
+        listed, before = _pending(batch.state, request)
+        return Answer.of({"outcomes": listed, "before": before})
+    rows, before = _page(batch, request, journal.Expired if request.status == "missing" else journal.Refused)
     listed = []
-    for row in rows:
-        entry, when = entry_of(row), row.time / 1e6
-        if isinstance(entry, Expired):
+    for row, entry in rows:
+        when = row.time / 1e6
+        if isinstance(entry, journal.Expired):
             listed += [
                 {"event_id": event_id, "sequence": number, "expired": when}
                 for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
             ]
-        elif isinstance(entry, Refused) and (entry.reason == "late") == (request.status == "late"):
+        elif isinstance(entry, journal.Refused) and (entry.reason == "late") == (request.status == "late"):
             listed.append({**msgspec.structs.asdict(entry), "time": when})
-    return Answer.of({"outcomes": listed, "before": _next_page(rows, request)})
+    return Answer.of({"outcomes": listed, "before": before})
 
 
 def show_state(batch: Batch, request: None) -> Answer:
@@ -222,32 +165,25 @@ def show_history(batch: Batch, request: None) -> Answer:
     """Where it stood, at up to 240 moments since its beginning."""
     spec = batch.state.spec
     names = () if spec.rules is None else spec.rules.names
-    K = len(batch.state.queue)
-    edges = [4, 4 + K, 4 + 2 * K]
-    points = np.array(batch.state.trail, dtype=float).reshape(-1, edges[2] + len(spec.actions))
-    return Answer.of(
-        {
-            "decisions": points[:, 0].tolist(),
-            "time": (points[:, 1] / 1e6).tolist(),
-            "rewards": points[:, 2].tolist(),
-            "reward_sum": points[:, 3].tolist(),
-            "cumulative_costs": {name: points[:, edges[0] + k].tolist() for k, name in enumerate(names)},
-            "queues": {name: points[:, edges[1] + k].tolist() for k, name in enumerate(names)},
-            "actions": {name: points[:, edges[2] + j].tolist() for j, name in enumerate(spec.actions)},
-        }
-    )
+    K, J = len(batch.state.queue), len(spec.actions)
+    columns = np.array(batch.state.trail, dtype=float).reshape(-1, 4 + 2 * K + J).T
+    columns[1] /= 1e6
+    shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
+    shown["cumulative_costs"] = dict(zip(names, columns[4:].tolist()))
+    shown["queues"] = dict(zip(names, columns[4 + K :].tolist()))
+    shown["actions"] = dict(zip(spec.actions, columns[4 + 2 * K :].tolist()))
+    return Answer.of(shown)
 
 
-def list_changes(batch: Batch, request: PageQuery) -> Answer:
+def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     """Changes of its configuration."""
-    kinds = [KINDS[kind] for kind in (Started, ModeChanged, RolledBack)]
-    rows = batch.journal.select(kinds, before=request.before, limit=request.limit)
+    rows, before = _page(batch, request, journal.Started, journal.ModeChanged, journal.RolledBack)
     listed = []
-    for row in rows:
-        plain = msgspec.to_builtins(entry_of(row), builtin_types=(bytes,))
+    for row, entry in rows:
+        plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
         plain.pop("state", None)
         listed.append({"position": row.position, "time": row.time / 1e6, **plain})
-    return Answer.of({"changes": listed, "before": _next_page(rows, request)})
+    return Answer.of({"changes": listed, "before": before})
 
 
 def list_snapshots(batch: Batch, request: None) -> Answer:
@@ -258,32 +194,28 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
 # --- what administrators change ---
 
 
-def change_mode(batch: Batch, request: ModeRequest) -> Answer:
+def change_mode(batch: Batch, request: bodies.ModeRequest) -> Answer:
     """Go live, into shadow mode, or pause."""
     batch.write(batch.state.change_mode(request.mode, request.default))
     return Answer.of(_mode(batch.state))
 
 
-def take_snapshot(batch: Batch, request: SnapshotRequest) -> Answer:
+def take_snapshot(batch: Batch, request: bodies.SnapshotRequest) -> Answer:
     """Keep the present state under a name."""
     return Answer.of(_snapshot(batch.snapshot(request.label)))
 
 
-def roll_back(batch: Batch, request: RollbackRequest) -> Answer:
+def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
     """Go back to a snapshot. Hard caps stay as they are."""
     state, wanted = batch.state, batch.journal.snapshot(request.position)
     if wanted is None:
         raise Refusal(404, "unknown", f"there is no snapshot at position {request.position}")
     if wanted.position < state.configured:
-        raise Refusal(
-            409,
-            "differs",
-            f"the rules have changed at position {state.configured}, after this snapshot was taken",
-        )
-    if digest_of(wanted.state) != wanted.digest:
-        raise Refusal(
-            409, "damaged", f"the snapshot at position {request.position} does not match its digest"
-        )
+        why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
+        raise Refusal(409, "differs", why)
+    if not wanted.sound:
+        why = f"the snapshot at position {request.position} does not match its digest"
+        raise Refusal(409, "damaged", why)
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
 
@@ -291,7 +223,7 @@ def roll_back(batch: Batch, request: RollbackRequest) -> Answer:
 # --- parts of answers, as plain data for JSON ---
 
 
-def _decision(state: ExperimentState, entry: Decided, *, explain: bool) -> dict[str, Any]:
+def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) -> dict[str, Any]:
     """The answer to whoever asked for a decision."""
     actions = state.spec.actions
     shown: dict[str, Any] = {
@@ -313,18 +245,13 @@ def _decision(state: ExperimentState, entry: Decided, *, explain: bool) -> dict[
     return shown
 
 
-def _outcome(parts: Sequence[Learnt]) -> dict[str, Any]:
+def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
     """The parts of an outcome together."""
-    together: dict[str, Any] = {}
-    for part in parts:
-        if part.reward is not None:
-            together["reward"] = part.reward
-        if part.costs is not None:
-            together["costs"] = part.costs
-    return together
+    given = [(name, getattr(part, name)) for part in parts for name in ("reward", "costs")]
+    return {name: value for name, value in given if value is not None}
 
 
-def _pending(state: ExperimentState, request: OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:
+def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:
     """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
     for number, (*_, event) in state.waiting.items():
@@ -342,14 +269,20 @@ def _mode(state: ExperimentState) -> dict[str, Any]:
     return {"mode": state.mode, "default": None if default is None else state.spec.actions[default]}
 
 
-def _snapshot(taken: Snapshot) -> dict[str, Any]:
+def _snapshot(taken: journal.Snapshot) -> dict[str, Any]:
     """A snapshot without its state."""
     position, time, digest, label, _ = taken
     return {"position": position, "time": time / 1e6, "digest": digest, "label": label}
 
 
-def _next_page(rows: Sequence[Row], request: PageQuery) -> int | None:
-    return rows[-1].position if len(rows) == request.limit else None
+def _page(
+    batch: Batch, request: bodies.PageQuery, *kinds: type[Any]
+) -> tuple[list[tuple[journal.Row, journal.Entry]], int | None]:
+    """Rows of some kinds, newest first, and the position at which the next page begins."""
+    numbers = [journal.KINDS[kind] for kind in kinds]
+    rows = batch.journal.select(numbers, before=request.before, limit=request.limit)
+    before = rows[-1].position if len(rows) == request.limit else None
+    return [(row, journal.entry_of(row)) for row in rows], before
 
 
 def _new_event_id() -> str:

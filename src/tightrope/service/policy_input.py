@@ -16,8 +16,6 @@ from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
 
-__all__ = ["PolicyInput"]
-
 _KEPT_COSTS = 256
 
 
@@ -70,9 +68,8 @@ class PolicyInput:
                 raise InvalidInput("features and context can't both be given.")
             return self._features.vector(request.context)
         if request.features is None:
-            raise InvalidInput(
-                f"context is missing; needed: {listed(self._features.fields)} (or features, the vector itself)."
-            )
+            needed = ", ".join(self._features.fields)
+            raise InvalidInput(f"context is missing; needed: {needed} (or features, the vector itself).")
         J = len(self._actions) if ids is None else len(ids)
         p = self._features.n_features
         return real_array("features", request.features, (p,), (J, p))
@@ -168,8 +165,3 @@ class PolicyInput:
             values = field.values
             number = number * len(values) + values.index(request.context[name])
         return number
-
-
-def listed(names: Any) -> str:
-    """Names in a message."""
-    return ", ".join(map(str, names))

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -41,47 +42,30 @@ from tightrope.service.journal import (
     ModeChanged,
     Refused,
     RolledBack,
-    Row,
     Started,
     entry_of,
 )
-from tightrope.service.snapshots import digest_of
-from tightrope.service.storage import open_journal
-
-__all__ = ["Report", "copy_journal", "export", "open_journal", "verify"]
+from tightrope.service.storage import open_journal as open_journal
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` went through; all of it came out, bit for bit, as it was recorded.
-
-    Attributes
-    ----------
-    name : str
-    entries, decisions, outcomes : int
-    snapshots : int
-        Recorded states that the replay was compared with.
-    digest : str
-        SHA-256 of the state at the end.
-    """
+    """What `verify` went through; all of it came out, bit for bit, as it was recorded."""
 
     name: str
     entries: int
     decisions: int
     outcomes: int
+    # Recorded states that the replay was compared with.
     snapshots: int
+    # SHA-256 of the state at the end.
     digest: str
 
 
 def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
-    Parameters
-    ----------
-    journal : Journal
-        Open.
-    progress : callable, optional
-        Called with the position now and then.
+    The journal must be open; `progress`, if given, is called with the position now and then.
 
     Raises
     ------
@@ -105,9 +89,8 @@ def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -
             progress(row.position)
     beyond = [position for position in recorded if position > state.position]
     if beyond:
-        raise JournalDamaged(
-            f"there is a snapshot of position {beyond[0]}, but the journal ends at {state.position}."
-        )
+        end = state.position
+        raise JournalDamaged(f"there is a snapshot of position {beyond[0]}, but the journal ends at {end}.")
     return Report(state.spec.name, state.position, decisions, outcomes, compared, state.snapshot()[1])
 
 
@@ -137,13 +120,9 @@ def copy_journal(source: Journal, target: Journal) -> int:
     """
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
-    page: list[Row] = []
-    for row in source.rows():
-        page.append(row)
-        if len(page) == 5000:
-            target.append(page)
-            page = []
-    target.append(page)
+    rows = source.rows()
+    while page := list(itertools.islice(rows, 5000)):
+        target.append(page)
     for snapshot in source.snapshots():
         saved = source.snapshot(snapshot.position)
         assert saved is not None
@@ -158,16 +137,14 @@ _COLUMNS: Final = (
 
 
 def _compare(state: ExperimentState, recorded: dict[int, str], journal: Journal) -> int:
-    expected = recorded.get(state.position)
-    if expected is None:
+    at = state.position
+    if at not in recorded:
         return 0
-    saved = journal.snapshot(state.position)
-    if saved is not None and digest_of(saved.state) != expected:
-        raise JournalDamaged(f"the snapshot at position {state.position} does not match its own digest.")
-    if state.snapshot()[1] != expected:
-        raise JournalDamaged(
-            f"the state at position {state.position} does not come out as its snapshot recorded it."
-        )
+    saved = journal.snapshot(at)
+    if saved is not None and not saved.sound:
+        raise JournalDamaged(f"the snapshot at position {at} does not match its own digest.")
+    if state.snapshot()[1] != recorded[at]:
+        raise JournalDamaged(f"the state at position {at} does not come out as its snapshot recorded it.")
     return 1
 
 
@@ -186,18 +163,17 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                     "event_id": entry.event_id,
                     "sequence": entry.number,
                     "action": actions[entry.action],
-                    "proposed": None if entry.proposed is None else actions[entry.proposed],
-                    "request": _text(msgspec.to_builtins(entry.request)),
-                    "queue": np.frombuffer(entry.queue).tolist(),
                 }
+                flat["proposed"] = None if entry.proposed is None else actions[entry.proposed]
+                flat["request"] = _text(msgspec.to_builtins(entry.request))
+                flat["queue"] = np.frombuffer(entry.queue).tolist()
             case Learnt() | Refused():
-                flat |= {
-                    "event_id": entry.event_id,
-                    "sequence": entry.number if isinstance(entry, Learnt) else None,
-                    "reward": entry.reward,
-                    "costs": None if entry.costs is None else _text(entry.costs),
-                    "detail": entry.reason if isinstance(entry, Refused) else None,
-                }
+                flat |= {"event_id": entry.event_id, "reward": entry.reward}
+                flat["costs"] = None if entry.costs is None else _text(entry.costs)
+                if isinstance(entry, Learnt):
+                    flat["sequence"] = entry.number
+                else:
+                    flat["detail"] = entry.reason
             case Expired():
                 flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
             case Measured():
@@ -238,13 +214,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
     schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
     count = 0
     with pq.ParquetWriter(path, schema) as writer:
-        page: list[dict[str, Any]] = []
-        for row in rows:
-            page.append(row)
-            count += 1
-            if len(page) == 10_000:
-                writer.write_table(pa.Table.from_pylist(page, schema=schema))
-                page = []
-        if page:
+        while page := list(itertools.islice(rows, 10_000)):
             writer.write_table(pa.Table.from_pylist(page, schema=schema))
+            count += len(page)
     return count

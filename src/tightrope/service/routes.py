@@ -1,64 +1,52 @@
 """What a route is: which request calls what, who may ask, what is answered. The table itself is `app.ROUTES`.
 
-Both the application and the OpenAPI document are made from the table.
+From the table come the application and the API in words: for programs (OpenAPI 3.1) and for people (a page without scripts or
+outside hosts).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+import html
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import Template
+from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
 from tightrope.service.bodies import Name, Refusal
 from tightrope.service.keys import Scope
-
-__all__ = [
-    "ANY",
-    "DECISION",
-    "OUTCOME",
-    "PARAMETERS",
-    "SCHEMAS",
-    "SNAPSHOT",
-    "Parameter",
-    "Route",
-    "listing",
-    "ref",
-]
+from tightrope.version import __version__
 
 ANY: Final = {"type": "object"}
 
 
-class Route(NamedTuple):
-    """A row of the table.
-
-    Attributes
-    ----------
-    method, path : str
-    scope : "decide", "outcome", "read", "admin" or None
-        What a key must open; None: anyone may ask.
-    handler : callable
-        An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
-    request : type, optional
-        With POST what the body is read as; with GET what path and query are, its fields being among `PARAMETERS`.
-    answer : dict or str
-        Schema of the JSON that comes back, or the media type of something else.
-    refusals : tuple of int
-        Statuses, whose meaning is the same for all routes.
-    otherwise : dict
-        Other statuses that come with the answer's schema, and what they mean.
-    of : "experiment" or "service"
-    """
+@dataclass(frozen=True)
+class Route:
+    """A row of the table."""
 
     method: Literal["GET", "POST"]
     path: str
+    # What a key must open; None: anyone may ask.
     scope: Scope | None
+    # An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
     handler: Callable[..., Any]
-    request: type[Any] | None = None
-    answer: Mapping[str, Any] | str = ANY
+    # Schema of the JSON that comes back, or the media type of something else.
+    answer: Mapping[str, Any] | str = field(default_factory=ANY.copy)
+    # Statuses, whose meaning is the same for all routes.
     refusals: tuple[int, ...] = ()
-    otherwise: Mapping[int, str] = {}
+    # Other statuses that come with the answer's schema, and what they mean.
+    otherwise: Mapping[int, str] = field(default_factory=dict)
     of: Literal["experiment", "service"] = "experiment"
+
+    @cached_property
+    def request(self) -> Any:
+        """What its operation takes, by its signature: of a POST the type of the body, of a GET that of path and query; or None."""
+        given = get_type_hints(self.handler)["request"] if self.of == "experiment" else None
+        return None if given is type(None) else given
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -84,10 +72,109 @@ class Parameter(NamedTuple):
     where: Literal["path", "query"] = "query"
     required: bool = False
 
-    def document(self) -> dict[str, Any]:
-        """In OpenAPI's words."""
-        place = {"in": self.where, "required": self.required}
-        return {**place, "schema": self.schema, "description": self.words}
+
+def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of a table of routes.
+
+    >>> from tightrope.service.app import ROUTES
+    >>> sorted(document(ROUTES)["paths"])[:3]
+    ['/docs', '/healthz', '/metrics']
+    """
+    bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
+    _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        # The attributes' section of a docstring is for Python's readers.
+        schema["description"] = schema.get("description", "").partition("\n\nAttributes")[0]
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
+    components: dict[str, Any] = {"schemas": {**schemas, **_SCHEMAS}}
+    if keys:
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tightrope", "version": __version__, "description": words},
+        "paths": paths,
+        "components": components,
+    }
+
+
+def page(api: dict[str, Any]) -> str:
+    """The document as HTML."""
+    parts = []
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            rows = "".join(
+                f"<tr><td>{code}</td><td>{html.escape(one['description'])}</td></tr>"
+                for code, one in operation["responses"].items()
+            )
+            fields = "".join(
+                f"<li><code>{html.escape(one['name'])}</code> ({one['in']}): {html.escape(one['description'])}</li>"
+                for one in operation.get("parameters", ())
+            )
+            if body := operation.get("requestBody"):
+                name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                fields += f'<li>body: <a href="#{name}">{name}</a></li>'
+            parts.append(
+                f"<section><h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"
+                f"<p>{html.escape(operation['summary'])}</p><ul>{fields}</ul>"
+                f"<table><tr><th>status</th><th>meaning</th></tr>{rows}</table></section>"
+            )
+    for name, schema in api["components"]["schemas"].items():
+        text = html.escape(json.dumps(schema, indent=2, ensure_ascii=False))
+        parts.append(f'<section id="{name}"><h2>{name}</h2><pre>{text}</pre></section>')
+    words = {name: html.escape(api["info"][name]) for name in ("version", "description")}
+    template = Template(Path(__file__).with_name("api.html").read_text(encoding="utf-8"))
+    return template.substitute(words, sections="".join(parts))
+
+
+def listing(name: str, items: Mapping[str, Any] = ANY, *, paged: bool = True) -> dict[str, Any]:
+    """The schema of a list under a name; in pages, with the position at which the next one begins."""
+    found = {name: {"type": "array", "items": items}}
+    return _object({**found, "before": {"type": ["integer", "null"]}} if paged else found)
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
+
+
+def _operation(route: Route, keys: bool) -> dict[str, Any]:
+    content = {route.answer: {}} if isinstance(route.answer, str) else _json(route.answer)
+    responses = {"200": {"description": "Done, and durable.", "content": content}}
+    for code, words in route.otherwise.items():
+        responses[str(code)] = {"description": words, "content": content}
+    for code in sorted(route.refusals):
+        responses[str(code)] = {"description": _REFUSALS[code], "content": _json(_ref("Error"))}
+    summary = (route.handler.__doc__ or "").partition("\n")[0]
+    operation: dict[str, Any] = {"summary": summary, "responses": responses}
+    if route.of == "experiment":
+        # What is in the path first, then the experiment.
+        named = [(name, PARAMETERS[name]) for name in ("experiment", *route.parameters)]
+        operation["parameters"] = [
+            {
+                "name": name,
+                "in": one.where,
+                "required": one.required,
+                "schema": one.schema,
+                "description": one.words,
+            }
+            for name, one in sorted(named, key=lambda pair: pair[1].where)
+        ]
+    if route.method == "POST" and route.request is not None:
+        operation["requestBody"] = {"required": True, "content": _json(_ref(route.request.__name__))}
+    if route.scope is not None and keys:
+        operation["security"] = [{"key": []}]
+        operation["description"] = f"Needs a key with the scope `{route.scope}`."
+    return operation
 
 
 def _whole(name: str, text: str | None) -> int:
@@ -113,7 +200,6 @@ def _event_id(name: str, text: str | None) -> str:
     return event_id
 
 
-_NUMBER: Final = {"type": "number"}
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}
@@ -128,39 +214,31 @@ PARAMETERS: Final = {
     "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
 }
 
-
-def ref(name: str) -> dict[str, Any]:
-    """The schema of that name among `SCHEMAS` or the bodies."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-DECISION, OUTCOME, SNAPSHOT = ref("Decision"), ref("Outcome"), ref("Snapshot")
-
-
-def listing(name: str, items: Mapping[str, Any] | None = None, *, paged: bool = True) -> dict[str, Any]:
-    """The schema of a list under a name; in pages, with the position at which the next one begins."""
-    found = {name: {"type": "array", "items": items or ANY}}
-    return _object({**found, "before": {"type": ["integer", "null"]}} if paged else found)
-
-
-def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
-
-
+_WHY: Final = "By action the optimistic reward, the penalty by constraint and the value; queue, V and ε."
 _AWAITS: Final = {"type": "array", "items": {"enum": ["reward", "costs"]}}
+_LABEL: Final = {"type": ["string", "null"]}
 
-SCHEMAS: Final[dict[str, Any]] = {
+_SCHEMAS: Final[dict[str, Any]] = {
     "Decision": _object(
         {"event_id": _TEXT, "action": _COUNT, "name": _TEXT, "sequence": _COUNT},
         proposed={**_TEXT, "description": "In shadow mode: what the policy would have chosen."},
-        explanation={
-            "type": "object",
-            "description": "By action the optimistic reward, the penalty by constraint and the value; queue, V and ε.",
-        },
+        explanation={**ANY, "description": _WHY},
     ),
     "Outcome": _object({"event_id": _TEXT, "sequence": _COUNT, "awaits": _AWAITS}),
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
-    "Snapshot": _object(
-        {"position": _COUNT, "time": _NUMBER, "digest": _TEXT, "label": {"type": ["string", "null"]}}
-    ),
+    "Snapshot": _object({"position": _COUNT, "time": {"type": "number"}, "digest": _TEXT, "label": _LABEL}),
+}
+DECISION, OUTCOME, SNAPSHOT = _ref("Decision"), _ref("Outcome"), _ref("Snapshot")
+
+_REFUSALS: Final = {
+    400: "Not JSON (the message names the byte), or several experiments and none named.",
+    401: "No known key.",
+    403: "The key does not open this.",
+    404: "No such event, experiment, snapshot or route.",
+    408: "The body came too slowly.",
+    409: "At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`).",
+    410: "The outcome came after its decision had expired. It is counted as late.",
+    413: "The body is too long.",
+    422: "A field is not what it must be; the message names it.",
+    503: "Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id.",
 }

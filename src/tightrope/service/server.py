@@ -18,11 +18,7 @@ from tightrope.service.keys import Keys
 from tightrope.service.storage import journal_at
 from tightrope.spec import Spec, read_spec
 
-__all__ = ["make_service", "serve"]
-
 log = logging.getLogger("tightrope.service")
-
-_DAY = 86_400.0
 
 
 def serve(
@@ -83,11 +79,9 @@ def make_service(
     data: str | os.PathLike[str] | None = None,
     database: str | None = None,
     keys: str | os.PathLike[str] | None = None,
-    expire_after: float = 30 * _DAY,
-    max_pending: int = 100_000,
-    accept_changes: bool = False,
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
+    **options: Any,
 ) -> Service:
     """The ASGI application behind `serve`, its experiments open: for another server than Uvicorn.
 
@@ -99,49 +93,33 @@ def make_service(
     database : str, optional
         ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
     keys : path, optional
-    expire_after : float
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending : int
-        Decisions of an experiment that are waited for at most.
-    accept_changes : bool
-        Whether to go on under a spec whose rules, caps or schedules differ from the journal's; without, that is refused.
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
+    options
+        Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
     """
     if not specs:
         raise InvalidInput("specs must name at least one spec, but got none.")
     if data is not None and database is not None:
-        raise InvalidInput(
-            "data and database can't both be given: a journal is in SQLite files or in a database."
-        )
+        words = "data and database can't both be given: a journal is in SQLite files or in a database."
+        raise InvalidInput(words)
     read = [one if isinstance(one, Spec) else read_spec(one) for one in specs]
     names = [spec.name for spec in read]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidInput(
-                f"specs must have different names, but {name!r} comes {names.count(name)} times."
-            )
+            times = names.count(name)
+            raise InvalidInput(f"specs must have different names, but {name!r} comes {times} times.")
     address = database if database is not None else f"sqlite:{os.fspath(data or 'tightrope-data')}"
     limits = Limits(body_bytes=max_body_bytes)
     experiments: list[Experiment] = []
     try:
         for spec in read:
-            experiment = Experiment(
-                spec,
-                journal_at(address, spec.name),
-                expire_after=expire_after,
-                max_pending=max_pending,
-                accept_changes=accept_changes,
-            )
+            experiment = Experiment(spec, journal_at(address, spec.name), **options)
             experiment.warm_up()
             experiment.open()
             experiments.append(experiment)
-        return Service(
-            experiments,
-            keys=None if keys is None else Keys(keys),
-            limits=limits,
-            max_in_flight=max_in_flight,
-        )
+        known = None if keys is None else Keys(keys)
+        return Service(experiments, keys=known, limits=limits, max_in_flight=max_in_flight)
     except BaseException:
         for experiment in experiments:
             experiment.close()

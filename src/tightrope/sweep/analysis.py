@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.sweep.store import Rows
-
-__all__ = ["best_first", "explained", "levels", "pareto_layers", "ranks"]
-
-Array: TypeAlias = NDArray[np.float64]
+from tightrope.validation import Array
 
 _MOST_LEVELS = 12  # distinct values that are taken one by one
 _BINS = 10
@@ -21,8 +18,6 @@ _BINS = 10
 def pareto_layers(regret: Array, violation: Array) -> NDArray[np.int64]:
     """0 for what nothing else beats in one without losing in the other, 1 for the same among the rest, and so on.
 
-    Examples
-    --------
     >>> pareto_layers(np.array([1.0, 2.0, 2.0, 3.0]), np.array([5.0, 1.0, 6.0, 1.0])).tolist()
     [0, 0, 1, 1]
     """
@@ -69,8 +64,6 @@ def best_first(rows: Rows) -> NDArray[np.intp]:
 def levels(values: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]]:
     """The group of each value, and what stands for each group: the value itself, or the median of a tenth of the cells.
 
-    Examples
-    --------
     >>> levels(np.array([0.1, 1.0, 0.1]))
     (array([0, 1, 0]), [0.1, 1.0])
     """
@@ -92,8 +85,6 @@ def explained(values: NDArray[Any], y: Array) -> float:
 
     The correlation ratio of its groups (see `levels`), adjusted as R² is: 1 − (1 − η²)(n − 1)/(n − groups).
 
-    Examples
-    --------
     >>> explained(np.array([1.0, 1.0, 2.0, 2.0]), np.array([0.0, 0.0, 5.0, 5.0]))
     1.0
     """

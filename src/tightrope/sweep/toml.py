@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tightrope.errors import InvalidInput
-
-__all__ = ["dumps"]
 
 _WIDTH = 100  # of an array on one line
 
@@ -19,8 +16,6 @@ _WIDTH = 100  # of an array on one line
 def dumps(data: Mapping[str, Any]) -> str:
     """`data` as TOML: plain values first, then tables, then lists of tables; tables without tables in them stay on one line.
 
-    Examples
-    --------
     >>> print(dumps({"name": "beds", "policy": {"slater": 0.1, "reward": {"bonus": 0.5}}, "rule": [{"kind": "share"}]}), end="")
     name = "beds"
     <BLANKLINE>
@@ -55,10 +50,9 @@ def _tables(value: Any) -> bool:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return _float(value)
+    if isinstance(value, int | float):
+        # As TOML writes them: whole numbers, decimals, nan, inf and -inf.
+        return repr(value)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
@@ -73,14 +67,6 @@ def _value(value: Any) -> str:
             return line
         return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
     raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.")
-
-
-def _float(value: float) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(value)
 
 
 def _key(name: str) -> str:

@@ -46,8 +46,6 @@ class Quality:
     `slope` and `intercept` are of the regression of the outcome on the logit of the prediction: 1 and 0 when
     the predictions are calibrated.
 
-    Examples
-    --------
     >>> round(shipped().outcomes["30-day"].linear_quality.auc, 2)
     0.64
     """
@@ -188,8 +186,6 @@ def contexts() -> Codes:
     Age bands: below 50, 50s, 60s, 70s, 80 and over. Prior inpatient visits: 0, 1, 2 or more. Prior
     emergency visits: 0, 1 or more. Diagnoses as in `DIAGNOSES`.
 
-    Examples
-    --------
     >>> contexts()[[0, 359]].tolist()
     [[0, 0, 0, 0, 0], [4, 1, 2, 1, 5]]
     """
@@ -199,8 +195,6 @@ def contexts() -> Codes:
 def write(calibration: Calibration, path: str | Path) -> None:
     """Write a calibration as JSON that `read` restores bit for bit.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write(shipped(), Path(folder) / "hospital.json")
@@ -214,8 +208,6 @@ def write(calibration: Calibration, path: str | Path) -> None:
 def read(path: str | Path) -> Calibration:
     """Read what `write` wrote.
 
-    Examples
-    --------
     >>> read("no_such_calibration.json")
     Traceback (most recent call last):
     tightrope.errors.InvalidInput: path must be an existing file, but got 'no_such_calibration.json'
@@ -229,8 +221,6 @@ def read(path: str | Path) -> Calibration:
 def shipped(encounters: Sample = "all") -> Calibration:
     """The calibration that comes with Tightrope.
 
-    Examples
-    --------
     >>> shipped().shares.round(3).tolist()
     [0.286, 0.185, 0.143, 0.146, 0.104, 0.136]
     """

@@ -57,6 +57,15 @@ def radius_now(model: Model, core: Array) -> float:
     return model.radius(float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
 
 
+def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
+    """The numbers behind a decision among J actions, by their names in an `Explanation`."""
+    seen = kernels.trace_views(trace, J)
+    return {
+        name: np.copy(value) if isinstance(value, np.ndarray) else value
+        for name, value in seen._asdict().items()
+    }
+
+
 def _plain_estimates(model: Model, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
 
     return estimates(model, rows_for_each(rows, len(ids)), ids)

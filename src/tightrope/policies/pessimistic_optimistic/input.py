@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
-from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group
+from tightrope.policies.offer import Offer, feature_rows, logged_rows, offered_ids, plain_group
 from tightrope.rules import Rules
 from tightrope.validation import (
     COST_LIMIT,
@@ -24,6 +24,19 @@ from tightrope.validation import (
     require_finite,
     require_range,
 )
+
+if TYPE_CHECKING:
+    from tightrope.policies.pessimistic_optimistic.slater import SlaterMeter
+
+
+class Log(NamedTuple):
+    """Logged decisions: actions, φ, rewards, and where they were seen the costs with their ψ."""
+
+    ids: list[int]
+    phi: Array | None
+    rewards: Array
+    costs: Array | None
+    psi: Array | None
 
 
 class Input:
@@ -44,6 +57,7 @@ class Input:
                 f"reward, cost and rules must know the same number of actions, but got {said}."
             )
         self.n_actions = next(iter(said.values()), None)
+        self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
         self.names = None if rules is None else tuple(map(str, rules.actions))
         self.action_names = ActionNames(self.n_actions if rules is None else rules.actions)
 
@@ -137,8 +151,35 @@ class Input:
                 f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}."
             )
 
-    def logged_ids(self, actions: Any, n: int) -> list[int]:
-        """The actions of n logged decisions."""
+    def log(
+        self, features: Any, actions: Any, rewards: Any, costs: Any, cost_features: Any, ranges: Array
+    ) -> Log:
+        """Logged decisions, all of them checked."""
+        y = real_array("rewards", rewards, (None,))
+        require_finite("rewards", y)
+        n = len(y)
+        ids = self._logged_ids(actions, n)
+        phi, w, psi = self._logged_rows("features", features, self.reward, n), None, None
+        if costs is not None:
+            if self.cost is None:
+                raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
+            K = len(self.columns)
+            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
+            w = require_in_ranges(w, ranges)
+            if cost_features is None and self.cost.takes_features:
+                cost_features = features
+            psi = self._logged_rows("cost_features", cost_features, self.cost, n)
+        elif cost_features is not None:
+            raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
+        return Log(ids, phi, y, w, psi)
+
+    def _logged_rows(self, name: str, value: Any, model: Model, n: int) -> Array | None:
+        rows = logged_rows(name, value, model, n)
+        if rows is not None:
+            require_readable(name, rows, model)
+        return rows
+
+    def _logged_ids(self, actions: Any, n: int) -> list[int]:
         if actions is None:
             if any(model is not None and model.n_actions is not None for model in (self.reward, self.cost)):
                 raise InvalidInput("actions are needed: the models tell actions apart.")
@@ -207,6 +248,23 @@ def cost_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
             f"`low < high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
         )
     return ranges
+
+
+def slater_meter(slater: Any, V: Any, K: int, late: int, seed: int) -> SlaterMeter | None:
+    """What measures δ, where V must come from it and it was not given."""
+    if V is not None or slater is not None or K == 0:
+        return None
+    if late:
+        which = "every constraint here is" if late == K else f"{late} of {K} constraints here are"
+        raise InvalidInput(
+            f"slater=None measures Slater's constant from costs that are seen before acting, but {which} seen only after. "
+            "Give slater=, or V= (V_t is all that needs it)."
+        )
+    from tightrope.policies.pessimistic_optimistic.slater import (
+        SlaterMeter,  # the LP solver takes long to import
+    )
+
+    return SlaterMeter(K, seed)
 
 
 def power_settings(name: str, power: Any) -> list[float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +12,30 @@ from numpy.typing import NDArray
 from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
-from tightrope.models import Model, model_from_settings
+from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.offer import Offer, logged_rows, plain_group
+from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.policies.pessimistic_optimistic import fast_path
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
-from tightrope.policies.pessimistic_optimistic.estimates import optimistic_choice, optimistic_costs
+from tightrope.policies.pessimistic_optimistic.estimates import (
+    optimistic_choice,
+    optimistic_costs,
+    unpack_trace,
+)
 from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath
 from tightrope.policies.pessimistic_optimistic.input import (
     Input,
     cost_ranges,
     power_settings,
     require_in_ranges,
-    require_readable,
     rounds_given,
     seen_before,
+    slater_meter,
 )
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
-from tightrope.policies.state_file import Arrays, checked
+from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting
 from tightrope.rules import Rules
 from tightrope.validation import (
@@ -39,16 +43,10 @@ from tightrope.validation import (
     Array,
     finite_number,
     is_plain,
-    real_array,
-    require_finite,
     whole_number,
 )
 
-if TYPE_CHECKING:
-    from tightrope.policies.pessimistic_optimistic.slater import SlaterMeter
-
-# Names of this module, for they are looked up in every round.
-ndarray, empty = np.ndarray, np.empty
+ndarray, empty = np.ndarray, np.empty  # looked up in every round
 
 
 @register("pessimistic-optimistic")
@@ -135,32 +133,14 @@ class PessimisticOptimistic(Policy):
         self.n_actions = self._input.n_actions
 
         d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
-        unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
+        self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
         eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
-        self._unit_V = unit_V
-        self._meter: SlaterMeter | None = None
         self._delta = slater
+        self._meter = slater_meter(slater, V, K, len(after), self._settings["seed"])
         if V is not None or K == 0:
-            V_t = unit_V if V is None else schedules.as_schedule("V", V)
-        elif slater is not None:
-            V_t = unit_V.times(float(slater))
-        elif len(after):
-            raise InvalidInput(
-                "slater=None measures Slater's constant from costs that are seen before acting, but "
-                + (
-                    "every constraint here is"
-                    if len(after) == K
-                    else f"{len(after)} of {K} constraints here are"
-                )
-                + " seen only after. Give slater=, or V= (V_t is all that needs it)."
-            )
+            V_t = self._unit_V if V is None else schedules.as_schedule("V", V)
         else:
-            from tightrope.policies.pessimistic_optimistic.slater import (
-                SlaterMeter,  # the LP solver takes long to import
-            )
-
-            self._meter = SlaterMeter(K, self._settings["seed"])
-            V_t = unit_V.times(self._meter.value)
+            V_t = self._unit_V.times(self.slater or 0.0)
 
         self._core = kernels.new_core(
             K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
@@ -186,8 +166,7 @@ class PessimisticOptimistic(Policy):
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
-        constraints_named = None if self.rules is None else self.rules.names
-        self._labels = Labels(self._input.names, constraints_named, unpack_trace)
+        self._labels = Labels(self._input.names, getattr(self.rules, "names", None), unpack_trace)
 
     # What the policy knows
 
@@ -319,24 +298,15 @@ class PessimisticOptimistic(Policy):
             return self._decide_lazily(features, costs)
         return self._commit(self._input.offer(features, costs, cost_features, actions, usage, group))
 
-    def propose(  # type: ignore[override]
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[int | str] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: Any = None,
-    ) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing can be learnt from it.
+    def propose(self, *args: Any, **kwargs: Any) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
 
         >>> import tightrope as tr
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
         >>> policy.propose(costs=[[0.5], [-0.5]]).action, policy.rounds
         (0, 0)
         """
-        offer = self._input.offer(features, costs, cost_features, actions, usage, group)
+        offer = self._offer(*args, **kwargs)
         row, trace, _ = self._choose(offer, self._core.copy())
         return Decision(int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels)
 
@@ -354,8 +324,8 @@ class PessimisticOptimistic(Policy):
     def choose(self, offer: Offer) -> Choice:
         """The row with the highest optimistic reward less penalties."""
         row, trace, _ = self._choose(offer, self._core.copy())
-        numbers = unpack_trace(trace, len(offer.ids))
-        return Choice(row, numbers["rewards"], numbers["values"])
+        seen = kernels.trace_views(trace, len(offer.ids))
+        return Choice(row, seen.rewards, seen.values)
 
     def decide_many(
         self,
@@ -513,27 +483,11 @@ class PessimisticOptimistic(Policy):
         >>> policy.reward_model.means(), policy.queue, policy.rounds
         (array([0., 1.]), array([0.]), 0)
         """
-        y = real_array("rewards", rewards, (None,))
-        require_finite("rewards", y)
-        n = len(y)
-        ids = self._input.logged_ids(actions, n)
-        phi = self._logged("features", features, self._reward, n)
-        w = psi = None
-        if costs is not None:
-            if self._cost is None:
-                raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
-            K = len(self._input.columns)
-            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
-            w = require_in_ranges(w, self._ranges)
-            if cost_features is None and self._cost.takes_features:
-                cost_features = features
-            psi = self._logged("cost_features", cost_features, self._cost, n)
-        elif cost_features is not None:
-            raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
-        for i in range(n):
-            self._reward.learn(None if phi is None else phi[i], y[i : i + 1], ids[i])
-            if w is not None and self._cost is not None:
-                self._cost.learn(None if psi is None else psi[i], w[i], ids[i])
+        log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
+        for i, action in enumerate(log.ids):
+            self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
+            if log.costs is not None and self._cost is not None:
+                self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
 
     # Slater's constant, measured elsewhere
 
@@ -587,47 +541,23 @@ class PessimisticOptimistic(Policy):
 
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        state: Arrays = {
-            "core": kernels.core_views(self._core).saved.copy(),
-            **self._pending.arrays(*self.kept_lengths()),
-        }
-        for part, model in (("reward", self._reward), ("cost", self._cost)):
-            for name, array in model.arrays().items() if model is not None else ():
-                state[f"{part}/{name}"] = array.copy()
-        if self._meter is not None:
-            for name, array in self._meter.arrays().items():
-                state[f"slater/{name}"] = array
-        return state
+        meter = {} if self._meter is None else self._meter.arrays()
+        return Policy.state(self) | {f"slater/{name}": array for name, array in meter.items()}
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], arrays: Arrays) -> PessimisticOptimistic:
-        """The policy that gave `settings` and `state`."""
-        constraints = settings["constraints"]
-        policy = cls(
-            reward=model_from_settings(settings["reward"]),
-            cost=None if settings["cost"] is None else model_from_settings(settings["cost"]),
-            constraints=Rules.from_data(constraints["rules"], constraints["actions"])
-            if isinstance(constraints, dict)
-            else constraints,
-            slater=settings["slater"],
-            horizon=settings["horizon"],
-            V=None if settings["V"] is None else schedules.Power(*settings["V"]),
-            epsilon=None if settings["epsilon"] is None else schedules.Power(*settings["epsilon"]),
-            cost_range=settings["cost_range"] if not isinstance(constraints, dict) and constraints else None,
-            seed=settings["seed"],
-        )
-        policy._pending.owner = int(settings["owner"])
-        policy.load(arrays)
-        policy._pending.set_groups(settings["pending_groups"])
-        return policy
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        given, constraints = Policy.parameters_from(settings), settings["constraints"]
+        for name in ("V", "epsilon"):
+            given[name] = None if given[name] is None else schedules.Power(*given[name])
+        if isinstance(constraints, dict):
+            given["constraints"] = Rules.from_data(constraints["rules"], constraints["actions"])
+        if isinstance(constraints, dict) or not constraints:
+            given["cost_range"] = None
+        return given
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
-        core = kernels.core_views(self._core).saved
-        core[:] = checked(arrays, "core", core.dtype, core.shape)
-        for part, model in (("reward", self._reward), ("cost", self._cost)):
-            for name, array in model.arrays().items() if model is not None else ():
-                array[...] = checked(arrays, f"{part}/{name}", array.dtype, array.shape)
         if self._meter is not None:
             parts = {
                 name.removeprefix("slater/"): one
@@ -636,8 +566,12 @@ class PessimisticOptimistic(Policy):
             }
             meter = type(self._meter).restore(self.n_constraints, parts)
             meter.deferred, self._meter = self._meter.deferred, meter
-        self._pending.clear()
-        self._pending.restore(arrays, *self.kept_lengths(), self.n_actions)
+        Policy.load(self, arrays)
+
+    def _all_arrays(self) -> Arrays:
+        arrays = Policy._all_arrays(self)
+        del arrays["totals"]
+        return {"core": kernels.core_views(self._core).saved, **arrays}
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -661,12 +595,7 @@ class PessimisticOptimistic(Policy):
         }
         self.load(arrays)
         self._pending.update(old._pending)
-        self._core[kernels.ROUNDS] = old._core[kernels.ROUNDS]
-        was, now_views = kernels.core_views(old._core), kernels.core_views(self._core)
-        for k, name in enumerate(_names(self)):
-            if name in _names(old):
-                at = _names(old).index(name)
-                now_views.queue[k], now_views.totals[k] = was.queue[at], was.totals[at]
+        kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
         if measured and old.slater is not None:
             self.take_slater(old.slater)
 
@@ -686,6 +615,18 @@ class PessimisticOptimistic(Policy):
         return f"PessimisticOptimistic({', '.join(parts)})"
 
     # One round
+
+    def _offer(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        context: Any = None,
+    ) -> Offer:
+        return self._input.offer(features, costs, cost_features, actions, usage, group)
 
     def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
@@ -747,12 +688,6 @@ class PessimisticOptimistic(Policy):
             offer = self._offers[J] = (np.arange(J), kernels.trace_size(J, self.n_constraints))
         return offer
 
-    def _logged(self, name: str, value: Any, model: Model, n: int) -> Array | None:
-        rows = logged_rows(name, value, model, n)
-        if rows is not None:
-            require_readable(name, rows, model)
-        return rows
-
 
 def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimistic:
     """LinUCB (Abbasi-Yadkori, Pál, Szepesvári 2011): the pessimistic-optimistic policy without constraints.
@@ -763,16 +698,3 @@ def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimisti
     0
     """
     return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)
-
-
-def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
-    """The numbers behind a decision among J actions, by their names in an `Explanation`."""
-    seen = kernels.trace_views(trace, J)
-    return {
-        name: np.copy(value) if isinstance(value, np.ndarray) else value
-        for name, value in seen._asdict().items()
-    }
-
-
-def _names(policy: PessimisticOptimistic) -> tuple[str, ...]:
-    return tuple(map(str, range(policy.n_constraints))) if policy.rules is None else policy.rules.names

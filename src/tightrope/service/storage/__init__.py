@@ -16,8 +16,6 @@ import pkgutil
 from tightrope.errors import InvalidInput
 from tightrope.service.journal import Journal
 
-__all__ = ["journal_at", "open_journal", "storages"]
-
 
 def storages() -> list[str]:
     """Their names."""
@@ -43,7 +41,6 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
     """A journal to read: the path of a SQLite file, or the URL of a database and the experiment's name."""
-    journal: Journal
     if isinstance(source, str) and "://" in source:
         if experiment is None:
             raise InvalidInput("experiment must be given: a database holds the journals of several.")

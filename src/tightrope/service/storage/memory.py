@@ -1,4 +1,6 @@
 """A journal in memory, which keeps nothing: for tests, and to see what durability costs."""
+# What the methods promise is said in `Journal`.
+# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -6,8 +8,6 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from tightrope.service.journal import Journal, JournalDamaged, Row, Snapshot
-
-__all__ = ["MemoryJournal"]
 
 
 def journal(address: str, experiment: str, *, read_only: bool = False) -> MemoryJournal:
@@ -35,7 +35,6 @@ class MemoryJournal(Journal):
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
-        """Keep rows and snapshots."""
         for last, row in enumerate(rows, len(self._rows)):
             if row.position != last + 1:
                 raise JournalDamaged(f"row {row.position} can't follow row {last}.")
@@ -48,27 +47,20 @@ class MemoryJournal(Journal):
             self._snapshots.pop(position, None)
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        """The rows of these events, in order."""
-        found = [row for one in event_ids for row in self._by_event.get(one, ())]
-        return sorted(found)
+        return sorted(row for one in event_ids for row in self._by_event.get(one, ()))
 
     def rows(self, after: int = 0) -> Iterator[Row]:
-        """All rows beyond a position."""
         return iter(self._rows[after:])
 
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
-        """The newest rows of one kind before a position."""
         found = (row for row in reversed(self._rows[: before - 1]) if row.kind == kind)
         return list(itertools.islice(found, limit))
 
     def last(self) -> int:
-        """The number of rows."""
         return len(self._rows)
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first, without their states."""
         return [self._snapshots[at]._replace(state=b"") for at in sorted(self._snapshots)]
 
     def snapshot(self, position: int) -> Snapshot | None:
-        """The snapshot at a position."""
         return self._snapshots.get(position)

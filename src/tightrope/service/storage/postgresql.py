@@ -2,8 +2,9 @@
 
 The active process holds an advisory lock on the connection that it writes through. When that connection is gone so is the lock, and
 nothing more can be written through it; the process that takes over replays the journal first. The primary key keeps a second writer
-out even if a lock were ever lost.
+out even if a lock were ever lost. What the methods promise is said in `Journal`.
 """
+# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -23,8 +24,6 @@ from tightrope.service.journal import (
     Row,
     Snapshot,
 )
-
-__all__ = ["PostgresJournal"]
 
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS tightrope_format (version integer PRIMARY KEY)",
@@ -57,7 +56,6 @@ class PostgresJournal(Journal):
     ----------
     url : str
         ``postgresql://user@host/database``, as libpq reads it.
-    experiment : str
     read_only : bool
         Read alone, without the lock.
     """
@@ -73,7 +71,7 @@ class PostgresJournal(Journal):
         if self._connection is not None and not self._connection.closed:
             return True
         try:
-            connection = psycopg.connect(
+            self._connection = psycopg.connect(
                 self._url,
                 autocommit=True,
                 connect_timeout=_PATIENCE,
@@ -83,17 +81,11 @@ class PostgresJournal(Journal):
                 keepalives_count=_PATIENCE,
                 tcp_user_timeout=_PATIENCE * 1000,
             )
-        except psycopg.Error as error:
-            raise _failure(error) from error
-        try:
-            if not self._take(connection):
-                connection.close()
-                return False
-        except psycopg.Error as error:
-            connection.close()
-            raise _failure(error) from error
-        self._connection = connection
-        return True
+            if not self._take(self._connection):
+                self.close()
+        except (psycopg.Error, JournalError) as error:
+            raise self._lost(error) from error
+        return self._connection is not None
 
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
@@ -119,10 +111,8 @@ class PostgresJournal(Journal):
                         binary=True,
                     )
                 if drop:
-                    cursor.execute(
-                        "DELETE FROM tightrope_snapshot WHERE experiment = %s AND position = ANY(%s)",
-                        (name, list(drop)),
-                    )
+                    gone = "DELETE FROM tightrope_snapshot WHERE experiment = %s AND position = ANY(%s)"
+                    cursor.execute(gone, (name, list(drop)))
         except psycopg.Error as error:
             raise self._lost(error) from error
 
@@ -137,45 +127,29 @@ class PostgresJournal(Journal):
             raise self._lost(error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        """The rows of these events, in order."""
-        query = (
-            f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND event_id = ANY(%s) "
-            f"AND kind <= {LAST_BY_EVENT} ORDER BY position"
-        )
-        return [Row(*row) for row in self._all(query, (self._experiment, list(event_ids)))]
+        which = f"event_id = ANY(%s) AND kind <= {LAST_BY_EVENT} ORDER BY position"
+        return self._rows(which, list(event_ids))
 
     def rows(self, after: int = 0) -> Iterator[Row]:
-        """All rows beyond a position, in order, a few thousand at a time."""
-        query = (
-            f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND position > %s "
-            "ORDER BY position LIMIT 5000"
-        )
-        while page := self._all(query, (self._experiment, after)):
-            yield from (Row(*row) for row in page)
-            after = page[-1][0]
+        while page := self._rows("position > %s ORDER BY position LIMIT 5000", after):
+            yield from page
+            after = page[-1].position
 
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
-        """The newest rows of one kind before a position."""
         # As constants, so that the planner sees which index fits.
         apart = f" AND kind > {LAST_BY_EVENT}" if kind > LAST_BY_EVENT else ""
-        query = (
-            f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND kind = {int(kind)}{apart} "
-            "AND position < %s ORDER BY position DESC LIMIT %s"
-        )
-        return [Row(*row) for row in self._all(query, (self._experiment, before, limit))]
+        which = f"kind = {int(kind)}{apart} AND position < %s"
+        return self._rows(f"{which} ORDER BY position DESC LIMIT %s", before, limit)
 
     def last(self) -> int:
-        """The position of the last row."""
         query = "SELECT coalesce(max(position), 0) FROM tightrope_journal WHERE experiment = %s"
         return int(self._all(query, (self._experiment,))[0][0])
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first, without their states."""
         query = "SELECT position, time, digest, label, ''::bytea FROM tightrope_snapshot WHERE experiment = %s ORDER BY position"
         return [Snapshot(*row) for row in self._all(query, (self._experiment,))]
 
     def snapshot(self, position: int) -> Snapshot | None:
-        """The snapshot at a position."""
         query = "SELECT position, time, digest, label, state FROM tightrope_snapshot WHERE experiment = %s AND position = %s"
         found = self._all(query, (self._experiment, position))
         return Snapshot(*found[0]) if found else None
@@ -191,11 +165,8 @@ class PostgresJournal(Journal):
             self._check_format(connection)
             return True
         connection.execute("SET synchronous_commit = on")
-        key = int.from_bytes(
-            hashlib.blake2b(f"tightrope:{self._experiment}".encode(), digest_size=8).digest(),
-            "big",
-            signed=True,
-        )
+        digest = hashlib.blake2b(f"tightrope:{self._experiment}".encode(), digest_size=8).digest()
+        key = int.from_bytes(digest, "big", signed=True)
         taken = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
         if taken is None or not taken[0]:
             return False
@@ -217,6 +188,10 @@ class PostgresJournal(Journal):
                 f"the database holds version {found!r} of the journal's format; this release reads version {FORMAT}."
             )
 
+    def _rows(self, which: str, *bindings: Any) -> list[Row]:
+        query = f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND {which}"
+        return [Row(*row) for row in self._all(query, (self._experiment, *bindings))]
+
     def _all(self, query: str, bindings: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             with self._open_connection().cursor(binary=True) as cursor:
@@ -229,12 +204,10 @@ class PostgresJournal(Journal):
             raise JournalError("the journal is not open.")
         return self._connection
 
-    def _lost(self, error: psycopg.Error) -> JournalError:
+    def _lost(self, error: psycopg.Error | JournalError) -> JournalError:
         """After any error the lock may be gone, so the connection goes too: `open` takes a new one."""
         self.close()
-        return _failure(error)
-
-
-def _failure(error: psycopg.Error) -> JournalError:
-    words = str(error).strip().partition("\n")[0]
-    return JournalError(f"PostgreSQL: {words or type(error).__name__}")
+        if isinstance(error, JournalError):
+            return error
+        words = str(error).strip().partition("\n")[0]
+        return JournalError(f"PostgreSQL: {words or type(error).__name__}")

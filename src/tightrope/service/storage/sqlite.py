@@ -1,7 +1,9 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
 The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes. Other processes may read at any time.
+What the methods promise is said in `Journal`.
 """
+# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -25,8 +27,6 @@ from tightrope.service.journal import (
     Row,
     Snapshot,
 )
-
-__all__ = ["SqliteJournal"]
 
 APPLICATION: Final = 0x74726A31  # "trj1"
 
@@ -63,7 +63,6 @@ class SqliteJournal(Journal):
 
     Parameters
     ----------
-    path : path
     read_only : bool
         Read alone, without the lock: also while another process writes.
     vfs : str, optional
@@ -100,13 +99,12 @@ class SqliteJournal(Journal):
         """Lock, open or make the file, and bring what is in the write-ahead log into it."""
         if self._connection is not None:
             return True
-        if self._read_only and not self.path.exists():
-            raise JournalError(f"{self.path}: there is no journal here.")
+        flags = apsw.SQLITE_OPEN_READONLY
         if not self._read_only:
             self._take_lock()
-        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
-        if not self._read_only:
-            flags |= apsw.SQLITE_OPEN_CREATE
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        elif not self.path.exists():
+            raise JournalError(f"{self.path}: there is no journal here.")
         connection: apsw.Connection | None = None
         try:
             connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
@@ -134,9 +132,7 @@ class SqliteJournal(Journal):
             if snapshots:
                 connection.executemany("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", snapshots)
             if drop:
-                connection.executemany(
-                    "DELETE FROM snapshot WHERE position = ?", [(position,) for position in drop]
-                )
+                connection.executemany("DELETE FROM snapshot WHERE position = ?", zip(drop))
             connection.execute("COMMIT")
         except (apsw.Error, OSError) as error:
             # The connection stays open: to open the file again would bring frames back to life whose fsync has failed.
@@ -155,43 +151,36 @@ class SqliteJournal(Journal):
             raise _failure(self.path, error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        """The rows of these events, in order."""
         query = f"SELECT * FROM journal WHERE event_id = ? AND kind <= {LAST_BY_EVENT}"
         return sorted(Row(*row) for one in event_ids for row in self._select(query, (one,)))
 
     def rows(self, after: int = 0) -> Iterator[Row]:
-        """All rows beyond a position, in order."""
         query = "SELECT * FROM journal WHERE position > ? ORDER BY position"
         return (Row(*row) for row in self._select(query, (after,)))
 
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
-        """The newest rows of one kind before a position."""
         # Rows found by event id have no index by kind: they are many, so the newest are never far.
-        which = f"+kind = {int(kind)}"
-        if kind > LAST_BY_EVENT:
-            which = f"kind = {int(kind)} AND kind > {LAST_BY_EVENT}"
+        which = (
+            f"kind = {int(kind)} AND kind > {LAST_BY_EVENT}"
+            if kind > LAST_BY_EVENT
+            else f"+kind = {int(kind)}"
+        )
         query = f"SELECT * FROM journal WHERE {which} AND position < ? ORDER BY position DESC LIMIT ?"
         return [Row(*row) for row in self._select(query, (before, limit))]
 
     def last(self) -> int:
-        """The position of the last row."""
-        for (position,) in self._select("SELECT max(position) FROM journal", ()):
-            return int(position or 0)
-        return 0
+        [(position,)] = self._select("SELECT max(position) FROM journal", ())
+        return int(position or 0)
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first, without their states."""
         query = "SELECT position, time, digest, label, x'' FROM snapshot ORDER BY position"
         return [Snapshot(*row) for row in self._select(query, ())]
 
     def snapshot(self, position: int) -> Snapshot | None:
-        """The snapshot at a position."""
-        for row in self._select("SELECT * FROM snapshot WHERE position = ?", (position,)):
-            return Snapshot(*row)
-        return None
+        found = list(self._select("SELECT * FROM snapshot WHERE position = ?", (position,)))
+        return Snapshot(*found[0]) if found else None
 
     def close(self) -> None:
-        """Close the file and let go of the lock."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -236,17 +225,14 @@ class SqliteJournal(Journal):
     def _prepare(self, connection: apsw.Connection) -> None:
         mode = connection.pragma("journal_mode", "wal")
         if mode != "wal":
-            raise JournalError(
-                f"{self.path}: the file system has no write-ahead log for SQLite: it answers {mode!r}."
-            )
+            words = f"the file system has no write-ahead log for SQLite: it answers {mode!r}."
+            raise JournalError(f"{self.path}: {words}")
         connection.pragma("synchronous", self._synchronous)
         connection.pragma("wal_autocheckpoint", 4000)
         # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if (
-            connection.pragma("user_version") == 0
-            and not connection.execute("SELECT count(*) FROM sqlite_schema").get
-        ):
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        if connection.pragma("user_version") == 0 and not tables:
             connection.execute(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
     def _check_format(self, connection: apsw.Connection) -> None:

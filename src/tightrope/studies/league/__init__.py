@@ -9,20 +9,6 @@ from tightrope.studies.league.page import write_page
 from tightrope.studies.league.ranking import CENTRE, League, Misfit, Performance, standing
 from tightrope.studies.league.run import chosen_scenarios, compare, size_of
 
-__all__ = [
-    "CENTRE",
-    "ROSTER",
-    "Entry",
-    "League",
-    "Misfit",
-    "Performance",
-    "Unfit",
-    "chosen_entries",
-    "chosen_scenarios",
-    "compare",
-    "own_entry",
-    "size_of",
-    "spec_entry",
-    "standing",
-    "write_page",
-]
+__all__ = ["CENTRE", "ROSTER", "Entry", "League", "Misfit", "Performance", "Unfit"]
+__all__ += ["chosen_entries", "chosen_scenarios", "compare", "own_entry", "size_of", "spec_entry"]
+__all__ += ["standing", "write_page"]

@@ -1,0 +1,62 @@
+"""What policies share that know one action to be safe by a margin."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tightrope.errors import InvalidInput
+from tightrope.models import Model
+from tightrope.policies.policy import Policy, copy_of_model, failure_probability
+from tightrope.problem import Setting, mean_costs_at_most
+from tightrope.validation import finite_number, whole_number
+
+# What bounds the mean reward.
+REWARD_BOUND = 1.0
+
+
+class OneSafeAction(Policy):
+    """Models of reward and K costs, which are seen after acting, and an action whose mean costs are at most −ξ."""
+
+    # Whether what is seen of one action must tell about another.
+    shared_costs: ClassVar[bool] = False
+    _reward: Model
+    _cost: Model
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        cost: Model,
+        safe_action: int,
+        safe_cost: float,
+        n_constraints: int = 1,
+        failure: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self.safe_action = whole_number("safe_action", safe_action)
+        self.safe_cost = finite_number("safe_cost", safe_cost)
+        if not -1.0 <= self.safe_cost < 0.0:
+            raise InvalidInput(
+                "safe_cost must lie in [-1, 0), for the safe action's mean costs are strictly below 0, "
+                f"but got {safe_cost!r}."
+            )
+        self.failure = failure_probability(failure)
+        self.seed = whole_number("seed", seed)
+        self._reward = copy_of_model("reward", reward)
+        self._cost = copy_of_model("cost", cost, self.n_constraints)
+
+    @property
+    def setting(self) -> Setting:
+        """An action that is always on offer and safe by the margin told."""
+        return self.asks(
+            shared_costs=self.shared_costs,
+            counts_on=(("the safe action", self.safe_action),),
+            told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
+            f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
+        )
