@@ -63,9 +63,7 @@ class Registry(dict[str, Any]):
     def find(self, name: str, folder: Path = Path()) -> Any:
         """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`."""
         place, _, attribute = name.rpartition(":")
-        if name not in self and not place:
-            self.discover()
-        if name in self:
+        if self.knows(name) and name in self:
             return self[name]
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
@@ -73,9 +71,8 @@ class Registry(dict[str, Any]):
                 f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
                 f"but got {name!r}."
             )
-        module = (
-            self._module_of_file(name, folder / place) if place.endswith(".py") else self._module(name, place)
-        )
+        read = self._module_of_file if place.endswith(".py") else self._module
+        module = read(name, folder / place)
         found = getattr(module, attribute, None)
         if not callable(found):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
@@ -86,9 +83,10 @@ class Registry(dict[str, Any]):
 
     def knows(self, name: Any) -> bool:
         """Whether a name is registered, or has the form of one that stands for a class of your own."""
-        if isinstance(name, str) and name not in self:
-            self.discover()
-        return isinstance(name, str) and (name in self or ":" in name)
+        if not isinstance(name, str) or name in self or ":" in name:
+            return isinstance(name, str)
+        self.discover()
+        return name in self
 
     def discover(self) -> None:
         """Import every file of the package, so that all that is registered there is known."""
@@ -109,9 +107,9 @@ class Registry(dict[str, Any]):
             self.setdefault(found.kind, found)
         return found
 
-    def _module(self, name: str, module: str) -> ModuleType:
+    def _module(self, name: str, place: Path) -> ModuleType:
         try:
-            return importlib.import_module(module)
+            return importlib.import_module(place.name)
         except ModuleNotFoundError as error:
             raise InvalidInput(f"{self.what} {name!r}: {error}.") from error
 

@@ -71,14 +71,7 @@ def sweep(
 
 
 @command('tightrope tune examples/sweep-hospital.toml --target "violation<=0 after 500"')
-def tune(
-    spec: Path,
-    /,
-    *,
-    target: str,
-    where: Engine = _LOCAL,
-    output: Output = DEFAULT,
-) -> None:
+def tune(spec: Path, /, *, target: str, where: Engine = _LOCAL, output: Output = DEFAULT) -> None:
     """Find the settings that meet a target with the least regret, check them on fresh seeds, and write the spec to serve.
 
     Everything goes to --out, by default to out/tune-NAME; the spec is tuned.toml there.

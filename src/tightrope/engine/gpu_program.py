@@ -147,10 +147,7 @@ def _policy_program(
 ) -> Program:
     J, K = env.n_actions, env.n_constraints
     reward, cost = policy._reward, policy._cost
-    parts = {
-        "reward": _part("reward", reward, env),
-        "cost": _part("cost", cost, env),
-    }
+    parts = {"reward": _part("reward", reward, env), "cost": _part("cost", cost, env)}
     for part in parts.values():
         _require_size("features", part.features)
         if part.ridge is not None and part.ridge < SMALLEST_RIDGE[precision]:

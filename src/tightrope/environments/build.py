@@ -215,11 +215,7 @@ def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _rule_costs(
-    env: Tabular,
-    rules: Rules,
-    fixed: Mapping[str, Mapping[str, float]],
-    given: Any,
-    groups: Any,
+    env: Tabular, rules: Rules, fixed: Mapping[str, Mapping[str, float]], given: Any, groups: Any
 ) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise SpecError(f"environment.usage: must be a table of usages by name, but got {given!r}")

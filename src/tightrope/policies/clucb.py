@@ -59,13 +59,7 @@ class CLUCB(Policy):
     """
 
     def __init__(
-        self,
-        reward: Model,
-        *,
-        baseline: int,
-        baseline_reward: Any,
-        alpha: float,
-        failure: float = 0.01,
+        self, reward: Model, *, baseline: int, baseline_reward: Any, alpha: float, failure: float = 0.01
     ) -> None:
         self._reward: Model = copy_of_model("reward", reward)
         self.baseline = whole_number("baseline", baseline)

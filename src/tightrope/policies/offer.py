@@ -48,13 +48,9 @@ def offered_ids(actions: Any, names: ActionNames) -> Ids | None:
 
 def feature_rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Array | None, int | None]:
     """Rows that `model` reads, one for each action or one for all, and, where they tell it, the number of actions."""
-    if not model.takes_features:
-        if value is not None:
-            raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
+    if not _are_given(name, value, model, "an action"):
         return None, J if J is not None else model.n_actions
     p = model.n_features
-    if value is None:
-        raise InvalidInput(f"{name} are needed by {type(model).__name__}: {p} numbers an action.")
     if model.n_actions is not None:
         J = model.n_actions if J is None else J
         rows = real_array(name, value, (p,), (J, p))
@@ -74,14 +70,8 @@ def rows_for_each(rows: Array | None, J: int) -> Array | None:
 
 def logged_rows(name: str, value: Any, model: Model, n: int) -> Array | None:
     """One feature row for each of n logged decisions."""
-    if not model.takes_features:
-        if value is not None:
-            raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
+    if not _are_given(name, value, model, "a decision"):
         return None
-    if value is None:
-        raise InvalidInput(
-            f"{name} are needed by {type(model).__name__}: {model.n_features} numbers a decision."
-        )
     return real_array(name, value, (n, model.n_features))
 
 
@@ -96,3 +86,12 @@ def plain_group(group: Any) -> str | tuple[str, ...] | None:
         if not isinstance(name, str):
             raise InvalidInput(f"group must be a name or several, but got {name!r} among them.")
     return tuple(sorted(names))
+
+
+def _are_given(name: str, value: Any, model: Model, of: str) -> bool:
+    """Whether there are features, which must be so where the model takes any and only there."""
+    if model.takes_features and value is None:
+        raise InvalidInput(f"{name} are needed by {type(model).__name__}: {model.n_features} numbers {of}.")
+    if not model.takes_features and value is not None:
+        raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
+    return model.takes_features

@@ -28,10 +28,7 @@ __all__ = ["Choice", "Policy", "copy_of_model"]
 
 
 class Choice(NamedTuple):
-    """A row, and by row: expected rewards, the values compared, the probabilities where it was drawn; `note` is for `chosen`.
-
-    Probabilities are NaN where they have no closed form.
-    """
+    """A row; by row expected rewards, values compared and, if drawn, probabilities (NaN: no closed form); a note for `chosen`."""
 
     row: int
     rewards: Array
@@ -117,10 +114,7 @@ class Policy(ABC):
         )
 
     def arrays(self) -> Arrays:
-        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes.
-
-        Names that begin with `rewards/` or `usage/` are of what was learnt, others of what was done: see `roll_back`.
-        """
+        """Further state by name, the arrays themselves, of constant shapes; `rewards/…` and `usage/…` is what was learnt."""
         return {}
 
     @property
@@ -237,9 +231,8 @@ class Policy(ABC):
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
         read = self._offer(**offer)
-        return self._play(
-            read, self.choose(read)._replace(row=read.row_of("the action that was chosen", action))
-        )
+        row = read.row_of("the action that was chosen", action)
+        return self._play(read, self.choose(read)._replace(row=row))
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""

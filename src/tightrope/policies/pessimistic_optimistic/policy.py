@@ -38,13 +38,7 @@ from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting
 from tightrope.rules import Rules
-from tightrope.validation import (
-    FLOAT,
-    Array,
-    finite_number,
-    is_plain,
-    whole_number,
-)
+from tightrope.validation import FLOAT, Array, finite_number, is_plain, whole_number
 
 ndarray, empty = np.ndarray, np.empty  # looked up in every round
 

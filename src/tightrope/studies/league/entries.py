@@ -186,9 +186,6 @@ _ORDER = f"""{CENTRE} {CENTRE}-a {CENTRE}-measured opb oplb safe-lucb safe-lts l
 policies.POLICIES.discover()
 _OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]
 ROSTER = {
-    name: Entry(
-        name,
-        _MAKERS.get(name) or partial(_fitted, policies.POLICIES[name], linear=name in _LINEAR),
-    )
+    name: Entry(name, _MAKERS.get(name) or partial(_fitted, policies.POLICIES[name], linear=name in _LINEAR))
     for name in dict.fromkeys([*_ORDER, *_OTHERS])
 }
