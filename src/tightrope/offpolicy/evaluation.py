@@ -197,11 +197,9 @@ def evaluate(
         values, bias = np.append(values, means), np.append(bias, np.zeros(means.size))
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
-    names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
-    numbers = np.column_stack([values, low, high, bias]).tolist()
-    measures = [
-        Measure(name, *row, limit=at) for name, row, at in zip(names, numbers, limits_of, strict=True)
-    ]
+    numbers = np.array([values, low, high, bias]).tolist()
+    columns = ("reward", *log.constraints), *numbers, (None, *bound.tolist())
+    measures = [Measure(*one) for one in zip(*columns, strict=True)]
     per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
     error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
     weights = Weights(
