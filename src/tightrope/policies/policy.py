@@ -117,7 +117,10 @@ class Policy(ABC):
         )
 
     def arrays(self) -> Arrays:
-        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes."""
+        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes.
+
+        Names that begin with `rewards/` or `usage/` are of what was learnt, others of what was done: see `roll_back`.
+        """
         return {}
 
     @property
