@@ -238,10 +238,6 @@ class PessimisticOptimistic(Policy):
             Which action each row is; 0..J−1 by default.
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
-
-        Returns
-        -------
-        Decision
         """
         fast = self._fast_before
         if (
