@@ -73,7 +73,7 @@ ADDED = """
 
 @kernel
 def horizon_twice(core):
-    return 2.0 * horizon_at(core, 1.0)
+    return 2.0 * models.horizon_at(core, 1.0)
 """
 
 

@@ -265,7 +265,7 @@ def test_a_policy_of_your_own_joins():
     ]
     assert found.performances[0].result.cost[:, -1].max() <= 0.0
     reasons = [one.reasons for one in found.misfits if one.policy == "Prudent"]
-    assert reasons == [("it must see the costs before acting",)]
+    assert reasons == [("its costs are seen after acting, but the policy has no model of them",)]
 
 
 BROKEN = """
@@ -303,7 +303,7 @@ def test_a_policy_that_does_not_conform_is_refused(tmp_path):
 def test_a_policy_that_fails_is_named():
     class Late(tr.Uniform):
         def decide(self, **offer):
-            if self._ledger.made > 150:
+            if self.rounds > 150:
                 raise ZeroDivisionError("too late")
             return super().decide(**offer)
 
@@ -334,8 +334,8 @@ def test_policies_of_a_spec(tmp_path):
         (lambda: compare(rounds=0), "rounds must be a whole number >= 1"),
         (lambda: chosen_entries(["obp"]), "policy must be one of pessimistic-optimistic"),
         (lambda: own_entry("no_such_module:Mine"), "No module named"),
-        (lambda: own_entry(f"{ROOT / 'examples' / 'own_policy.py'}:Nobody"), "has no class Nobody"),
-        (lambda: own_entry("Prudent"), "must be 'module:Class'"),
+        (lambda: own_entry(f"{ROOT / 'examples' / 'own_policy.py'}:Nobody"), "has no class 'Nobody'"),
+        (lambda: own_entry("Prudent"), "or a class of your own as module:Class"),
     ],
 )
 def test_bad_calls_are_refused(call, message):

@@ -11,7 +11,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp import slater as slater_program
 from tightrope.problem import Seen
-from tightrope.validation import Array, finite_number, require_choice, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 
 def synthetic(
@@ -57,7 +57,8 @@ def synthetic(
     d = whole_number("features", features, low=2)
     n_constraints = whole_number("constraints", constraints)
     delta = finite_number("slater", slater, low=0.0, high=1.0, open_low=True)
-    require_choice("cost_noise", cost_noise, ("none", "bernoulli"))
+    if cost_noise not in ("none", "bernoulli"):
+        raise InvalidInput(f"cost_noise must be 'none' or 'bernoulli', but got {cost_noise!r}.")
     draw = np.random.default_rng(whole_number("seed", seed))
     weights = draw.dirichlet(np.ones(n_contexts))
     # φ = (1, u)/√2 and θ = (1, v)/√2 with ‖u‖ = ‖v‖ = 1, so ⟨θ, φ⟩ = (1 + u·v)/2 lies in [0, 1].

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -67,11 +67,7 @@ def allocation(
     if not np.isfinite(eps).all():
         raise InvalidInput(f"epsilon must be finite, but got {eps.tolist()}")
     chosen = _chosen(method, program)
-    if program.n_constraints == 0:
-        return verified_allocation(
-            program, program.pure(program.best_rows(program.r)), np.empty(0), eps, "direct", 0
-        )
-    if chosen == "direct":
+    if program.n_constraints == 0 or chosen == "direct":
         x, duals = _solve_direct(program, eps)
         return verified_allocation(program, x, duals, eps, "direct", 0)
     x, duals, iterations = solve_decomposed(program, eps)
@@ -99,19 +95,18 @@ def slater(
     if program.n_constraints == 0:
         return verified_slater(program, program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
     if chosen == "direct":
-        x, duals = _widen_direct(program, eps, cap=1.0)
-        return verified_slater(program, x, duals, "direct", 0)
+        return verified_slater(program, *_widen_direct(program, eps, cap=1.0), "direct", 0)
     search = Decomposition(program, eps)
     search.widen(cap=1.0)
     return verified_slater(program, search.x(), search.center, "decomposition", search.iterations)
 
 
-def _chosen(method: Method, program: Program) -> Literal["direct", "decomposition"]:
+def _chosen(method: Method, program: Program) -> Method:
+    if method not in get_args(Method):
+        raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")
     if method == "auto":
         return "direct" if program.r.size <= _DIRECT_ROWS else "decomposition"
-    if method in ("direct", "decomposition"):
-        return method
-    raise InvalidInput(f"method must be 'auto', 'direct' or 'decomposition', but got {method!r}")
+    return method
 
 
 # The direct method: the program goes to HiGHS whole, in the variables y = C p x. Coefficients and right-hand sides stay of the
@@ -120,6 +115,8 @@ def _chosen(method: Method, program: Program) -> Literal["direct", "decompositio
 
 def _solve_direct(program: Program, eps: Array) -> tuple[Array, Array]:
     """x and λ of the allocation program."""
+    if program.n_constraints == 0:
+        return program.pure(program.best_rows(program.r)), np.empty(0)
     contexts = _rows_of_contexts(program)
     scale = program.p.size / program.p.sum()
 

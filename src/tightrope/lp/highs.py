@@ -19,23 +19,15 @@ Status: TypeAlias = Literal["optimal", "infeasible", "unbounded"]
 
 @dataclass(frozen=True, slots=True)
 class LPSolution:
-    """What `solve_lp` found.
-
-    Attributes
-    ----------
-    status : "optimal", "infeasible" or "unbounded"
-    value : float
-        The optimal value; for a maximisation -inf when infeasible, inf when unbounded, for a minimisation the opposite.
-    x : array
-        An optimal point (nan unless optimal).
-    duals_ub, duals_eq : array
-        Shadow prices: the derivative of `value` in each entry of `b_ub`, `b_eq` (nan unless optimal).
-        Hence `duals_ub` is >= 0 when maximising and <= 0 when minimising.
-    """
+    """What `solve_lp` found."""
 
     status: Status
-    value: float
-    x: Array
+    value: (
+        float  # for a maximisation -inf when infeasible, inf when unbounded, for a minimisation the opposite
+    )
+    x: Array  # an optimal point (nan unless optimal)
+    # Shadow prices: the derivative of `value` in each entry of `b_ub`, `b_eq` (nan unless optimal). Hence `duals_ub` is >= 0 when
+    # maximising and <= 0 when minimising.
     duals_ub: Array
     duals_eq: Array
 
@@ -128,21 +120,16 @@ STATUS: dict[highspy.HighsModelStatus, Status] = {
     highspy.HighsModelStatus.kInfeasible: "infeasible",
     highspy.HighsModelStatus.kUnbounded: "unbounded",
 }
-_TOLERANCE = 1e-10  # the tightest that HiGHS accepts
 
 
 def new_solver() -> Any:
-    """A silent, deterministic, single-threaded HiGHS at its tightest tolerances."""
+    """A silent, deterministic, single-threaded HiGHS at the tightest tolerances that it accepts."""
     make: Any = highspy.Highs
     solver = make()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("parallel", "off")
-    solver.setOptionValue("random_seed", 0)
-    solver.setOptionValue("solver", "simplex")
-    solver.setOptionValue("primal_feasibility_tolerance", _TOLERANCE)
-    solver.setOptionValue("dual_feasibility_tolerance", _TOLERANCE)
-    solver.setOptionValue("small_matrix_value", 1e-12)
+    options = {"output_flag": False, "threads": 1, "parallel": "off", "random_seed": 0, "solver": "simplex"}
+    tolerances = ("primal_feasibility_tolerance", "dual_feasibility_tolerance")
+    for name, value in {**options, **dict.fromkeys(tolerances, 1e-10), "small_matrix_value": 1e-12}.items():
+        solver.setOptionValue(name, value)
     return solver
 
 

@@ -22,72 +22,42 @@ RESIDUAL = 1e-9  # of a constraint, relative to its largest coefficient when tha
 class Certificate:
     """Proof of an allocation program's solution, recomputed from the raw data without the solver.
 
-    Any λ >= 0 bounds the program from above by Σ_c p_c max_j (r - λ·w) - ε·λ, so a feasible x whose value
-    meets that bound is optimal.
+    Any λ >= 0 bounds the program from above by Σ_c p_c max_j (r - λ·w) - ε·λ, so a feasible x whose value meets that bound is
+    optimal.
 
-    Attributes
-    ----------
-    value, bound : float
-        What x earns; the upper bound that the duals prove.
-    gap : float
-        (bound - value) / max(1, |value|); never below 0 but for rounding.
-    primal_residual : float
-        The largest violation among x >= 0, Σ_j x = 1 and the constraints (relative to a constraint's largest
-        coefficient when that exceeds 1).
-    dual_residual : float
-        The largest violation of λ >= 0.
-    verified : bool
-        Whether the residuals and the gap are all within 1e-9.
-
-    Examples
-    --------
     >>> proof = certify([1.0], [[0.1, 0.7]], [[[-0.1], [0.1]]], x=[[0.5, 0.5]], duals=[3.0])
     >>> proof.verified, round(proof.value, 12), round(proof.bound, 12)
     (True, 0.4, 0.4)
     """
 
-    value: float
-    bound: float
-    gap: float
+    value: float  # what x earns
+    bound: float  # the upper bound that the duals prove
+    gap: float  # (bound - value) / max(1, |value|); never below 0 but for rounding
+    # The largest violation among x >= 0, Σ_j x = 1 and the constraints, relative to a constraint's largest coefficient when that
+    # exceeds 1; and that of λ >= 0.
     primal_residual: float
     dual_residual: float
-    verified: bool
+    verified: bool  # whether the residuals and the gap are all within 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """A verified optimum of `allocation` or `slater`.
 
-    Attributes
-    ----------
-    value : float
-        Σ p r x; for `slater` the constant δ.
-    x : array
-        The probability of each action in each context, in the shape of the rewards.
-    duals : array, (K,)
-        Shadow prices λ >= 0: -d value / d ε_k. For `slater` they sum to 1 (0 where the cap binds), and the
-        constraints with a positive one are those that stand in each other's way.
-    slack : array, (K,)
-        -ε_k - Σ p w_k x, at least 0 up to rounding.
-    certificate : Certificate
-    method : "direct" or "decomposition"
-    iterations : int
-        Pricing rounds of the decomposition; 0 for the direct method.
-
-    Examples
-    --------
     >>> from tightrope.lp import allocation
     >>> allocation([0.5, 0.5], [[0.0, 1.0], [0.0, 0.5]], [[[-0.5], [0.5]], [[-0.5], [0.5]]]).x.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
 
-    value: float
-    x: Array
+    value: float  # Σ p r x; for `slater` the constant δ
+    x: Array  # the probability of each action in each context, in the shape of the rewards
+    # (K,), shadow prices λ >= 0: -d value / d ε_k. For `slater` they sum to 1 (0 where the cap binds), and the constraints with a
+    # positive one are those that stand in each other's way.
     duals: Array
-    slack: Array
+    slack: Array  # (K,), -ε_k - Σ p w_k x, at least 0 up to rounding
     certificate: Certificate
-    method: str
-    iterations: int
+    method: str  # "direct" or "decomposition"
+    iterations: int  # pricing rounds of the decomposition; 0 for the direct method
 
 
 def certify(

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.validation import Array, require_choice
 
-Array: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int64]
 Sample: TypeAlias = Literal["all", "first"]
 Reward: TypeAlias = Literal["30-day", "any"]
@@ -43,49 +43,30 @@ _INPATIENT_SCORE = np.array([0.0, 0.3, 1.0])
 class Quality:
     """How well predicted probabilities fit patients that the fit has not seen.
 
-    `slope` and `intercept` are of the regression of the outcome on the logit of the prediction: 1 and 0 when
-    the predictions are calibrated.
-
     >>> round(shipped().outcomes["30-day"].linear_quality.auc, 2)
     0.64
     """
 
     auc: float
     log_loss: float
+    # Of the regression of the outcome on the logit of the prediction: 1 and 0 when the predictions are calibrated.
     slope: float
     intercept: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """One success to be rewarded, as a function of context and ward.
+    """One success to be rewarded, as a function of context and ward; the qualities are out of fold, folds by patient.
 
-    Attributes
-    ----------
-    mean : float
-        Success over all encounters.
-    by_ward : array (6,)
-        Success by ward, as logged.
-    ridge : float
-        Penalty on the slopes of the wards' deviations.
-    coefficients : array (6, 10)
-        The linear fit: success of context c in ward j is ⟨coefficients[j], x(c)⟩.
-    boosted : array (360, 6)
-        Success by boosted trees, the truth of the misspecified mode.
-    linear_quality, boosted_quality : Quality
-        Out of fold, folds by patient.
-
-    Examples
-    --------
     >>> shipped().outcomes["any"].coefficients.shape
     (6, 10)
     """
 
-    mean: float
-    by_ward: Array
-    ridge: float
-    coefficients: Array
-    boosted: Array
+    mean: float  # over all encounters
+    by_ward: Array  # (6,), as logged
+    ridge: float  # penalty on the slopes of the wards' deviations
+    coefficients: Array  # (6, 10), the linear fit: success of context c in ward j is ⟨coefficients[j], x(c)⟩
+    boosted: Array  # (360, 6), by boosted trees: the truth of the misspecified mode
     linear_quality: Quality
     boosted_quality: Quality
 
@@ -94,71 +75,40 @@ class Outcome:
 class Stay:
     """Length of stay in days, as a function of context and ward.
 
-    Attributes
-    ----------
-    mean : float
-    by_ward : array (6,)
-    ridge : float
-        Penalty on the slopes of the wards' deviations.
-    coefficients : array (6, 10)
-        The linear fit.
-    cells : array (360, 6)
-        Means by context and ward; the linear fit where fewer than 11 encounters were seen.
-    r2 : float
-        Share of the variance that the linear fit explains, out of fold.
-
-    Examples
-    --------
     >>> stay = shipped().stay
     >>> bool(stay.cells.min() >= 1 and stay.cells.max() <= 14)
     True
     """
 
     mean: float
-    by_ward: Array
-    ridge: float
-    coefficients: Array
-    cells: Array
-    r2: float
+    by_ward: Array  # (6,)
+    ridge: float  # penalty on the slopes of the wards' deviations
+    coefficients: Array  # (6, 10), the linear fit
+    cells: (
+        Array  # (360, 6), means by context and ward; the linear fit where fewer than 11 encounters were seen
+    )
+    r2: float  # share of the variance that the linear fit explains, out of fold
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Calibration:
     """What the raw table says, as aggregate numbers: no row of a patient is kept.
 
-    Attributes
-    ----------
-    encounters : "all" or "first"
-        Whether every encounter counts or each patient's first alone.
-    kept : int
-        Encounters left after the exclusions, before those of unknown specialty go.
-    patients : int
-        Distinct patients among the encounters used.
-    counts : array (360,)
-        Encounters in each context.
-    shares : array (6,)
-        Logged share of each ward.
-    outcomes : mapping
-        "30-day" (not readmitted within 30 days) and "any" (not readmitted at all).
-    stay : Stay
-    scikit_learn : str
-        Version that grew the boosted trees.
-
-    Examples
-    --------
     >>> calibration = shipped("first")
     >>> calibration.patients, round(float(calibration.weights.sum()), 12)
     (36333, 1.0)
     """
 
-    encounters: Sample
-    kept: int
-    patients: int
-    counts: Codes
-    shares: Array
-    outcomes: Mapping[Reward, Outcome]
+    encounters: Sample  # whether every encounter counts or each patient's first alone
+    kept: int  # encounters left after the exclusions, before those of unknown specialty go
+    patients: int  # distinct ones among the encounters used
+    counts: Codes  # (360,), encounters in each context
+    shares: Array  # (6,), logged share of each ward
+    outcomes: Mapping[
+        Reward, Outcome
+    ]  # "30-day", not readmitted within 30 days; "any", not readmitted at all
     stay: Stay
-    scikit_learn: str
+    scikit_learn: str  # the version that grew the boosted trees
 
     @property
     def weights(self) -> Array:
@@ -224,8 +174,7 @@ def shipped(encounters: Sample = "all") -> Calibration:
     >>> shipped().shares.round(3).tolist()
     [0.286, 0.185, 0.143, 0.146, 0.104, 0.136]
     """
-    if encounters not in get_args(Sample):
-        raise InvalidInput(f"encounters must be 'all' or 'first', but got {encounters!r}")
+    require_choice("encounters", encounters, get_args(Sample))
     name = "hospital.json" if encounters == "all" else "hospital_first.json"
     text = importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return _parse(text, name)

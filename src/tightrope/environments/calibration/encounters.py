@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,36 +12,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.environments.calibration.calibration import DIAGNOSES, LEVELS, WARDS, Array, Codes, Reward
+from tightrope.environments.calibration.calibration import DIAGNOSES, LEVELS, WARDS, Codes, Reward
 from tightrope.errors import InvalidInput
+from tightrope.validation import Array
 
-_INTEGERS = (
-    "encounter_id",
-    "patient_nbr",
-    "discharge_disposition_id",
-    "time_in_hospital",
-    "number_emergency",
-    "number_inpatient",
-)
+_INTEGERS: tuple[str, ...] = ("encounter_id", "patient_nbr", "discharge_disposition_id", "time_in_hospital")
+_INTEGERS += ("number_emergency", "number_inpatient")
 _STRINGS = ("gender", "age", "medical_specialty", "diag_1", "readmitted")
 _EXPIRED_OR_HOSPICE = (11, 13, 14, 19, 20, 21)
 _AGES = tuple(f"[{low}-{low + 10})" for low in range(0, 100, 10))
-_INTERNAL = {
-    "InternalMedicine",
-    "Hospitalist",
-    "InfectiousDiseases",
-    "Endocrinology",
-    "Endocrinology-Metabolism",
-    "Osteopath",
+# Admitting specialties by how they begin, the first that fits; the whole name for those that end in $. All else is "other".
+_WARDS = {
+    "internal": r"(InternalMedicine|Hospitalist|InfectiousDiseases|Endocrinology(-Metabolism)?|Osteopath)$",
+    "surgery": r"Surg|Ortho|Obst|(Urology|Otolaryngology|Gynecology|Ophthalmology|Podiatry|Proctology|Dentistry)$",
+    "family": r"Family/GeneralPractice$",
+    "emergency": r"Emergency/Trauma$",
+    "cardiology": r"Cardiology",
 }
-_SURGICAL = {
-    "Urology",
-    "Otolaryngology",
-    "Gynecology",
-    "Ophthalmology",
-    "Podiatry",
-    "Proctology",
-    "Dentistry",
+# Primary diagnoses as Strack et al. group the ICD-9 codes: (lowest, highest).
+_DIAGNOSES = {
+    "circulatory": [(390, 459), (785, 785)],
+    "respiratory": [(460, 519), (786, 786)],
+    "diabetes": [(250, 250)],
+    "injury": [(800, 999), (710, 739), (140, 239)],
+    "digestive": [(520, 629), (787, 788)],
 }
 
 
@@ -146,35 +141,14 @@ def _coded(values: NDArray[np.str_], code: Any, name: str) -> Codes:
 
 def ward_of(specialty: str) -> int:
     """Ward of an admitting specialty."""
-    if specialty in _INTERNAL:
-        return WARDS.index("internal")
-    if specialty.startswith(("Surg", "Ortho", "Obst")) or specialty in _SURGICAL:
-        return WARDS.index("surgery")
-    if specialty == "Family/GeneralPractice":
-        return WARDS.index("family")
-    if specialty == "Emergency/Trauma":
-        return WARDS.index("emergency")
-    if specialty.startswith("Cardiology"):
-        return WARDS.index("cardiology")
-    return WARDS.index("other")
+    return WARDS.index(next((ward for ward, names in _WARDS.items() if re.match(names, specialty)), "other"))
 
 
 def diagnosis_of(icd9: str) -> int:
-    """Group of a primary diagnosis, as Strack et al. group the ICD-9 codes."""
-    if icd9 == "?" or icd9.startswith(("E", "V")):
-        return DIAGNOSES.index("other")
-    code = int(float(icd9))
-    if 390 <= code <= 459 or code == 785:
-        return DIAGNOSES.index("circulatory")
-    if 460 <= code <= 519 or code == 786:
-        return DIAGNOSES.index("respiratory")
-    if code == 250:
-        return DIAGNOSES.index("diabetes")
-    if 800 <= code <= 999 or 710 <= code <= 739 or 140 <= code <= 239:
-        return DIAGNOSES.index("injury")
-    if 520 <= code <= 629 or code in (787, 788):
-        return DIAGNOSES.index("digestive")
-    return DIAGNOSES.index("other")
+    """Group of a primary diagnosis."""
+    code = -1 if icd9 == "?" or icd9.startswith(("E", "V")) else int(float(icd9))
+    groups = (name for name, spans in _DIAGNOSES.items() if any(low <= code <= high for low, high in spans))
+    return DIAGNOSES.index(next(groups, "other"))
 
 
 def check_counts(rows: Rows, first_encounter: bool) -> None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tightrope.environments.calibration.calibration import (
     LEVELS,
     WARDS,
-    Array,
     Calibration,
     Codes,
     Outcome,
@@ -26,6 +25,7 @@ from tightrope.environments.calibration.calibration import (
     frozen,
 )
 from tightrope.environments.calibration.encounters import Rows, check_counts, read_columns, select
+from tightrope.validation import Array
 
 _RIDGE: Mapping[Reward, float] = MappingProxyType({"30-day": 1000.0, "any": 300.0})
 _STAY_RIDGE = 300.0
