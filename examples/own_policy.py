@@ -35,4 +35,4 @@ class Prudent(Policy):
         self.sums[action] += reward
 
     def arrays(self):
-        return {"n": self.n, "sums": self.sums}
+        return {"rewards/n": self.n, "rewards/sums": self.sums}

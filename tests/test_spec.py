@@ -21,6 +21,7 @@ from tightrope.features import Category, Number
 from tightrope.policies import POLICIES
 from tightrope.policies import register as register_policy
 from tightrope.policies.build import build_policy
+from tightrope.problem import Problem, Vectors
 from tightrope.spec import (
     EnvironmentSpec,
     ModelSpec,
@@ -229,7 +230,6 @@ RULE = "[[rule]]\nkind = 'budget'\nname = 'h'\nat_most = 0.5\n"
         ("[policy]\nhorizon = 1.5\n", "policy.horizon", "whole number, but got 1.5"),
         ("[policy]\ncosts_seen = 'never'\n", "policy.costs_seen", "'before' or 'after'"),
         ("[policy]\nreward = { modl = 'ridge' }\n", "policy.reward.modl", "did you mean 'model'"),
-        ("[[policy]]\nreward = { model = 'tree' }\n", "policy[0].reward.model", "'disjoint-ridge'"),
         ("[policy]\nV = { scale = 1 }\n", "policy.V.exponent", "is missing"),
         ("[environment]\nx = 1\n", "environment.kind", "is missing"),
         ("[simulation]\nrounds = 0\n", "simulation.rounds", "at least 1, but got 0"),
@@ -297,7 +297,16 @@ def test_rules_in_conflict_are_named():
 
 
 def built(policy="", **sizes):
-    return build_policy(read_spec("[policy]\n" + policy).policies[0], **{"n_actions": 3, **sizes})
+    return build_policy(read_spec("[policy]\n" + policy).policies[0], problem(**sizes))
+
+
+def problem(*, n_actions=3, n_features=0, disjoint=True, n_cost_features=None, constraints=0, **rest):
+    vectors = [
+        Vectors(n, per_action=not disjoint) if n else None
+        for n in (n_features, n_features if n_cost_features is None else n_cost_features)
+    ]
+    counted = {"rules": constraints} if isinstance(constraints, tr.Rules) else {"n_constraints": constraints}
+    return Problem(n_actions=n_actions, features=vectors[0], cost_features=vectors[1], **counted, **rest)
 
 
 def test_models_take_the_sizes_of_the_problem():
@@ -319,7 +328,7 @@ def test_costs_seen_after_get_a_model_of_their_own():
         n_features=4,
         n_cost_features=2,
         constraints=2,
-        costs_seen="after",
+        seen="after",
     )
     assert repr(policy.cost_model) == "DisjointRidge(3, 2, bonus=0.3, m=2, ridge=1)"
     assert built("slater = 0.1", constraints=1).cost_model is None
@@ -354,6 +363,11 @@ def test_rules_reach_the_policy():
         ("horizon = 0", {}, r"policy: horizon must be a whole number >= 1"),
         ("V = { scale = -1, exponent = 0.5 }", {}, r"policy\.V: scale of a Power must be >= 0"),
         ("reward = { bonus = -1.0 }", {}, r"policy\.reward: bonus must be finite and >= 0"),
+        (
+            "reward = { model = 'tree' }",
+            {"n_features": 2},
+            r"policy\.reward\.model: must be one of .*'disjoint-ridge'.*, but got 'tree'",
+        ),
         ("reward = { m = 2.0 }", {}, r"policy\.reward: m: unknown field.*'arm-means'"),
         (
             "reward = { model = 'ridge' }",
@@ -366,7 +380,7 @@ def test_rules_reach_the_policy():
             r"policy\.cost: is a model of costs that are seen after",
         ),
         ("costs_seen = 'after'", {"constraints": 1}, r'policy\.costs_seen: must be "before"'),
-        ("", {"constraints": 1, "costs_seen": "after"}, r"policy: slater=None measures"),
+        ("", {"constraints": 1, "seen": "after"}, r"policy: slater=None measures"),
     ],
 )
 def test_what_a_policy_refuses_names_the_field(text, sizes, says):
@@ -381,11 +395,13 @@ def test_what_is_known_is_asked_for_only_when_needed():
         calls.append(1)
         return [[0.25, 0.75]]
 
-    assert build_policy(PolicySpec(kind="uniform"), n_actions=2, known={"x": x}).n_actions == 2
+    assert build_policy(PolicySpec(kind="uniform"), problem(n_actions=2, tells={"x": x})).n_actions == 2
     stated = PolicySpec(kind="oracle", settings={"x": [[1.0, 0.0]]})
-    assert build_policy(stated, n_actions=2, known={"x": x}).x.tolist() == [[1.0, 0.0]]
+    assert build_policy(stated, problem(n_actions=2, tells={"x": x})).x.tolist() == [[1.0, 0.0]]
     assert not calls
-    assert build_policy(PolicySpec(kind="oracle"), n_actions=2, known={"x": x}).x.tolist() == [[0.25, 0.75]]
+    assert build_policy(PolicySpec(kind="oracle"), problem(n_actions=2, tells={"x": x})).x.tolist() == [
+        [0.25, 0.75]
+    ]
 
 
 def test_a_policy_of_ones_own_is_built_by_name():
@@ -651,7 +667,7 @@ def test_errors_of_policies_name_the_file(tmp_path):
 
 
 def test_policy_spec_needs_no_file():
-    assert build_policy(PolicySpec(slater=0.5), n_actions=2, constraints=1).slater == 0.5
+    assert build_policy(PolicySpec(slater=0.5), problem(n_actions=2, constraints=1)).slater == 0.5
 
 
 # --- the documentation ---
@@ -672,7 +688,12 @@ def test_the_examples_of_the_documentation_work(block):
 def test_the_documentation_names_every_field():
     text = DOCS.read_text()
     structs = (ModelSpec, PowerSpec, PolicySpec, SimulationSpec, Number, Category)
-    fields = {field for struct in structs for field in struct.__struct_fields__} - {"settings", "where"}
+    fields = {field for struct in structs for field in struct.__struct_fields__} - {
+        "settings",
+        "where",
+        "folder",
+        "own",
+    }
     for factory in (tr.environments.bandit, tr.environments.hospital, tr.environments.synthetic):
         fields |= set(inspect.signature(factory).parameters)
     for kind in (tr.Capacity, tr.Share, tr.Budget, tr.Mean):

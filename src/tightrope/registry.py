@@ -82,8 +82,13 @@ class Registry(dict[str, Any]):
         if not isinstance(vars(found).get("kind"), str):
             # What it is saved under: a file by its whole path, so that another process finds it too.
             found.kind = self.absolute(name, folder)
-        self.setdefault(found.kind, found)
         return found
+
+    def knows(self, name: Any) -> bool:
+        """Whether a name is registered, or has the form of one that stands for a class of your own."""
+        if isinstance(name, str) and name not in self:
+            self.discover()
+        return isinstance(name, str) and (name in self or ":" in name)
 
     def discover(self) -> None:
         """Import every file of the package, so that all that is registered there is known."""

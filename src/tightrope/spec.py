@@ -353,13 +353,13 @@ def _read_rules(
         where = f"rule[{i}]"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
-        kind = table.get("kind")
+        kind: Any = table.get("kind")
         if isinstance(kind, str) and ":" in kind:
             kind = _own_kind(reader, kind, f"{where}.kind")
-        if not isinstance(kind, str) or kind not in RULE_KINDS:
+        if not RULE_KINDS.knows(kind):
             reader.refuse(f"{where}.kind", _one_of(RULE_KINDS, kind))
         own = rule_fields(kind)
-        beyond = ("hard", "total", "usage") if RULE_KINDS[kind].counts_usage else ("hard", "total")
+        beyond = ("hard", "total", "usage") if RULE_KINDS.find(kind).counts_usage else ("hard", "total")
         reader.refuse_unknown(table, ("kind", *own, *beyond), where)
         for field, needed in own.items():
             if needed and field not in table:

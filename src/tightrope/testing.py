@@ -19,7 +19,7 @@ import json
 import math
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -87,7 +87,7 @@ class PolicySuite:
     def test_same_seed_same_choices(self) -> None:
         """Two simulations under one seed make the same choices: all randomness comes from `copy(seed)`."""
         _alike(
-            *(_choices(self.make(), self.environment()) for _ in range(2)),
+            (_choices(self.make(), self.environment()) for _ in range(2)),
             "two simulations with the same seed made different choices: draw all randomness from the seed of copy(seed)",
         )
 
@@ -95,7 +95,7 @@ class PolicySuite:
         """The policy that is simulated stays as it was: `copy` shares no state."""
         env, policy = self.environment(), self.make()
         _alike(
-            *(_choices(policy, env) for _ in range(2)),
+            (_choices(policy, env) for _ in range(2)),
             "simulating a policy changed it: copy(seed) must return an independent policy that shares no state",
         )
 
@@ -105,7 +105,7 @@ class PolicySuite:
         _acts(policy, env)
         twins = [policy.copy(7), policy.copy(7)]
         _alike(
-            *(_acts(twin, env, start=ROUNDS + 1) for twin in twins),
+            (_acts(twin, env, start=ROUNDS + 1) for twin in twins),
             "two copies with the same seed acted differently: copy(seed) must carry the whole state over",
         )
 
@@ -143,7 +143,7 @@ class PolicySuite:
         for one in (policy, twin):
             pending.learn(one)
         _alike(
-            *(_acts(one, env, start=22) for one in (policy, twin)),
+            (_acts(one, env, start=22) for one in (policy, twin)),
             "a restored policy acted differently: all that changes must be in arrays()",
         )
         there = twin.state()
@@ -173,7 +173,7 @@ class PolicySuite:
             message = f"the policy can't be pickled, so it can't run on several cores: {error!r}"
             raise AssertionError(message) from error
         choices = _choices(policy, env), _choices(there, env)
-        _alike(*choices, "a pickled policy made other choices than the original")
+        _alike(choices, "a pickled policy made other choices than the original")
 
     def test_strict_outcomes_may_come_late_and_in_any_order(self) -> None:
         """Two policies that learn the same outcomes in opposite orders act alike from then on."""
@@ -185,7 +185,7 @@ class PolicySuite:
             for shown in list(_rounds(policy, env, rounds=6, learn=False))[::order]:
                 shown.learn(policy)
             acts.append(_acts(policy, env, start=7, rounds=20))
-        _alike(*acts, "the order in which late outcomes were learnt changed the choices after them")
+        _alike(acts, "the order in which late outcomes were learnt changed the choices after them")
 
     def test_strict_bad_outcomes_are_refused_without_a_trace(self) -> None:
         """NaN, Inf, text, nothing, a second outcome, a decision of another policy: `InvalidInput`, and no state changes."""
@@ -203,7 +203,7 @@ class PolicySuite:
         _refuses(lambda: shown.learn(policy), "a second outcome of one decision")
         _refuses(lambda: foreign.learn(policy), "a decision of another policy")
         acts = (_acts(twin, env, start=5, rounds=20) for twin in (policy.copy(3), untouched))
-        _alike(*acts, "an outcome that was refused changed what the policy does next")
+        _alike(acts, "an outcome that was refused changed what the policy does next")
 
 
 class ModelSuite:
@@ -261,10 +261,10 @@ class ModelSuite:
         copy = model.copy()
         rows, ids = self._offer(6)
         for other, what in ((twin, "a model restored from settings() and arrays()"), (copy, "a copy")):
-            _alike(other.means(rows, ids), model.means(rows, ids), f"{what} must have the same means")
-            _alike(other.widths(rows, ids), model.widths(rows, ids), f"{what} must have the same widths")
+            _alike([other.means(rows, ids), model.means(rows, ids)], f"{what} must have the same means")
+            _alike([other.widths(rows, ids), model.widths(rows, ids)], f"{what} must have the same widths")
         self._teach(copy, 5)
-        _alike(twin.means(rows, ids), model.means(rows, ids), "a copy must not share state")
+        _alike([twin.means(rows, ids), model.means(rows, ids)], "a copy must not share state")
 
     def test_settings_are_plain_data(self) -> None:
         """`settings()` survives JSON, which is what saved policies and journals are made of."""
@@ -290,7 +290,7 @@ class ModelSuite:
             policy.learn(policy.decide(rows, costs), float(t % 2))
         twin = PessimisticOptimistic.restore(policy.settings(), policy.state())
         acts = [[one.decide(rows, costs).action for _ in range(5)] for one in (policy, twin)]
-        _alike(*acts, "a policy that was saved with this model acted differently when restored")
+        _alike(acts, "a policy that was saved with this model acted differently when restored")
 
     def _offer(self, n: int) -> tuple[Any, NDArray[np.int64]]:
         model, rows = self.make(), None
@@ -552,7 +552,7 @@ def _action(decision: Any) -> int:
     return int(getattr(decision, "action", decision))
 
 
-def _acts(policy: Any, env: Tabular, **options: int) -> list[int]:
+def _acts(policy: Any, env: Tabular, **options: Any) -> list[int]:
     """What a policy chooses, round by round."""
     return [_action(shown.decision) for shown in _rounds(policy, env, **options)]
 
@@ -562,7 +562,8 @@ def _must(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def _alike(one: Any, other: Any, message: str) -> None:
+def _alike(both: Iterable[Any], message: str) -> None:
+    one, other = both
     _must(np.array_equal(one, other), message)
 
 

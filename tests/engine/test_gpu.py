@@ -330,7 +330,7 @@ def test_seed_keys_are_philox_s() -> None:
         (tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2), world(), "single", "measures Slater"),
         (tr.policies.POLICIES["greedy"](tr.Ridge(3)), world(), "single", "Greedy has no loop on a GPU"),
         (tr.RoundRobin(4), world(), "single", "does not fit"),
-        (po(tr.ArmMeans(3), constraints=1), world(), "single", "the policy has 1 constraints"),
+        (po(tr.ArmMeans(3), constraints=1), world(), "single", "but the policy has 1"),
         (po(tr.ArmMeans(3)), world(), "half", "precision must be"),
     ],
 )

@@ -261,18 +261,18 @@ def test_a_policy_of_ones_own_runs_and_may_return_a_plain_number():
         ({"policy": object()}, "method decide"),
         (
             {"policy": tr.PessimisticOptimistic(reward=tr.Ridge(5), constraints=2, **SCHEDULES)},
-            "2 constraints",
+            "3 constraints, but the policy has 2",
         ),
         (
             {"policy": tr.PessimisticOptimistic(reward=tr.Ridge(6), constraints=3, **SCHEDULES)},
-            r"must be Ridge\(5\)",
+            r"need Ridge\(5\) as the reward model",
         ),
         (
             {"policy": tr.PessimisticOptimistic(reward=tr.ArmMeans(9), constraints=3, **SCHEDULES)},
             "4 actions",
         ),
         ({"policy": CASES["B, ridge"][0]}, "seen before acting"),
-        ({"policy": tr.OPB(4, safe_cost=-0.1, horizon=9)}, "OPB is for one constraint"),
+        ({"policy": tr.OPB(4, safe_cost=-0.1, horizon=9)}, "it has 3 constraints, but the policy has 1"),
         ({"policy": tr.Uniform(9)}, "does not fit"),
     ],
 )

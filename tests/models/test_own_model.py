@@ -19,6 +19,7 @@ from tightrope.service import operations
 from tightrope.service.bodies import SnapshotRequest
 from tightrope.service.replay import verify
 from tightrope.spec import make_spec, read_spec
+from tightrope.sweep import run_sweep
 from tightrope.testing import ModelSuite, check_model
 from workbench import Bench, read
 
@@ -233,6 +234,22 @@ def test_what_a_model_lacks_is_told() -> None:
     )
     with pytest.raises(tr.InvalidInput, match="it takes no n_outputs"):
         tr.PessimisticOptimistic(tr.Ridge(3), cost=Silent(3), constraints=2, slater=0.1)
+
+
+def test_the_page_shows_the_example() -> None:
+    page = (EXAMPLES.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    assert inspect.getsource(Neighbours) in page
+
+
+def test_in_a_sweep_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = read_spec(EXAMPLES / "own-model.toml").data
+    sizes = {"rounds": 20, "replications": 2}
+    spec = make_spec(
+        {**data, "simulation": sizes, "sweep": {"policy.reward.reach": [0.1, 0.2]}}, folder=EXAMPLES
+    )
+    rows = run_sweep(spec, tmp_path / "sweep", workers=1).rows()
+    assert rows["error"].tolist() == [None, None]
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

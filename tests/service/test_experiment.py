@@ -64,6 +64,13 @@ def test_old_snapshots_are_dropped_but_not_named_ones() -> None:
     assert verify(bench.journal).digest == bench.digest()
 
 
+def test_a_named_snapshot_keeps_its_name_where_one_was_due_at_the_same_position() -> None:
+    bench = Bench(arms(), snapshot_every=4)
+    naming = Op(operations.take_snapshot, SnapshotRequest(label="mine"))
+    bench.experiment.process([*(bench.deciding({"event_id": f"{i}"}) for i in range(5)), naming])
+    assert [(one.position, one.label) for one in bench.journal.snapshots()] == [(6, "mine")]
+
+
 def test_a_damaged_snapshot_is_not_used() -> None:
     bench = Bench(arms(), snapshot_every=50, max_pending=1)
     for i in range(120):

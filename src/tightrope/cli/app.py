@@ -81,7 +81,6 @@ class Output:
 
     json: Annotated[bool, Parameter(negative=())] = False
     "One JSON object on standard output, and nothing else there."
-
     out: Path | None = None
     "Folder for everything that the command produces; made if it is not there."
 
@@ -114,13 +113,10 @@ class Runs:
 
     rounds: int | None = None
     "Decisions in each replication; by default what the spec or the study says."
-
     replications: int | None = None
     "Independent runs of each policy; by default what the spec or the study says."
-
     seed: int | None = None
     "Same seed, same numbers; by default what the spec says, or 0."
-
     workers: int | None = None
     "Cores to use; all by default."
 
@@ -143,9 +139,8 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
-        ) from error
+        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        raise ModuleNotFoundError(words) from error
 
 
 def _complain(message: str, status: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from tightrope.cli.app import DEFAULT, Output, app, command, import_extra
 from tightrope.errors import InvalidInput
@@ -14,58 +15,47 @@ keys_app = App(name="keys", help="Keys for a service that listens beyond this ma
 app.command(keys_app)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Serving:
+    """Where a service listens, where its journals are, and how long it waits for outcomes."""
+
+    host: str = "127.0.0.1"
+    "Where to listen; beyond loopback only with --keys."
+    port: int = 8080
+    "The port to listen on."
+    data: Path | None = None
+    "Folder of the SQLite journals; by default tightrope-data."
+    database: str | None = None
+    "postgresql://… instead of SQLite, or memory: to keep nothing."
+    keys: Path | None = None
+    "File of keys, made by `tightrope keys create`."
+    expire_after: float = 2_592_000.0
+    "Seconds until a decision without its whole outcome is no longer waited for."
+    max_pending: int = 100_000
+    "How many decisions may wait for their outcome at once."
+    accept_changes: bool = False
+    "Go on where a spec differs from the one in the journal, and note the change there."
+
+
+_USUAL = Serving()
+
+
 @command("tightrope serve examples/hospital.toml --data data")
-def serve(
-    *specs: Path,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-    data: Path | None = None,
-    database: str | None = None,
-    keys: Path | None = None,
-    expire_after: float = 2_592_000.0,
-    max_pending: int = 100_000,
-    accept_changes: bool = False,
-) -> None:
+def serve(*specs: Path, options: Serving = _USUAL) -> None:
     """Put policies behind HTTP, on a journal that loses nothing; the dashboard is at /.
 
     Parameters
     ----------
     specs
         One TOML file for each experiment.
-    host
-        Where to listen; beyond loopback only with --keys.
-    port
-        The port to listen on.
-    data
-        Folder of the SQLite journals; by default tightrope-data.
-    database
-        postgresql://… instead of SQLite, or memory: to keep nothing.
-    keys
-        File of keys, made by `tightrope keys create`.
-    expire_after
-        Seconds until a decision without its whole outcome is no longer waited for.
-    max_pending
-        How many decisions may wait for their outcome at once.
-    accept_changes
-        Go on where a spec differs from the one in the journal, and note the change there.
     """
     import logging
 
     if not specs:
         raise InvalidInput("serve needs at least one SPEC.toml.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    service = import_extra("tightrope.service.server", "service")
-    service.serve(
-        specs,
-        host=host,
-        port=port,
-        data=data,
-        database=database,
-        keys=keys,
-        expire_after=expire_after,
-        max_pending=max_pending,
-        accept_changes=accept_changes,
-    )
+    import_extra("tightrope.service.server", "service").serve(specs, **vars(options))
 
 
 @command("tightrope replay data/ward-routing.sqlite --export all.parquet")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
 from tightrope.cli.tables import number_text, summary_table, table
-
-if TYPE_CHECKING:
-    from tightrope.spec import Spec
 
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
@@ -38,8 +35,10 @@ def oracle(
     read = read_spec(spec)
     env = environment_of(read)
     found = solve(env, baseline=baseline)
-    m, horizon = _bounds(read)
-    assumptions = check(env, m=m, horizon=horizon)
+    # The assumptions are checked against m and T as the first policy has them.
+    first = read.policies[0]
+    m = first.reward.m if first.reward is not None else None
+    assumptions = check(env, m=1.0 if m is None else m, horizon=first.horizon or read.simulation.rounds)
     weights = env.weights if found.atoms is None else found.atoms.weights
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
     constraints: list[dict[str, Any]] = [
@@ -69,12 +68,12 @@ def oracle(
     folder = output.folder()
     if folder is not None:
         write_json(folder / "oracle.json", data, indent=2)
-    first = "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}"
+    feasible_from = "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}"
     facts = [
         ("value per round", f"{found.value:.6g}"),
         ("baseline", found.baseline),
         ("Slater's constant", f"{found.slater:.6g}"),
-        ("τ', first round with ε ≤ δ/2", first),
+        ("τ', first round with ε ≤ δ/2", feasible_from),
         ("certificate", f"{'verified' if proof.verified else 'NOT VERIFIED'}, gap {max(0.0, proof.gap):.1e}"),
     ]
     if found.baseline == "joint-sampled":
@@ -133,10 +132,3 @@ def simulate(
         output.show(data, summary_table(last, "policy", "scenario"), where)
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _bounds(spec: Spec) -> tuple[float, int]:
-    """m and T as the first policy has them: what the assumptions are checked against."""
-    first = spec.policies[0]
-    m = first.reward.m if first.reward is not None else None
-    return (1.0 if m is None else m), (first.horizon or spec.simulation.rounds)

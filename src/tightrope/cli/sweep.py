@@ -23,13 +23,10 @@ class Engine:
 
     engine: Literal["local", "ray", "gpu"] = "local"
     "The cores of this machine, a Ray cluster, or a GPU with many settings in one launch."
-
     address: str | None = None
     "Of the Ray cluster, such as 10.0.0.5:6379, or auto for the one that this machine belongs to; one is started by default."
-
     workers: int | None = None
     "Cores to use; all by default."
-
     halving: Annotated[bool, Parameter(negative=())] = False
     "Few rounds for all settings first; only the best third goes on, twice."
 
@@ -153,6 +150,5 @@ def _fail_if_any(data: dict[str, Any]) -> None:
         ]
         more = data["failed"] - len(listed)
         rest = [f"  and {more:,} more, in the column `error` of {Path(data['out'], 'cells')}"] if more else []
-        raise TightropeError(
-            "\n".join([f"{data['failed']:,} of {data['cells']:,} cells failed", *listed, *rest])
-        )
+        head = f"{data['failed']:,} of {data['cells']:,} cells failed"
+        raise TightropeError("\n".join([head, *listed, *rest]))

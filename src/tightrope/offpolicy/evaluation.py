@@ -198,8 +198,8 @@ def evaluate(
         low, high, uneven = (np.append(a, b) for a, b in zip((low, high, uneven), own, strict=True))
 
     names, limits_of = ("reward", *log.constraints), (None, *bound.tolist())
-    numbers = np.column_stack([values, low, high, bias]).tolist()
-    measures = [Measure(name, *row, at) for name, row, at in zip(names, numbers, limits_of, strict=True)]
+    columns = [names, *(column.tolist() for column in (values, low, high, bias)), limits_of]
+    measures = [Measure(*row) for row in zip(*columns, strict=True)]
     per_unit = summed((raw - raw.mean())[:, None], log.groups)[:, 0]
     error = float(np.sqrt((per_unit**2).sum() * per_unit.size / max(1, per_unit.size - 1)) / n)
     weights = Weights(

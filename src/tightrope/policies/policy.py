@@ -117,7 +117,10 @@ class Policy(ABC):
         )
 
     def arrays(self) -> Arrays:
-        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes."""
+        """The state beyond models, totals and pending decisions, by name: the arrays themselves, of constant shapes.
+
+        Names that begin with `rewards/` or `usage/` are of what was learnt, others of what was done: see `roll_back`.
+        """
         return {}
 
     @property
@@ -305,13 +308,7 @@ class Policy(ABC):
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: Arrays) -> Self:
         """The policy that gave `settings` and `state`."""
-        parameters = {
-            name: value for name, value in settings.items() if name not in ("owner", "pending_groups")
-        }
-        for part in ("reward", "cost"):
-            if isinstance(parameters.get(part), dict):
-                parameters[part] = model_from_settings(parameters[part])
-        policy = cls(**parameters)
+        policy = cls(**cls.parameters_from(settings))
         policy.decisions.owner = int(settings["owner"])
         policy.load(arrays)
         policy.decisions.set_groups(settings["pending_groups"])

@@ -16,7 +16,6 @@ array([[ 0.75,  0.5 ],
 A kind of rule is one file in `kinds`; one of your own, in a file of yours, subclasses `Rule` and is registered by `register`.
 """
 
-from tightrope.rules import kinds as kinds
 from tightrope.rules.kinds.budget import Budget as Budget
 from tightrope.rules.kinds.capacity import Capacity as Capacity
 from tightrope.rules.kinds.mean import Mean as Mean

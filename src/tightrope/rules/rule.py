@@ -100,7 +100,7 @@ class Rule(ABC):
 
     def to_data(self) -> dict[str, Any]:
         """The rule as a table of builtin types; `rule_from_data` reads it."""
-        if RULE_KINDS.get(self.kind) is not type(self):
+        if not RULE_KINDS.knows(self.kind) or RULE_KINDS.find(self.kind) is not type(self):
             raise InvalidInput(f"{type(self).__name__} must be registered under a name to become plain data")
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -178,7 +178,7 @@ class UsageRule(Rule):
 
 # --- kinds by name ---
 
-RULE_KINDS = Registry("rule")
+RULE_KINDS = Registry("rule", f"{__package__}.kinds")
 # Class decorator: make a kind of rule known under a name, for specs and plain data.
 register = RULE_KINDS.register
 
@@ -188,9 +188,9 @@ def rule_from_data(table: object, where: str) -> Rule:
     if not isinstance(table, Mapping):
         raise InvalidInput(f"{where} must be a table, but got {table!r}")
     kind = table.get("kind")
-    if not isinstance(kind, str) or kind not in RULE_KINDS:
+    if not RULE_KINDS.knows(kind):
         raise InvalidInput(f"{where}: kind must be one of {sorted(RULE_KINDS)}, but got {kind!r}")
-    known = rule_fields(kind)
+    known = rule_fields(str(kind))
     given = {name: value for name, value in table.items() if name != "kind"}
     for name in given:
         if name not in known:
@@ -199,7 +199,7 @@ def rule_from_data(table: object, where: str) -> Rule:
         if needed and name not in given:
             raise InvalidInput(f"{where}: field {name!r} is missing from a {kind} rule")
     try:
-        rule: Rule = RULE_KINDS[kind](**given)
+        rule: Rule = RULE_KINDS.find(str(kind))(**given)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
     return rule
@@ -211,7 +211,7 @@ def rule_fields(kind: str) -> dict[str, bool]:
     >>> rule_fields("capacity")
     {'action': True, 'at_most': True, 'among': False, 'seen': False, 'name': False}
     """
-    return {one.name: one.default is MISSING for one in fields(RULE_KINDS[kind])}
+    return {one.name: one.default is MISSING for one in fields(RULE_KINDS.find(kind))}
 
 
 # --- words ---

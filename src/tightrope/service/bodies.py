@@ -145,9 +145,8 @@ class OutcomeRequest(_Request):
         if self.reward is None and self.costs is None:
             raise _invalid("reward or costs must be given, but got neither")
         if self.reward is not None and not abs(self.reward) <= limits.reward:
-            raise _invalid(
-                f"reward must lie in [-{limits.reward:g}, {limits.reward:g}], but got {self.reward:g}"
-            )
+            most = limits.reward
+            raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")
 
 
 class ModeRequest(_Request):

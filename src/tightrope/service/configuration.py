@@ -37,8 +37,8 @@ def served_policy(spec: Spec) -> Policy:
     policy: Policy | None = None
     if kind == "oracle":
         reasons = ["it knows the truth of an environment, and there is none here"]
-    elif isinstance(policy := build_policy(spec.policies[0], spec.problem()), Policy):
-        reasons = spec.problem().misfits(policy)
+    elif isinstance(built := build_policy(spec.policies[0], spec.problem()), Policy):
+        policy, reasons = built, spec.problem().misfits(built)
     else:
         reasons = ["a policy that is served inherits tightrope.policies.Policy, which saves and restores it"]
     if reasons or policy is None:

@@ -117,8 +117,6 @@ class Experiment:
 
     Parameters
     ----------
-    spec : Spec
-    journal : Journal
     expire_after : float
         Seconds until a decision without its whole outcome is no longer waited for.
     max_pending : int

@@ -61,6 +61,11 @@ Mode = Literal["live", "shadow", "paused"]
 # At most so many at a time, so that a batch that follows a long silence is not held up.
 _EXPIRE_AT_ONCE = 1000
 _TRAIL = 240
+# What a snapshot holds as it is.
+_KEPT = (
+    *("position", "time", "mode", "default", "measured", "expire_after", "max_pending"),
+    *("configured", "trail", "stride"),
+)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -366,11 +371,8 @@ class ExperimentState:
     @classmethod
     def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
-        return cls(
-            make_spec(entry.spec, source=source),
-            expire_after=entry.expire_after,
-            max_pending=entry.max_pending,
-        )
+        spec = make_spec(entry.spec, source=source)
+        return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
 
     def replay(self, row: Row) -> Entry:
         """Repeat the entry that follows, and compare."""
@@ -393,13 +395,7 @@ class ExperimentState:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
         packed = packed_state(
             {
-                "position": self.position,
-                "time": self.time,
-                "mode": self.mode,
-                "default": self.default,
-                "measured": self.measured,
-                "expire_after": self.expire_after,
-                "max_pending": self.max_pending,
+                **{name: getattr(self, name) for name in _KEPT},
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [
                     list(self.waiting),
@@ -411,9 +407,6 @@ class ExperimentState:
                 "caps": [[cap.name, str(cap.used)] for cap in self.caps],
                 "tally": self.tally,
                 "labels": self.labels,
-                "configured": self.configured,
-                "trail": self.trail,
-                "stride": self.stride,
                 "policy": packed_arrays(self.policy.state()),
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
             }
@@ -423,10 +416,8 @@ class ExperimentState:
     def restore(self, state: bytes) -> None:
         """Become what `snapshot` saw."""
         saved = unpacked_state(state)
-        self.position, self.time = saved["position"], saved["time"]
-        self.mode, self.default = saved["mode"], saved["default"]
-        self.measured = saved["measured"]
-        self.expire_after, self.max_pending = saved["expire_after"], saved["max_pending"]
+        for name in _KEPT:
+            setattr(self, name, saved[name])
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
             if cap.name != name:
                 raise JournalDamaged(
@@ -435,8 +426,6 @@ class ExperimentState:
             cap.used = Decimal(used)
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
-        self.configured = saved["configured"]
-        self.trail, self.stride = saved["trail"], saved["stride"]
         self._totals[:] = saved.get("totals", self._totals)
         with _fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))

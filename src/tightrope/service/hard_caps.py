@@ -44,9 +44,8 @@ class HardCap:
         if not spec.hard or total is None:
             raise InvalidInput(f"{where}: `hard = true` and `total` go together, but one of them is missing.")
         if "at_most" not in dict(rule.sides):
-            raise InvalidInput(
-                f"{where}.total: a hard cap needs a rule with at_most, but this one reads '{rule}'."
-            )
+            words = f"a hard cap needs a rule with at_most, but this one reads '{rule}'."
+            raise InvalidInput(f"{where}.total: {words}")
         quantity = rule.quantity
         self.rule: Rule = rule
         # What it counts, whatever its limits are.

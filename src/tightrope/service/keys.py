@@ -63,8 +63,7 @@ class Keys:
 
     def require(self, authorization: str | None, scope: Scope, experiment: str) -> None:
         """Let the bearer pass, or raise a `Refusal`: 401 for no known key, 403 for one that does not open this."""
-        key = self.find(authorization)
-        if not key.opens(scope, experiment):
+        if not self.find(authorization).opens(scope, experiment):
             # The same words whether the experiment exists or not.
             raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
 

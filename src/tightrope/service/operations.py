@@ -31,8 +31,8 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
     elif entry.fingerprint != fingerprint(request):
-        words = f"event_id {event_id!r} was decided already, for another request: one decision for each event"
-        raise Refusal(409, "differs", words)
+        why = f"event_id {event_id!r} was decided already, for another request: one decision for each event"
+        raise Refusal(409, "differs", why)
     return Answer.of(_decision(batch.state, entry, explain=request.explain))
 
 
@@ -53,15 +53,13 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
             fresh[part] = value
         elif earlier[part] != value:
             batch.write(state.refuse(event_id, "differs", request.reward, request.costs))
-            words = f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}"
-            raise Refusal(409, "differs", words)
+            why = f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}"
+            raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
         batch.write(state.refuse(event_id, "late", request.reward, request.costs))
-        words = (
-            f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
-        )
-        raise Refusal(410, "late", words)
+        why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
+        raise Refusal(410, "late", why)
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
@@ -213,11 +211,11 @@ def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
     if wanted is None:
         raise Refusal(404, "unknown", f"there is no snapshot at position {request.position}")
     if wanted.position < state.configured:
-        words = f"the rules have changed at position {state.configured}, after this snapshot was taken"
-        raise Refusal(409, "differs", words)
+        why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
+        raise Refusal(409, "differs", why)
     if not wanted.sound:
-        words = f"the snapshot at position {request.position} does not match its digest"
-        raise Refusal(409, "damaged", words)
+        why = f"the snapshot at position {request.position} does not match its digest"
+        raise Refusal(409, "damaged", why)
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
 

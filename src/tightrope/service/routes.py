@@ -26,30 +26,19 @@ ANY: Final = {"type": "object"}
 
 @dataclass(frozen=True)
 class Route:
-    """A row of the table.
-
-    Attributes
-    ----------
-    method, path : str
-    scope : "decide", "outcome", "read", "admin" or None
-        What a key must open; None: anyone may ask.
-    handler : callable
-        An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
-    answer : dict or str
-        Schema of the JSON that comes back, or the media type of something else.
-    refusals : tuple of int
-        Statuses, whose meaning is the same for all routes.
-    otherwise : dict
-        Other statuses that come with the answer's schema, and what they mean.
-    of : "experiment" or "service"
-    """
+    """A row of the table."""
 
     method: Literal["GET", "POST"]
     path: str
+    # What a key must open; None: anyone may ask.
     scope: Scope | None
+    # An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
     handler: Callable[..., Any]
+    # Schema of the JSON that comes back, or the media type of something else.
     answer: Mapping[str, Any] | str = field(default_factory=ANY.copy)
+    # Statuses, whose meaning is the same for all routes.
     refusals: tuple[int, ...] = ()
+    # Other statuses that come with the answer's schema, and what they mean.
     otherwise: Mapping[int, str] = field(default_factory=dict)
     of: Literal["experiment", "service"] = "experiment"
 

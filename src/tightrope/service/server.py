@@ -101,9 +101,8 @@ def make_service(
     if not specs:
         raise InvalidInput("specs must name at least one spec, but got none.")
     if data is not None and database is not None:
-        raise InvalidInput(
-            "data and database can't both be given: a journal is in SQLite files or in a database."
-        )
+        words = "data and database can't both be given: a journal is in SQLite files or in a database."
+        raise InvalidInput(words)
     read = [one if isinstance(one, Spec) else read_spec(one) for one in specs]
     names = [spec.name for spec in read]
     for name in names:

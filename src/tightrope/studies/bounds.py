@@ -21,6 +21,7 @@ CONTEXTS, ACTIONS = 20, 5
 GRID_A = [(K, delta, d) for K in (1, 4) for delta in (0.05, 0.2) for d in (3, 12)]
 GRID_B = [(1, delta, d) for delta in (0.05, 0.2) for d in (3, 6)]
 SHOWN_A, SHOWN_B = (4, 0.2, 3), (1, 0.2, 3)
+TITLES = {"A": "Theorem 1: costs seen before acting", "B": "Theorem 2: linear costs seen after acting"}
 
 
 def run(runs: Runs) -> None:
@@ -49,26 +50,15 @@ def tell(runs: Runs, report: Report) -> None:
     report.code(command)
     all_hold, ratios = True, []
     for algorithm, grid, shown in (("A", GRID_A, SHOWN_A), ("B", GRID_B, SHOWN_B)):
-        title = (
-            "Theorem 1: costs seen before acting"
-            if algorithm == "A"
-            else "Theorem 2: linear costs seen after acting"
-        )
-        report.subsection(title)
+        report.subsection(TITLES[algorithm])
         K, delta, d = shown
         r = results[_label(algorithm, K, delta, d)]
+        measured = [("regret", r.regret), ("violation", r.violation)]
+        bounds = zip(("regret", "violation"), _bounds(algorithm, r.rounds, K, delta, d, T))
         report.figure(
             bound_figure(
-                [
-                    NamedCurve.of("measured regret", r.regret),
-                    NamedCurve.of("measured violation", r.violation),
-                ],
-                [
-                    NamedCurve("regret bound", r.rounds, _regret_bound(algorithm, r.rounds, K, delta, d, T)),
-                    NamedCurve(
-                        "violation bound", r.rounds, _violation_bound(algorithm, r.rounds, K, delta, d, T)
-                    ),
-                ],
+                [NamedCurve.of(f"measured {name}", curve) for name, curve in measured],
+                [NamedCurve(f"{name} bound", r.rounds, bound) for name, bound in bounds],
                 xlabel="Round",
                 ylabel="Regret (reward), violation (cost)",
             ),
@@ -79,21 +69,21 @@ def tell(runs: Runs, report: Report) -> None:
         rows: list[list[Cell]] = []
         for K, delta, d in grid:
             r = results[_label(algorithm, K, delta, d)]
-            regret_bound = _regret_bound(algorithm, r.rounds, K, delta, d, T)
-            violation_bound = _violation_bound(algorithm, r.rounds, K, delta, d, T)
-            holds = _holds(r, regret_bound, violation_bound)
+            regret_bound, violation_bound = _bounds(algorithm, r.rounds, K, delta, d, T)
+            within = r.regret.low <= regret_bound, r.violation.low <= violation_bound + VIOLATION
+            holds = bool(np.all(within))
             all_hold = all_hold and holds
             ratios.append(float(regret_bound[-1] / r.regret.mean[-1]))
             violation = r.violation.mean
             most, its_bound = float(violation.max()), float(violation_bound[np.argmax(violation)])
-            measured: list[Cell] = [
+            row: list[Cell] = [
+                f"{K}, {delta:g}, {d}",
+                r.regret.at(),
+                float(regret_bound[-1]),
                 most,
                 its_bound,
-                float(violation[-1]),
-                growth_exponent(r),
-                "yes" if holds else "no",
             ]
-            rows.append([f"{K}, {delta:g}, {d}", r.regret.at(), float(regret_bound[-1]), *measured])
+            rows.append([*row, float(violation[-1]), growth_exponent(r), "yes" if holds else "no"])
         violations = ["largest violation", "its bound", "violation at T"]
         report.table(
             ["K, δ, d", "regret at T", "its bound", *violations, "growth", "holds"],
@@ -122,23 +112,13 @@ def growth_exponent(result: Result) -> float | None:
     return float(np.polyfit(np.log(rounds[part]), np.log(regret[part]), 1)[0])
 
 
-def _regret_bound(algorithm: str, tau: Any, K: int, delta: float, d: int, T: int) -> Array:
+def _bounds(algorithm: str, tau: Any, K: int, delta: float, d: int, T: int) -> tuple[Array, Array]:
+    """On regret and on violation."""
     if algorithm == "A":
-        return np.asarray(theory.regret_bound(tau, K=K, delta=delta, d=d, T=T, m=1.0))
-    return np.asarray(theory.regret_bound_linear(tau, delta=delta, d=d, T=T))
-
-
-def _violation_bound(algorithm: str, tau: Any, K: int, delta: float, d: int, T: int) -> Array:
-    if algorithm == "A":
-        return np.asarray(theory.violation_bound(tau, K=K, delta=delta))
-    return np.asarray(theory.violation_bound_linear(tau, delta=delta, d=d, T=T))
-
-
-def _holds(result: Result, regret_bound: Array, violation_bound: Array) -> bool:
-    return bool(
-        (result.regret.low <= regret_bound).all()
-        and (result.violation.low <= violation_bound + VIOLATION).all()
-    )
+        violation = theory.violation_bound(tau, K=K, delta=delta)
+        return theory.regret_bound(tau, K=K, delta=delta, d=d, T=T, m=1.0), violation
+    violation = theory.violation_bound_linear(tau, delta=delta, d=d, T=T)
+    return theory.regret_bound_linear(tau, delta=delta, d=d, T=T), violation
 
 
 def _label(algorithm: str, K: int, delta: float, d: int) -> str:

@@ -12,16 +12,8 @@ from tightrope.environments.tabular import Tabular
 from tightrope.models import DisjointRidge
 from tightrope.oracle import check, solve
 from tightrope.policies import PessimisticOptimistic, RoundRobin
-from tightrope.report import (
-    BarSeries,
-    Cell,
-    NamedCurve,
-    Panel,
-    Report,
-    bars_figure,
-    last_violation_figure,
-    panels_figure,
-)
+from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, panels_figure
+from tightrope.report.bars import bars_figure, last_violation_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
 from tightrope.studies.runs import Runs
@@ -53,14 +45,9 @@ def run(runs: Runs) -> None:
             if name == "round-robin":
                 policy = RoundRobin(env.n_actions, shares=shares)
             else:
-                bonus = float(name.split()[1])
-                policy = PessimisticOptimistic(
-                    reward=DisjointRidge(env.n_actions, env.n_features, bonus=bonus, m=m),
-                    constraints=env.n_constraints,
-                    V=Power(4.0, 0.5),
-                    epsilon=Power(1.0, -0.5),
-                    horizon=T,
-                )
+                model = DisjointRidge(env.n_actions, env.n_features, bonus=float(name.split()[1]), m=m)
+                stated: dict[str, Any] = {"V": Power(4.0, 0.5), "epsilon": Power(1.0, -0.5), "horizon": T}
+                policy = PessimisticOptimistic(reward=model, constraints=env.n_constraints, **stated)
             runs.add(_label(T, name), policy, env, T, replications)
 
 
@@ -93,16 +80,10 @@ def tell(runs: Runs, report: Report) -> None:
     report.code(f"tightrope reproduce hospital --replications {replications} --seed {runs.size.seed}")
 
     report.subsection("At the end of each horizon")
+    measures = {"regret": "Regret (successes)", "violation": "Expected violation (patients)"}
+    ends = {what: [_over_horizons(results, Ts, n, what) for n in POLICIES] for what in measures}
     report.figure(
-        panels_figure(
-            [
-                Panel([_over_horizons(results, Ts, n, what) for n in POLICIES], "Horizon T", label)
-                for what, label in (
-                    ("regret", "Regret (successes)"),
-                    ("violation", "Expected violation (patients)"),
-                )
-            ]
-        ),
+        panels_figure([Panel(ends[what], "Horizon T", label) for what, label in measures.items()]),
         name="hospital-horizons",
         alt="Regret and expected violation at the end of each horizon, for bonus 1, bonus 0.1 and round-robin",
         caption="Regret and expected violation at the end of each horizon, as in the paper's second figure, with 95 % intervals.",
@@ -152,11 +133,10 @@ def tell(runs: Runs, report: Report) -> None:
         caption=f"The last round in which a run's cumulative cost was above 0, T = {trajectory:,}",
     )
     paper = results[_label(trajectory, "bonus 1")]
+    settled = results[_label(trajectory, "round-robin")]
+    last = {kind: paper.last_violated(ks).values for kind, ks in KINDS.items()}
     report.figure(
-        last_violation_figure(
-            {kind: paper.last_violation[:, list(ks)].max(axis=1).astype(float) for kind, ks in KINDS.items()},
-            references=PAPER_LAST,
-        ),
+        last_violation_figure(last, references=PAPER_LAST),
         name="hospital-last-violation",
         alt="Last violated round of every run by kind of constraint, beside the paper's single numbers 32, 50 and 54",
         caption="Last violated round of every run with the paper's settings; the diamond is the number that the paper prints.",
@@ -168,10 +148,7 @@ def tell(runs: Runs, report: Report) -> None:
         why="The order of magnitude agrees. With every r̂ at its clip the run is the same whatever the outcomes, hence one number "
         "for all runs. It says how fast queues balance the shares, not that anything was learnt: a round-robin that learns "
         "nothing settles after "
-        + ", ".join(
-            f"{results[_label(trajectory, 'round-robin')].last_violated(ks).mean:.0f}"
-            for ks in KINDS.values()
-        )
+        + ", ".join(f"{settled.last_violated(ks).mean:.0f}" for ks in KINDS.values())
         + ".",
     )
     report.subsection("Where patients go")
@@ -179,12 +156,10 @@ def tell(runs: Runs, report: Report) -> None:
     series = [BarSeries(name, results[_label(longest, name)].shares.mean[-1]) for name in POLICIES]
     series.append(BarSeries("LP optimum", env.weights @ solve(env).policy))
     rules = env.costs[0]
-    lows = np.array([rules[(j + 1) % 6, 6 + j] for j in range(6)])
-    highs = np.array([-rules[(j + 1) % 6, j] for j in range(6)])
+    limits = {"at least": [rules[(j + 1) % 6, 6 + j] for j in range(6)]}
+    limits["at most"] = [-rules[(j + 1) % 6, j] for j in range(6)]
     report.figure(
-        bars_figure(
-            list(env.actions), series, xlabel="Share of patients", marks={"at least": lows, "at most": highs}
-        ),
+        bars_figure(list(env.actions), series, xlabel="Share of patients", marks=limits),
         name="hospital-shares",
         alt="Share of patients by ward for each policy and for the LP optimum, with the fairness and capacity limits marked",
         caption=f"Shares of the wards at T = {longest:,}. The limits leave little room, which is why balancing alone does well.",

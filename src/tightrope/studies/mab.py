@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tightrope.environments import bandit
 from tightrope.models import ArmMeans
 from tightrope.policies import OPB, PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
-from tightrope.schedules import Power
+from tightrope.schedules import Power, known_costs
 from tightrope.studies.runs import Runs
 from tightrope.validation import Array
 
@@ -45,9 +43,8 @@ def run(runs: Runs) -> None:
             opb = OPB(4, safe_cost=-threshold, horizon=horizon, cost_range=tight)
             runs.add(_label(threshold, "after", name), opb, after, rounds, replications)
         for schedule in ("paper", "A"):
-            policy = PessimisticOptimistic(
-                reward=ArmMeans(4), constraints=1, V=_V(schedule, threshold), epsilon=_epsilon(schedule)
-            )
+            V, epsilon = _V(schedule, threshold), _epsilon(schedule)
+            policy = PessimisticOptimistic(reward=ArmMeans(4), constraints=1, V=V, epsilon=epsilon)
             runs.add(_label(threshold, "before", schedule), policy, before, rounds, replications)
 
 
@@ -136,11 +133,8 @@ def _before(report: Report, results: dict[str, Result]) -> None:
             r = results[_label(threshold, "before", schedule)]
             optimum, last = float(r.optimum or math.nan), float(r.last_violation.max(axis=1).mean())
             rows.append([f"{threshold:g}, {name}", optimum, r.regret.at(), r.violation.at(), last])
-    report.table(
-        ["threshold and schedules", "optimum", "regret", "violation at T", "last violated"],
-        rows,
-        caption="Costs seen before acting",
-    )
+    head = ["threshold and schedules", "optimum", "regret", "violation at T", "last violated"]
+    report.table(head, rows, caption="Costs seen before acting")
     shown = [
         NamedCurve.of(f"threshold {one:g}, {name}", results[_label(one, "before", schedule)].regret)
         for one in THRESHOLDS
@@ -174,15 +168,12 @@ def _table(report: Report, results: dict[str, Result], threshold: float) -> None
 
 
 def _three_panels(shown: dict[str, Result], threshold: float) -> Figure:
-    def averaged(values: Array, rounds: Any) -> Array:
-        return np.asarray(values.mean(axis=0) / rounds)
+    def averaged(name: str, values: Array, r: Result, plus: float = 0.0) -> NamedCurve:
+        return NamedCurve(name, r.rounds, values.mean(axis=0) / r.rounds + plus)
 
     regret = [NamedCurve.of(name, r.regret) for name, r in shown.items()]
-    reward = [NamedCurve(name, r.rounds, averaged(r.reward, r.rounds)) for name, r in shown.items()]
-    cost = [
-        NamedCurve(name, r.rounds, averaged(r.mean_cost[:, :, 0], r.rounds) + threshold)
-        for name, r in shown.items()
-    ]
+    reward = [averaged(name, r.reward, r) for name, r in shown.items()]
+    cost = [averaged(name, r.mean_cost[:, :, 0], r, threshold) for name, r in shown.items()]
     ends = next(iter(shown.values())).rounds[[0, -1]]
     cost.append(NamedCurve(f"limit {threshold:g}", ends, [threshold, threshold], reference=True))
     return panels_figure(
@@ -196,19 +187,18 @@ def _three_panels(shown: dict[str, Result], threshold: float) -> Figure:
 
 def _policy(cost_range: tuple[float, float], **settings: Any) -> PessimisticOptimistic:
     """Costs seen after acting, clipped to a range."""
-    return PessimisticOptimistic(
-        reward=ArmMeans(4), cost=ArmMeans(4), constraints=1, cost_range=cost_range, **settings
-    )
+    arms = ArmMeans(4)
+    return PessimisticOptimistic(reward=arms, cost=arms, constraints=1, cost_range=cost_range, **settings)
 
 
 def _V(schedule: str, threshold: float) -> Power:
     """√t, or A's δ sqrt(2t/3) with K = 1."""
-    return Power(1.0 if schedule == "paper" else threshold * math.sqrt(2 / 3), 0.5)
+    return Power(1.0 if schedule == "paper" else threshold * known_costs(1)[0].scale, 0.5)
 
 
 def _epsilon(schedule: str) -> Power:
     """6/√t, or A's sqrt(6/t) with K = 1."""
-    return Power(6.0 if schedule == "paper" else math.sqrt(6), -0.5)
+    return Power(6.0 if schedule == "paper" else known_costs(1)[1].scale, -0.5)
 
 
 def _label(threshold: float, seen: str, what: str) -> str:

@@ -81,12 +81,8 @@ def reproduce(
     folder = Path(out)
     date = datetime.date.today().isoformat()
     page = report.write(folder, date=date, seed=seed)
-    meta = {
-        "seed": seed,
-        "date": date,
-        "seconds": round(time.perf_counter() - started, 1),
-        "interrupted": interrupted,
-    }
+    seconds = round(time.perf_counter() - started, 1)
+    meta = {"seed": seed, "date": date, "seconds": seconds, "interrupted": interrupted}
     write(folder / "summary.json", json.dumps({**meta, "rows": rows}, allow_nan=False))
     write_csv(folder / "curves.csv", rows, newline="\r\n")
     if interrupted:

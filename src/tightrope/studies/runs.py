@@ -34,10 +34,8 @@ class Runs:
     def add(self, label: str, policy: Any, env: Tabular, rounds: int, replications: int) -> Result:
         """Simulate, and keep the result under `label`."""
         self.tell(label)
-        size = self.size
-        result = simulate(
-            policy, env, rounds, replications, size.seed, workers=size.workers, progress=size.progress
-        )
+        how: dict[str, Any] = {"workers": self.size.workers, "progress": self.size.progress}
+        result = simulate(policy, env, rounds, replications, self.size.seed, **how)
         self.results[label] = result
         if result.interrupted:
             raise KeyboardInterrupt

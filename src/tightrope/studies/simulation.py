@@ -36,11 +36,9 @@ def simulate_spec(
     """
     env = environment_of(spec)
     policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
-    stated = spec.simulation
+    asked = {"rounds": rounds, "replications": replications, "seed": seed}
     size: dict[str, Any] = {
-        "rounds": stated.rounds if rounds is None else rounds,
-        "replications": stated.replications if replications is None else replications,
-        "seed": stated.seed if seed is None else seed,
+        name: getattr(spec.simulation, name) if one is None else one for name, one in asked.items()
     }
     folders = _folders(out, policies) if out is not None else {}
     results: list[Result] = []

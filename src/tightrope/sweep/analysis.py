@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.sweep.store import Rows
-
-Array: TypeAlias = NDArray[np.float64]
+from tightrope.validation import Array
 
 _MOST_LEVELS = 12  # distinct values that are taken one by one
 _BINS = 10

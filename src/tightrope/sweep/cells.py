@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,22 +81,15 @@ class Plan:
     def of(cls, spec: Spec, target: Target | None = None) -> Plan:
         """The plan that a spec's ``[sweep]`` states."""
         if spec.environment is None:
-            raise spec.error(
-                "environment: is missing: a sweep simulates, so it must know who draws rewards and costs"
-            )
+            why = "a sweep simulates, so it must know who draws rewards and costs"
+            raise spec.error(f"environment: is missing: {why}")
         design = Design.of(spec)
         base = {name: value for name, value in spec.data.items() if name != "sweep"}
         base["name"] = spec.name
         policies = base.get("policy", {})
         base["policy"] = list(policies) if isinstance(policies, list) else [policies]
-        plan = cls(
-            source=spec.source,
-            folder=spec.environment.folder.resolve(),
-            base=base,
-            names=tuple(policy.name for policy in spec.policies),
-            design=design,
-            target=target,
-        )
+        names = tuple(policy.name for policy in spec.policies)
+        plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target)
         varied = {axis.steps[0] for axis in design.axes} | {"policy", "simulation"}
         for part in _PARTS:
             if part not in varied:
@@ -201,9 +194,7 @@ def run_cells_on_gpu(plan: Plan, cells: Sequence[Cell], device: Any = None) -> l
         except Exception as error:
             rows[cell.id] = _failed(plan, cell, error, time.perf_counter() - started)
         else:
-            size = built.size
-            key = (id(built.solved), size.rounds, size.replications, size.seed)
-            alike.setdefault(key, []).append((cell, built))
+            alike.setdefault((id(built.solved), *built.shape), []).append((cell, built))
     for members in alike.values():
         try:
             rows |= _launched(plan, members, device)
@@ -221,24 +212,13 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     from tightrope.engine.gpu import simulate_many
 
     started = time.perf_counter()
-    first = members[0][1]
-    size = first.size
-    runs = simulate_many(
-        [built.policy for _, built in members],
-        first.solved.env,
-        size.rounds,
-        size.replications,
-        size.seed,
-        record=plan.recorded(size.rounds),
-        optimum=0.0,
-        precision="double",
-        device=device,
-    )
+    (_, first), policies = members[0], [built.policy for _, built in members]
+    precisely: dict[str, Any] = {"record": plan.recorded(first.size.rounds), "precision": "double"}
+    env = first.solved.env
+    runs = simulate_many(policies, env, *first.shape, **precisely, optimum=0.0, device=device)
     seconds = (time.perf_counter() - started) / len(members)
-    return {
-        cell.id: _row(plan, cell, built, run, seconds)
-        for (cell, built), run in zip(members, runs, strict=True)
-    }
+    pairs = zip(members, runs, strict=True)
+    return {cell.id: _row(plan, cell, built, run, seconds) for (cell, built), run in pairs}
 
 
 def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
@@ -312,6 +292,10 @@ class _Built(NamedTuple):
     stated: PolicySpec
     size: SimulationSpec
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.size.rounds, self.size.replications, self.size.seed
+
 
 class _Recent:
     """The environments used last."""
@@ -337,20 +321,10 @@ def _run(plan: Plan, cell: Cell) -> Row:
     started = time.perf_counter()
     try:
         built = _build(plan, plan.tables(cell.policy, cell.settings))
-        size = built.size
+        name, recorded = built.stated.name, plan.recorded(built.size.rounds)
+        here = partial(simulate, workers=1, progress=False, name=name, record=recorded)
         # The optimum is not asked for here: one for all cells of an environment is put in its place below.
-        run = simulate(
-            built.policy,
-            built.solved.env,
-            size.rounds,
-            size.replications,
-            size.seed,
-            workers=1,
-            record=plan.recorded(size.rounds),
-            optimum=0.0,
-            progress=False,
-            name=built.stated.name,
-        )
+        run = here(built.policy, built.solved.env, *built.shape, optimum=0.0)
         if run.interrupted:
             raise KeyboardInterrupt
         row = _row(plan, cell, built, run, 0.0)
@@ -361,15 +335,13 @@ def _run(plan: Plan, cell: Cell) -> Row:
 
 
 def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> Row:
-    solved, size = built.solved, built.size
+    solved = built.solved
     run = replace(run, optimum=solved.optimum, optimum_interval=solved.interval, baseline=solved.baseline)
     return {
         **_head(plan, cell),
         "policy": built.stated.name,
         "scenario": solved.env.name,
-        "round": size.rounds,
-        "replications": size.replications,
-        "seed": size.seed,
+        **dict(zip(("round", "replications", "seed"), built.shape)),
         **_measured(run, plan.target),
         "seconds": seconds,
         "error": None,
@@ -385,7 +357,7 @@ def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
 def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
     own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
-    spec = make_spec(own, source=plan.source)
+    spec = make_spec(own, source=plan.source, folder=plan.folder)
     stated = spec.policies[0]
     solved = _solved.get(plan.environment_key(tables), lambda: _Solved.of(_environment(plan, tables)))
     try:
@@ -405,10 +377,8 @@ def _measured(run: Result, target: Target | None) -> Row:
     final = since(run, run.n_rounds - 1) if len(run.rounds) > 1 else run
     row = final.rows()[0]
     measured: Row = {name: row[name] for name in MEASURES}
-    judgement = None if target is None else target.judge(run)
-    measured["met"] = None if judgement is None else judgement.met
-    measured["shortfall"] = None if judgement is None else judgement.shortfall
-    return measured
+    judged = None if target is None else target.judge(run)
+    return measured | ({"met": None, "shortfall": None} if judged is None else vars(judged))
 
 
 def _head(plan: Plan, cell: Cell) -> Row:

@@ -144,20 +144,11 @@ class Design:
 
     @classmethod
     def of(cls, spec: Spec) -> Design:
-        """The design in a spec's ``[sweep]``.
-
-        Raises
-        ------
-        SpecError
-            Names the field.
-        """
+        """The design in a spec's ``[sweep]``; a `SpecError` names the field that is wrong."""
         table = dict(spec.sweep)
+        example = 'for instance "policy.reward.bonus" = [0.1, 1.0]'
         if not table:
-            refuse(
-                spec,
-                "",
-                'is missing: it names the fields to vary, for instance "policy.reward.bonus" = [0.1, 1.0]',
-            )
+            refuse(spec, "", f"is missing: it names the fields to vary, {example}")
         kind = table.pop("design", "grid")
         if kind not in get_args(Kind):
             listed = ", ".join(repr(one) for one in get_args(Kind))
@@ -166,16 +157,15 @@ class Design:
         cells = table.pop("cells", None)
         axes = [_axis(spec, path, given, kind) for path, given in _flat(table, "")]
         if not axes:
-            refuse(spec, "", 'must name at least one field, for instance "policy.reward.bonus" = [0.1, 1.0]')
+            refuse(spec, "", f"must name at least one field, {example}")
         if len({axis.steps for axis in axes}) < len(axes):
             refuse(spec, "", "must name each field once")
         # What makes an environment varies slowest, so that neighbours share one and its linear program.
         axes.sort(key=lambda axis: axis.steps[0] not in ("environment", "rule"))
         if kind == "grid":
             if cells is not None:
-                refuse(
-                    spec, "cells", "is for random and sobol designs: a grid has as many as its values make"
-                )
+                why = "a grid has as many as its values make"
+                refuse(spec, "cells", f"is for random and sobol designs: {why}")
             cells = math.prod(len(axis.levels()) for axis in axes)
         elif cells is None:
             refuse(spec, "cells", f"is missing: a {kind} design needs to know how many settings to try")
@@ -265,13 +255,12 @@ def _axis(spec: Spec, path: str, given: Any, kind: Kind) -> Axis:
     try:
         steps = steps_of(path)
         if len(steps) < 2:
-            raise InvalidInput(
-                f"must lead to a field, such as {path}.{'seed' if path == 'simulation' else 'kind'}"
-            )
+            field = "seed" if path == "simulation" else "kind"
+            raise InvalidInput(f"must lead to a field, such as {path}.{field}")
         if isinstance(given, Mapping):
             for field in given:
-                if field not in ("low", "high", "scale", "steps"):
-                    raise InvalidInput(str(unknown_field("", field, ("low", "high", "scale", "steps"))))
+                if field not in (known := ("low", "high", "scale", "steps")):
+                    raise InvalidInput(str(unknown_field("", field, known)))
             for field in ("low", "high"):
                 if field not in given:
                     raise InvalidInput(f"{field} is missing")

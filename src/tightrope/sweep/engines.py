@@ -6,6 +6,7 @@ does not end a sweep: its cells run again, and one that keeps killing its worker
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import re
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
@@ -30,20 +31,22 @@ RETRIES = 3
 _DIED = "the worker died while it ran this cell (killed, crashed or out of memory)"
 _RESOURCES_EVERY = 5.0  # seconds between looks at how many cores a cluster has
 # One thread for each worker: cells are what is spread over the cores.
-_SINGLE = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
-)
+_SINGLE = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 
-class Engine(Protocol):
-    """Runs batches of cells."""
+class Engine(abc.ABC):
+    """Runs batches of cells, within a `with` block that starts the workers and stops them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
     def __enter__(self) -> Self:
-        """Start the workers."""
+        return self
 
-    def __exit__(self, *problem: object) -> None:
-        """Stop them."""
+    def __exit__(self, *problem: object) -> None:  # noqa: B027
+        pass
 
+    @abc.abstractmethod
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         """The rows of each batch, as they finish; a batch is asked for when there is room for it."""
 
@@ -64,37 +67,27 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
     if name not in ("local", "gpu"):
         raise InvalidInput(f"engine must be 'local', 'ray' or 'gpu', but got {name!r}")
     if address is not None:
-        raise InvalidInput(
-            f"address is for the engine 'ray', but the engine is {name!r} and address {address!r}"
-        )
+        given = f"the engine is {name!r} and address {address!r}"
+        raise InvalidInput(f"address is for the engine 'ray', but {given}")
     if name == "gpu":
         return _Gpu(plan)
     workers = workers or os.cpu_count() or 1
     return _Serial(plan) if workers == 1 else _Processes(plan, workers)
 
 
-class _Serial:
+class _Serial(Engine):
     """The process that asks."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        pass
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         for batch in batches:
             yield run_cells(self._plan, batch)
 
 
-class _Gpu:
+class _Gpu(Engine):
     """The GPU of this machine, many settings in one launch; in double precision, so that the numbers are the CPU's."""
 
     def __init__(self, plan: Plan, device: Any = None) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._device = device
 
     def __enter__(self) -> Self:
@@ -104,31 +97,27 @@ class _Gpu:
             self._device = cuda_device()
         return self
 
-    def __exit__(self, *problem: object) -> None:
-        pass
-
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         for batch in batches:
             yield run_cells_on_gpu(self._plan, batch, self._device)
 
 
-class _Processes:
+class _Processes(Engine):
     """The cores of this machine: joblib's processes, which need no `if __name__ == "__main__"`."""
 
     def __init__(self, plan: Plan, workers: int) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._workers = workers
         self._pool: Any = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *problem: object) -> None:
         self._stop(kill=problem[0] is not None)
 
     def map(self, batches: Iterable[Batch]) -> Iterator[list[Row]]:
         waiting: dict[Future[list[Row]], Batch] = {}
-        for future in _kept_busy(batches, waiting, self._submit, _first_finished, lambda: 2 * self._workers):
+        for future in _kept_busy(
+            batches, waiting, self._submit, self._first_finished, lambda: 2 * self._workers
+        ):
             try:
                 rows = future.result()
             except BrokenProcessPool:
@@ -161,6 +150,9 @@ class _Processes:
             future.set_exception(error)
         return future
 
+    def _first_finished(self, futures: list[Future[list[Row]]]) -> set[Future[list[Row]]]:
+        return wait(futures, return_when=FIRST_COMPLETED).done
+
     def _alone(self, cell: Cell) -> Row:
         try:
             return self._submit([cell]).result()[0]
@@ -169,13 +161,12 @@ class _Processes:
             return failed_row(self._plan, cell, _DIED)
 
 
-class _Ray:
+class _Ray(Engine):
     """A Ray cluster: its own tasks and its own retries."""
 
     def __init__(self, plan: Plan, workers: int | None, address: str | None) -> None:
-        self._plan = plan
-        self._workers = workers
-        self._address = address
+        super().__init__(plan)
+        self._workers, self._address = workers, address
         self._open = contextlib.ExitStack()
         self._cores = (0.0, 1)
 
@@ -222,8 +213,7 @@ class _Ray:
         return self._remote.remote(__version__, self._shared, batch)
 
     def _first_finished(self, tasks: list[Any]) -> list[Any]:
-        finished, _ = self._ray.wait(tasks, num_returns=1)
-        return list(finished)
+        return list(self._ray.wait(tasks, num_returns=1)[0])
 
     def _room(self) -> int:
         """How many tasks to keep under way: clusters grow and shrink."""
@@ -258,7 +248,7 @@ def _kept_busy(
     batches: Iterable[Batch],
     waiting: dict[_Handle, Batch],
     submit: Callable[[Batch], _Handle],
-    first_finished: Callable[[list[_Handle]], list[_Handle]],
+    first_finished: Callable[[list[_Handle]], Iterable[_Handle]],
     room: Callable[[], int],
 ) -> Iterator[_Handle]:
     """Submit batches while there is room, and give what has finished; the caller takes that out of `waiting`."""
@@ -271,10 +261,6 @@ def _kept_busy(
         for handle in first_finished(list(waiting)):
             if handle in waiting:
                 yield handle
-
-
-def _first_finished(futures: list[Future[list[Row]]]) -> list[Future[list[Row]]]:
-    return list(wait(futures, return_when=FIRST_COMPLETED).done)
 
 
 def _reach(address: str | None) -> None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.files import write_json
 from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, bars_figure, panels_figure
+from tightrope.report.canvas import thinned
 from tightrope.sweep.analysis import best_first, explained, levels, pareto_layers
 from tightrope.sweep.cells import shown
 from tightrope.sweep.run import RUNGS, Sweep
 from tightrope.sweep.store import Rows
+from tightrope.validation import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Array: TypeAlias = NDArray[np.float64]
 
 _LISTED = 20
 _BEST = 10
 _DOTS = 2_000
 _PANELS = 6
-_ESTIMATES = ("regret", "violation", "path_violation")
 
 
 def write_page(sweep: Sweep) -> dict[str, Any]:
@@ -75,9 +74,8 @@ def _overview(report: Report, sweep: Sweep, rows: Rows) -> None:
     order = best_first(rows)
     facts: list[tuple[Cell, str]] = [(float(len(sweep.plan)), "settings")]
     if order.size and rows["violation"][order[0]] == 0.0:
-        facts.append(
-            (_estimate(rows, order[0], "regret"), "least regret without violation at the last round")
-        )
+        least = _estimate(rows, order[0], "regret")
+        facts.append((least, "least regret without violation at the last round"))
     facts.append((float(sweep.failed), "failed"))
     report.headline(facts)
     design = sweep.plan.design
@@ -109,15 +107,11 @@ def _front(report: Report, sweep: Sweep, rows: Rows) -> None:
         caption="Each dot is a setting at its last round. No setting has both less regret and less violation than one on the line. "
         "Dots far to the right of the front are left out.",
     )
-    some = on_front[:_LISTED]
+    listed = f", its first {_LISTED} of {on_front.size:,}" if on_front.size > _LISTED else ""
     report.table(
         ["setting", "violation", "regret"],
-        [
-            [_label(sweep, good, i), _estimate(good, i, "violation"), _estimate(good, i, "regret")]
-            for i in some.tolist()
-        ],
-        caption="The Pareto front"
-        + (f", its first {_LISTED} of {on_front.size:,}" if on_front.size > _LISTED else ""),
+        _lines(sweep, good, on_front[:_LISTED], "violation", "regret"),
+        caption=f"The Pareto front{listed}",
         note="With 95 % intervals. The best of many settings looks better than it is: the more were tried, the more so.",
     )
 
@@ -127,16 +121,11 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
     figure = panels_figure([Panel([line], "Expected violation (cost)", "Regret (reward)")], height=400.0)
     axes = figure.axes[0]
     right = 1.15 * float(violation[on_front].max()) or float(np.quantile(violation, 0.5)) or 1.0
-    dots = np.unique(np.linspace(0, len(regret) - 1, min(_DOTS, len(regret))).round().astype(np.intp))
+    dots = thinned(len(regret), _DOTS)
     dots = dots[violation[dots] <= right]
-    look: dict[str, Any] = {
-        "markersize": 3.5,
-        "markeredgewidth": 0.0,
-        "alpha": 0.3,
-        "zorder": 1.5,
-        "clip_on": False,
-    }
-    axes.plot(violation[dots], regret[dots], "o", color=axes.xaxis.label.get_color(), **look)
+    look: dict[str, Any] = {"markersize": 3.5, "markeredgewidth": 0.0, "alpha": 0.3}
+    look |= {"zorder": 1.5, "clip_on": False, "color": axes.xaxis.label.get_color()}
+    axes.plot(violation[dots], regret[dots], "o", **look)
     axes.set_xlim(-0.02 * right, right)
     low, high = float(regret[dots].min()), float(regret[dots].max())
     room = 0.06 * (high - low) or 1.0
@@ -186,18 +175,12 @@ def _sensitivity(report: Report, sweep: Sweep, rows: Rows) -> None:
 
 
 def _best(report: Report, sweep: Sweep, rows: Rows) -> None:
-    order = best_first(rows)[:_BEST].tolist()
+    order = best_first(rows)[:_BEST]
+    lines = _lines(sweep, rows, order, "regret", "violation", "path_violation")
     report.section("Best settings")
     report.table(
         ["setting", "regret", "violation", "path violation", "last violated round"],
-        [
-            [
-                _label(sweep, rows, i),
-                *(_estimate(rows, i, name) for name in _ESTIMATES),
-                float(rows["last_violation"][i]),
-            ]
-            for i in order
-        ],
+        [[*line, float(last)] for line, last in zip(lines, rows["last_violation"][order])],
         caption="Least regret among settings without expected violation at the last round; where there are few, least violation",
         note=f"With 95 % intervals over {int(rows['replications'][order[0]]):,} runs; the last violated round is a mean over runs.",
     )
@@ -211,6 +194,11 @@ def _shares(sweep: Sweep, rows: Rows) -> dict[str, dict[str, float]]:
         field: {name: explained(good[field], good[name].astype(float)) for name in ("regret", "violation")}
         for field in fields
     }
+
+
+def _lines(sweep: Sweep, rows: Rows, at: NDArray[np.intp], *names: str) -> list[list[Cell]]:
+    """Lines of a table: the setting, and estimates of it."""
+    return [[_label(sweep, rows, i), *(_estimate(rows, i, name) for name in names)] for i in at.tolist()]
 
 
 def _label(sweep: Sweep, rows: Rows, i: int) -> str:

@@ -43,26 +43,15 @@ class Rung:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A finished sweep: its numbers are read from disk when asked for.
-
-    Attributes
-    ----------
-    folder : Path
-    plan : Plan
-    rungs : tuple of Rung
-        The cells that ran, in the order of the design: all, and with halving those that were kept, twice.
-    ran : int
-        Cells that ran now; the others were there already.
-    failed : int
-        Cells without numbers, of now and of before.
-    seconds : float
-    """
+    """A finished sweep: its numbers are read from disk when asked for."""
 
     folder: Path
     plan: Plan
-    rungs: tuple[Rung, ...]
-    ran: int
-    failed: int
+    rungs: tuple[
+        Rung, ...
+    ]  # the cells in the order of the design: all, and with halving those that were kept, twice
+    ran: int  # cells that ran now; the others were there already
+    failed: int  # cells without numbers, of now and of before
     seconds: float
 
     def rows(self, rung: int = -1) -> Rows:
@@ -136,16 +125,7 @@ def run_sweep(
     ...     first.ran, again.ran, again.rows()["policy.slater"].tolist()
     (2, 0, [0.1, 0.5])
     """
-    plan = Plan.of(spec)
-    with running(
-        plan,
-        out,
-        engine=engine,
-        workers=workers,
-        address=address,
-        retry_failed=retry_failed,
-        progress=progress,
-    ) as runner:
+    with running(Plan.of(spec), out, engine, workers, address, progress, retry_failed) as runner:
         return runner.sweep(halving)
 
 
@@ -153,12 +133,11 @@ def run_sweep(
 def running(
     plan: Plan,
     out: str | os.PathLike[str],
-    *,
     engine: EngineName,
     workers: int | None,
     address: str | None,
-    retry_failed: bool,
     progress: bool | None,
+    retry_failed: bool = False,
 ) -> Iterator[Runner]:
     """A runner with its engine started and its folder held."""
     chosen = engine_for(plan, engine, workers=workers, address=address)
@@ -204,15 +183,15 @@ class Runner:
                 rungs.append(self.run(cells, advance))
                 if i + 1 < len(fractions):
                     kept = self._best(rungs[-1], _kept(len(self.plan), i + 1))
-        return Sweep(
-            self.folder, self.plan, tuple(rungs), self.ran, self.failed, time.perf_counter() - self.started
-        )
+        seconds = time.perf_counter() - self.started
+        return Sweep(self.folder, self.plan, tuple(rungs), self.ran, self.failed, seconds)
 
     def run(self, cells: Iterable[Cell], advance: Advance = lambda done=1, failed=0: None) -> Rung:
         """Run those of the cells that have not run; give the names of all."""
         names: list[str] = []
         numbers = array("q")
-        size = _BatchSize()
+        # Cells in a batch: as many as take about a second, growing from one.
+        size = 1
 
         def new() -> Iterator[Cell]:
             for cell in cells:
@@ -226,13 +205,14 @@ class Runner:
                 yield cell
 
         stream = new()
-        batches = iter(lambda: list(itertools.islice(stream, size.now)), [])
+        batches = iter(lambda: list(itertools.islice(stream, size)), [])
         for rows in self.engine.map(batches):
             self.store.add(rows)
             failed = sum(row["error"] is not None for row in rows)
             self.ran += len(rows)
             self.failed += failed
-            size.learn(len(rows), sum(row["seconds"] for row in rows))
+            fits = int(BATCH_SECONDS * len(rows) / max(sum(row["seconds"] for row in rows), 1e-9))
+            size = max(1, min(fits, 2 * size, MOST_CELLS))
             advance(len(rows), failed)
         return Rung(np.array(numbers, dtype=np.int64), tuple(names))
 
@@ -256,17 +236,6 @@ class Runner:
         return mask
 
 
-class _BatchSize:
-    """Cells in a batch: as many as take about a second, growing from one."""
-
-    def __init__(self) -> None:
-        self.now = 1
-
-    def learn(self, cells: int, seconds: float) -> None:
-        fits = int(BATCH_SECONDS * cells / max(seconds, 1e-9))
-        self.now = max(1, min(fits, 2 * self.now, MOST_CELLS))
-
-
 def _kept(cells: int, rung: int) -> int:
     return max(1, math.ceil(cells * KEPT**rung))
 
@@ -274,10 +243,7 @@ def _kept(cells: int, rung: int) -> int:
 def _describe(plan: Plan, folder: Path) -> None:
     """What the rows in the folder mean, for whoever finds it."""
     design = plan.design
-    axes = {
-        axis.path: axis.values if isinstance(axis.values, tuple) else vars(axis.values)
-        for axis in design.axes
-    }
+    values = ((axis.path, axis.values) for axis in design.axes)
     data = {
         "tightrope": __version__,
         "spec": plan.base,
@@ -285,6 +251,6 @@ def _describe(plan: Plan, folder: Path) -> None:
         "design": design.kind,
         "points": design.cells,
         "seed": design.seed,
-        "fields": axes,
+        "fields": {path: given if isinstance(given, tuple) else vars(given) for path, given in values},
     }
     write(folder / "sweep.json", json.dumps(data, default=str, ensure_ascii=False, indent=1) + "\n")

@@ -69,9 +69,8 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TightropeError(
-                    f"{folder}: another sweep is writing there; wait for it, or give another --out"
-                ) from None
+                message = f"{folder}: another sweep is writing there; wait for it, or give another --out"
+                raise TightropeError(message) from None
             for draft in store.folder.glob(".*.draft"):
                 draft.unlink()
             store._next = 1 + max((int(part.stem.split("-")[1]) for part in store._parts()), default=-1)
@@ -124,10 +123,9 @@ class Store:
         # Sorted by place, then by age: the last of each place is the newest.
         sort = np.lexsort((np.arange(order.size), order))
         newest = sort[np.append(order[sort][1:] != order[sort][:-1], True)] if order.size else sort
-        empty = {name: np.zeros(0, dtype=object) for name in schema.names}
-        return Rows(
-            {name: np.concatenate(found)[newest] if found else empty[name] for name, found in parts.items()}
-        )
+        if not at:
+            return Rows({name: np.zeros(0, dtype=object) for name in schema.names})
+        return Rows({name: np.concatenate(found)[newest] for name, found in parts.items()})
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
@@ -137,24 +135,18 @@ class Store:
             try:
                 yield part, _parquet().read_table(part, columns=names).to_pydict()
             except (_arrow().ArrowException, OSError) as error:
-                raise StateDamagedError(
-                    f"{part} can't be read: {error}. Remove it: its cells will run again."
-                ) from error
+                message = f"{part} can't be read: {error}. Remove it: its cells will run again."
+                raise StateDamagedError(message) from error
 
     def _schema(self, axes: Sequence[Axis]) -> Any:
         arrow = _arrow()
-        kinds = {
-            "bool": arrow.bool_(),
-            "int": arrow.int64(),
-            "float": arrow.float64(),
-            "text": arrow.string(),
-        }
+        kinds = {"bool": arrow.bool_, "int": arrow.int64, "float": arrow.float64, "text": arrow.string}
         fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
         fields += [(axis.path, axis.column) for axis in axes]
         fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
         fields += [(name, "float") for name in MEASURES]
         fields += [("met", "bool"), ("shortfall", "float"), ("seconds", "float"), ("error", "text")]
-        return arrow.schema([(name, kinds[kind]) for name, kind in fields])
+        return arrow.schema([(name, kinds[kind]()) for name, kind in fields])
 
 
 def _numpy(column: Any) -> NDArray[Any]:
@@ -169,20 +161,17 @@ def _numpy(column: Any) -> NDArray[Any]:
 
 
 def _as_text(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
-    )
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
 
 
 def _arrow() -> ModuleType:
     try:
         import pyarrow
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "sweeps keep their results in Parquet files: pip install 'tightrope[data]'"
-        ) from error
+        message = "sweeps keep their results in Parquet files: pip install 'tightrope[data]'"
+        raise ModuleNotFoundError(message) from error
     module: ModuleType = pyarrow
     return module
 

@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -65,13 +66,11 @@ class Target:
                 raise InvalidInput(
                     f"target: must be comparisons such as 'violation<=0 after 500', joined by 'and', but got {text!r}."
                 )
-            if found["metric"] not in _METRICS:
-                raise InvalidInput(
-                    f"target: must compare regret, violation or path_violation, but got {found['metric']!r}."
-                )
-            clauses.append(
-                Clause(found["metric"], found["sign"], _number(found["limit"]), _round(found["after"]))
-            )
+            metric = found["metric"]
+            if metric not in _METRICS:
+                known = "regret, violation or path_violation"
+                raise InvalidInput(f"target: must compare {known}, but got {metric!r}.")
+            clauses.append(Clause(metric, found["sign"], _number(found["limit"]), _round(found["after"])))
         return cls(tuple(clauses))
 
     def __str__(self) -> str:
@@ -89,16 +88,11 @@ class Target:
             if clause.after is None:
                 continue
             if clause.after >= rounds:
-                raise InvalidInput(
-                    f"target: '{clause}' must leave rounds to judge, but the simulation has {rounds:,}."
-                )
-            needed |= {
-                clause.after + int(i)
-                for i in np.unique(np.geomspace(1, rounds - clause.after, _POINTS // 2).round())
-            }
-            needed |= {
-                int(i) for i in np.unique(np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round())
-            }
+                what = f"target: '{clause}' must leave rounds to judge"
+                raise InvalidInput(f"{what}, but the simulation has {rounds:,}.")
+            early = clause.after + np.geomspace(1, rounds - clause.after, _POINTS // 2).round()
+            evenly = np.linspace(clause.after + 1, rounds, (_POINTS + 1) // 2).round()
+            needed |= {int(i) for i in (*early, *evenly)}
         return sorted(needed)
 
     def judge(self, run: Result) -> Judgement:
@@ -106,12 +100,11 @@ class Target:
         met, shortfall = True, 0.0
         for clause in self.clauses:
             at = run.n_rounds - 1 if clause.after is None else clause.after
-            high = _curve(since(run, at), clause.metric).high
-            worst = float(high.max())
+            curve: Curve = getattr(since(run, at), clause.metric)
+            worst = float(curve.high.max())
             if math.isnan(worst):
-                raise InvalidInput(
-                    "simulation.replications: must be at least 2, since a target is judged by the interval over runs"
-                )
+                why = "a target is judged by the interval over runs"
+                raise InvalidInput(f"simulation.replications: must be at least 2, since {why}")
             if not _COMPARE[clause.sign](worst, clause.limit):
                 met = False
                 shortfall = max(shortfall, worst - clause.limit)
@@ -120,21 +113,10 @@ class Target:
 
 def since(run: Result, after: int) -> Result:
     """The run without what was recorded up to round `after`."""
-    keep = slice(int(np.searchsorted(run.rounds, after, side="right")), None)
-    return replace(
-        run,
-        rounds=run.rounds[keep],
-        reward=run.reward[:, keep],
-        observed_reward=run.observed_reward[:, keep],
-        cost=run.cost[:, keep],
-        mean_cost=run.mean_cost[:, keep],
-        counts=run.counts[:, keep],
-    )
-
-
-def _curve(run: Result, metric: str) -> Curve:
-    curve: Curve = getattr(run, metric)
-    return curve
+    first = int(np.searchsorted(run.rounds, after, side="right"))
+    by_round = ("reward", "observed_reward", "cost", "mean_cost", "counts")
+    kept: dict[str, Any] = {name: getattr(run, name)[:, first:] for name in by_round}
+    return replace(run, rounds=run.rounds[first:], **kept)
 
 
 def _number(text: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -51,10 +50,9 @@ def _tables(value: Any) -> bool:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return _float(value)
+    if isinstance(value, int | float):
+        # As TOML writes them: whole numbers, decimals, nan, inf and -inf.
+        return repr(value)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
@@ -69,14 +67,6 @@ def _value(value: Any) -> str:
             return line
         return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
     raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.")
-
-
-def _float(value: float) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(value)
 
 
 def _key(name: str) -> str:

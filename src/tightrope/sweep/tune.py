@@ -34,30 +34,14 @@ class TargetMissed(TightropeError):
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What `tune` found.
+    """What `tune` found."""
 
-    Attributes
-    ----------
-    settings : dict
-        The fields set.
-    policy : str
-    chosen : dict
-        The winner's row of the sweep.
-    checked : dict
-        Its row on fresh seeds.
-    passed_over : int
-        Better candidates that failed the check.
-    path : Path
-        The spec to serve.
-    sweep : Sweep
-    """
-
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # the fields set
     policy: str
-    chosen: Row
-    checked: Row
-    passed_over: int
-    path: Path
+    chosen: Row  # the winner's, of the sweep
+    checked: Row  # the winner's, on fresh seeds
+    passed_over: int  # better candidates that failed the check
+    path: Path  # of the spec to serve
     sweep: Sweep
 
 
@@ -111,12 +95,9 @@ def tune(
             refuse(spec, axis.path, "can't be tuned: only the policy's own fields are for tuning to choose")
     goal.recorded(spec.simulation.rounds)
     if spec.simulation.replications < 2:
-        raise spec.error(
-            "simulation.replications: must be at least 2: a target is judged by the interval over runs"
-        )
-    with running(
-        plan, out, engine=engine, workers=workers, address=address, retry_failed=False, progress=progress
-    ) as runner:
+        why = "a target is judged by the interval over runs"
+        raise spec.error(f"simulation.replications: must be at least 2: {why}")
+    with running(plan, out, engine, workers, address, progress) as runner:
         sweep = runner.sweep(halving)
         rows = sweep.rows()
         candidates = _candidates(rows)
@@ -149,10 +130,9 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     if isinstance(environment, Mapping) and isinstance(environment.get("file"), str):
         file = os.path.relpath(plan.folder / environment["file"], path.resolve().parent)
         data["environment"] = {**environment, "file": file}
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
     with replacing(path) as draft:
-        draft.write_text(
-            "".join(f"# {line}\n" for line in comment.splitlines()) + dumps(data), encoding="utf-8"
-        )
+        draft.write_text(head + dumps(data), encoding="utf-8")
         read_spec(draft)
 
 
@@ -188,10 +168,8 @@ def _nearest(rows: Rows, goal: Target, tried: int) -> str:
         return f"none of the {tried:,} settings could be run; the first error: {rows['error'][0]}"
     nearest = rows.row(int(known[np.argmin(shortfall[known])]))
     fields = ", ".join(f"{name} = {value}" for name, value in nearest.items() if name.startswith("policy."))
-    return (
-        f"none of the {tried:,} settings meets the target {goal}; the nearest, {fields}, misses it by "
-        f"{nearest['shortfall']:.4g}"
-    )
+    missed = f"the nearest, {fields}, misses it by {nearest['shortfall']:.4g}"
+    return f"none of the {tried:,} settings meets the target {goal}; {missed}"
 
 
 def _comment(goal: Target, chosen: Row, checked: Row) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from hospital_page import PAGE, assert_shown, hospital_page
 from tightrope.environments import calibration as cal
-from tightrope.environments.calibration.calibration import to_data
+from tightrope.environments.calibration.calibration import WARDS, to_data
 from tightrope.errors import InvalidInput
 
 
@@ -79,6 +79,6 @@ def test_the_page_tells_the_shipped_numbers() -> None:
             "calibration slope": [outcome.linear_quality.slope, outcome.boosted_quality.slope],
         }.items():
             assert_shown(page[row][column], values)
-    for j, ward in enumerate(cal.WARDS):
+    for j, ward in enumerate(WARDS):
         for shown, value in zip(page[ward], (numbers.shares[j], *(outcome.by_ward[j] for outcome in two))):
             assert_shown(shown, [value])

@@ -193,7 +193,7 @@ def test_the_fast_path_by_rules():
     with pytest.raises(tr.InvalidInput, match="hours"):
         short.decide(x, group="old")
     with pytest.raises(tr.InvalidInput, match="not both"):
-        short.decide(x, np.zeros((3, 3)), group="old")
+        short.decide(x, np.zeros((3, 3)), usage={"hours": hours}, group="old")
     assert [
         g if g is None or isinstance(g, str) else g[0] for g in short.settings()["pending_groups"]
     ] == careful.settings()["pending_groups"]

@@ -178,7 +178,7 @@ CASES = [
     # usage and group
     ("A", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}), "usage and group need rules: make the policy with"),
     ("A", lambda p: p.decide(OK_PHI, OK_W, group="A"), "usage and group need rules"),
-    ("rules", lambda p: p.decide(OK_PHI, np.zeros((3, 3)), usage={"hours": 0.3}), "give costs, or usage and group, not both"),
+    ("rules", lambda p: p.decide(OK_PHI, np.zeros((3, 3)), usage={"hours": 0.3}), "give costs, or usage, not both"),
     ("rules", lambda p: p.decide(OK_PHI, group="A"), "usage['hours'] is missing"),
     ("rules", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}), "group is missing"),
     ("rules", lambda p: p.decide(OK_PHI, usage={"hours": 0.3}, group=3), "group must be a name or several, but got 3"),

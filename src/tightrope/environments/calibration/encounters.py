@@ -16,7 +16,7 @@ from tightrope.environments.calibration.calibration import DIAGNOSES, LEVELS, WA
 from tightrope.errors import InvalidInput
 from tightrope.validation import Array
 
-_INTEGERS = ("encounter_id", "patient_nbr", "discharge_disposition_id", "time_in_hospital")
+_INTEGERS: tuple[str, ...] = ("encounter_id", "patient_nbr", "discharge_disposition_id", "time_in_hospital")
 _INTEGERS += ("number_emergency", "number_inpatient")
 _STRINGS = ("gender", "age", "medical_specialty", "diag_1", "readmitted")
 _EXPIRED_OR_HOSPICE = (11, 13, 14, 19, 20, 21)

@@ -15,7 +15,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import Offer, plain_group
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import fast_path
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.estimates import (
@@ -147,7 +147,8 @@ class PessimisticOptimistic(Policy):
         )
         self._ranges = np.ascontiguousarray(ranges[after])
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
-        self._pending = self.decisions
+        # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
+        self._pending = self.decisions = PendingDecisions()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
@@ -237,10 +238,6 @@ class PessimisticOptimistic(Policy):
             Which action each row is; 0..J−1 by default.
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
-
-        Returns
-        -------
-        Decision
         """
         fast = self._fast_before
         if (

@@ -56,7 +56,6 @@ class PostgresJournal(Journal):
     ----------
     url : str
         ``postgresql://user@host/database``, as libpq reads it.
-    experiment : str
     read_only : bool
         Read alone, without the lock.
     """
@@ -128,9 +127,8 @@ class PostgresJournal(Journal):
             raise self._lost(error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        return self._rows(
-            f"event_id = ANY(%s) AND kind <= {LAST_BY_EVENT} ORDER BY position", list(event_ids)
-        )
+        which = f"event_id = ANY(%s) AND kind <= {LAST_BY_EVENT} ORDER BY position"
+        return self._rows(which, list(event_ids))
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         while page := self._rows("position > %s ORDER BY position LIMIT 5000", after):

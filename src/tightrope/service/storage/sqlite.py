@@ -63,7 +63,6 @@ class SqliteJournal(Journal):
 
     Parameters
     ----------
-    path : path
     read_only : bool
         Read alone, without the lock: also while another process writes.
     vfs : str, optional

@@ -8,7 +8,6 @@ from tightrope.studies.bench import contests, run, scaling
 if __name__ == "__main__":
     scaling.pin()
     name, *repeats = sys.argv[1:]
-    found = (
-        scaling.scaling() if name == "scaling" else run.measure(contests.CASES[name].make(), int(repeats[0]))
-    )
+    whole = name == "scaling"
+    found = scaling.scaling() if whole else run.measure(contests.CASES[name].make(), int(repeats[0]))
     print(json.dumps(found, allow_nan=False))

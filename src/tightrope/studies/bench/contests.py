@@ -35,28 +35,16 @@ Program = Callable[[], Outcome]
 
 @dataclass(frozen=True)
 class Contest:
-    """Two programs that make the same choices.
+    """Two programs that make the same choices. `ours` and `rival` each make one, ready to run; making it is not timed."""
 
-    Attributes
-    ----------
-    what : str
-        The problem.
-    against : str
-        What the rival computes.
-    ours, rival : callable
-        Each makes a program, ready to run; making it is not timed.
-    rounds : int
-        That our program plays.
-    rival_rounds : int, optional
-        That the rival plays, where it is not the same; choices are compared over as many as both made.
-    """
-
-    what: str
-    against: str
+    what: str  # the problem
+    against: str  # what the rival computes
     ours: Callable[[], Program]
     rival: Callable[[], Program]
-    rounds: int
-    rival_rounds: int | None = None
+    rounds: int  # that our program plays
+    rival_rounds: int | None = (
+        None  # where it is not the same; choices are compared over as many as both made
+    )
 
 
 def online(
@@ -175,13 +163,7 @@ def catalogue(
     (`bonus`) makes a policy that learns within these rounds; at the paper's own every r̂ is clipped at 1, and no width matters.
     """
     draw = np.random.default_rng(0)
-    phi: Array
-    if folder is None:
-        phi = _unit_rows(draw, J, d)
-    else:
-        path = Path(folder, "features.npy")
-        _write_rows(draw, J, d, path)
-        phi = np.load(path, mmap_mode="r")
+    phi: Array = _unit_rows(draw, J, d) if folder is None else _mapped_rows(draw, J, d, Path(folder))
     theta = _unit_rows(draw, 1, d)[0]
     rewards = 0.5 + 0.5 * np.asarray(phi @ theta)
     W = draw.uniform(-1.0, 1.0, size=(J, K))
@@ -192,16 +174,13 @@ def catalogue(
     def rival() -> Program:
         if running:
             return partial(numpy_loops.running_widths, rows, W, rewards, rounds, settings)
-        return partial(
-            numpy_loops.full_sweep, rows, W, rewards, rounds, settings, None if folder is None else BLOCK
-        )
+        block = None if folder is None else BLOCK
+        return partial(numpy_loops.full_sweep, rows, W, rewards, rounds, settings, block)
 
     return Contest(
         f"decide + learn, catalogue of {J:,} × {d}, K = {K}{', memory-mapped' if folder else ''}",
         "NumPy, widths carried along" if running else f"NumPy, all widths{' in blocks' if folder else ''}",
-        lambda: partial(
-            _play_catalogue, _policy(Ridge(d, bonus=bonus), K, settings), offer, W, rewards, rounds
-        ),
+        lambda: partial(_play, _policy(Ridge(d, bonus=bonus), K, settings), offer, W, rewards, rounds),
         rival,
         rounds,
     )
@@ -224,9 +203,7 @@ def many_constraints(
     return Contest(
         f"decide + learn, J = {J}, d = {d}, K = {K:,}, an action touches {touched}",
         "NumPy, dense costs",
-        lambda: partial(
-            _play_catalogue, _policy(Ridge(d, bonus=0.1), K, settings), offer, costs, rewards, rounds
-        ),
+        lambda: partial(_play, _policy(Ridge(d, bonus=0.1), K, settings), offer, costs, rewards, rounds),
         lambda: partial(numpy_loops.full_sweep, phi, dense, rewards, rounds, settings),
         rounds,
     )
@@ -301,13 +278,11 @@ CASES: dict[str, Case] = {
 def _policy(
     reward: Ridge | DisjointRidge, K: int, settings: Settings, cost: Ridge | None = None
 ) -> PessimisticOptimistic:
-    V, epsilon = Power(settings.v, 0.5), Power(settings.e, -0.5)
-    return PessimisticOptimistic(
-        reward=reward, cost=cost, constraints=K, horizon=settings.horizon, V=V, epsilon=epsilon
-    )
+    V, epsilon, T = Power(settings.v, 0.5), Power(settings.e, -0.5), settings.horizon
+    return PessimisticOptimistic(reward=reward, cost=cost, constraints=K, horizon=T, V=V, epsilon=epsilon)
 
 
-def _play_catalogue(
+def _play(
     policy: PessimisticOptimistic, offer: Catalogue, costs: Any, rewards: Array, rounds: int
 ) -> Outcome:
     choices = []
@@ -342,8 +317,11 @@ def _unit_rows(draw: np.random.Generator, n: int, d: int) -> Array:
     return rows
 
 
-def _write_rows(draw: np.random.Generator, J: int, d: int, path: Path) -> None:
+def _mapped_rows(draw: np.random.Generator, J: int, d: int, folder: Path) -> Array:
+    path = folder / "features.npy"
     target = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(J, d))
     for at in range(0, J, 65_536):
         target[at : at + 65_536] = _unit_rows(draw, min(65_536, J - at), d)
     target.flush()
+    mapped: Array = np.load(path, mmap_mode="r")
+    return mapped

@@ -12,12 +12,14 @@ both programs on one machine, and the loops also check what it times, choice by 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.validation import VIOLATION, Array
+
+Codes: TypeAlias = NDArray[np.int64]
 
 TIE = 1e-12
 
@@ -107,12 +109,7 @@ def after(phis: Array, psis: Array, Ws: Array, rewards: list[float], settings: S
 
 
 def disjoint(
-    features: Array,
-    costs: Array,
-    rewards: Array,
-    contexts: NDArray[np.int64],
-    uniforms: Array,
-    settings: Settings,
+    features: Array, costs: Array, rewards: Array, contexts: Codes, uniforms: Array, settings: Settings
 ) -> Outcome:
     """A model for each action; tables (C, p), (C, J, K) and (C, J), the context of every round and the uniform behind its reward.
 
@@ -140,12 +137,7 @@ def disjoint(
 
 
 def simulated(
-    features: Array,
-    costs: Array,
-    rewards: Array,
-    contexts: NDArray[np.int64],
-    uniforms: Array,
-    settings: Settings,
+    features: Array, costs: Array, rewards: Array, contexts: Codes, uniforms: Array, settings: Settings
 ) -> Outcome:
     """`disjoint` as a simulation: the state is the cumulated mean reward, costs, and last round in violation of each constraint.
 

@@ -25,11 +25,10 @@ from tightrope.files import write as write_file
 from tightrope.report import save_figure
 from tightrope.studies.bench import scaling
 from tightrope.studies.bench.contests import CASES, REPEATS, Contest
+from tightrope.studies.bench.scaling import quartiles
 from tightrope.validation import whole_number
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
-)
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 PARTS = ("start", "scaling")
 
 
@@ -55,15 +54,16 @@ def measure(contest: Contest, repeats: int = REPEATS) -> dict[str, Any]:
             program()
             times[side, i] = time.process_time() - started
     times *= 1e6 / np.array([[contest.rounds], [contest.rival_rounds or contest.rounds]])
-    low, (mine, theirs), high = np.quantile(times, (0.25, 0.5, 0.75), axis=1)
+    mine, theirs = (quartiles(side) for side in times)
+    ratio_low, ratio_high = np.quantile(times[1] / times[0], (0.25, 0.75)).tolist()
     return {
         "what": contest.what,
         "against": contest.against,
-        "ours": {"median": float(mine), "low": float(low[0]), "high": float(high[0])},
-        "rival": {"median": float(theirs), "low": float(low[1]), "high": float(high[1])},
-        "ratio": float(theirs / mine),
-        "ratio_low": float(np.quantile(times[1] / times[0], 0.25)),
-        "ratio_high": float(np.quantile(times[1] / times[0], 0.75)),
+        "ours": mine,
+        "rival": theirs,
+        "ratio": theirs["median"] / mine["median"],
+        "ratio_low": ratio_low,
+        "ratio_high": ratio_high,
         "agree": float(agree),
         "error": float(error),
         "rounds": both,
@@ -167,17 +167,14 @@ def tables(data: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]
                 _spread(row["rival"]),
                 f"{row['ratio']:.2f}",
                 f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
-                "–"
-                if row["target"] is None
-                else f"{row['target']:g}{'' if row['ratio'] >= row['target'] else ' missed'}",
+                _target(row["target"], row["ratio"]),
                 f"{100 * row['agree']:.4g} % of {row['rounds']:,}",
                 f"{row['error']:.0e}",
             ]
             for row in data["rows"]
         ]
-        shown.append(
-            ("processor time of a round in µs: median ± half the distance of the quartiles", head, rows)
-        )
+        title = "processor time of a round in µs: median ± half the distance of the quartiles"
+        shown.append((title, head, rows))
     if data["start"] is not None:
         head = ["seconds of a cold process", "import", "make a policy", "first decide", "first learn"]
         head += ["until decided", "on the wall"]
@@ -212,12 +209,8 @@ def write(data: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
     write_file(target / "bench.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
     parts = []
     for title, head, rows in tables(data):
-        lines = [head, ["---"] * len(head), *rows]
-        parts.append(
-            "\n".join(
-                [f"**{title[0].upper()}{title[1:]}**", "", *(f"| {' | '.join(line)} |" for line in lines)]
-            )
-        )
+        lines = [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
+        parts.append("\n".join([f"**{title[0].upper()}{title[1:]}**", "", *lines]))
     write_file(target / "bench.md", "\n\n".join(parts) + "\n")
     if data["scaling"] is not None:
         save_figure(scaling.figure(data["scaling"]), target / "scaling.png")
@@ -274,6 +267,10 @@ def _json_of(command: Sequence[str], environment: Mapping[str, str]) -> Any:
 def _spread(one: Mapping[str, float]) -> str:
     digits = max(0, 2 - math.floor(math.log10(one["median"])))
     return f"{one['median']:,.{digits}f} ± {(one['high'] - one['low']) / 2:,.{digits}f}"
+
+
+def _target(target: float | None, ratio: float) -> str:
+    return "–" if target is None else f"{target:g}{'' if ratio >= target else ' missed'}"
 
 
 def _bytes(size: int) -> str:

@@ -22,6 +22,7 @@ from tightrope.engine.simulation import recorded_rounds
 from tightrope.environments.tabular import Tabular
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
+from tightrope.validation import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,23 +56,22 @@ def scaling(
     for axis, values in varied.items():
         for value in values:
             size = {**BASE, axis: value}
-            times = np.array(_times(**size, repeats=repeats, seconds=seconds)) * 1e6
-            low, median, high = np.quantile(times, (0.25, 0.5, 0.75))
+            took = quartiles(np.array(_times(**size, repeats=repeats, seconds=seconds)) * 1e6)
             arithmetic, moving = (1e6 * part for part in least(**size, limits=limits))
-            points.append(
-                {
-                    "axis": axis,
-                    **size,
-                    "median": float(median),
-                    "low": float(low),
-                    "high": float(high),
-                    "arithmetic": arithmetic,
-                    "moving": moving,
-                    "limit": max(arithmetic, moving),
-                    "times_limit": float(median) / max(arithmetic, moving),
-                }
-            )
+            limit = max(arithmetic, moving)
+            point = {"axis": axis, **size, **took, "arithmetic": arithmetic, "moving": moving}
+            points.append({**point, "limit": limit, "times_limit": took["median"] / limit})
     return {"limits": limits, "points": points}
+
+
+def quartiles(times: Array) -> dict[str, float]:
+    """Median and quartiles.
+
+    >>> quartiles(np.array([1.0, 2.0, 4.0]))
+    {'median': 2.0, 'low': 1.5, 'high': 3.0}
+    """
+    low, median, high = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
+    return {"median": median, "low": low, "high": high}
 
 
 def least(J: int, d: int, K: int, C: int, limits: dict[str, Any]) -> tuple[float, float]:
@@ -177,18 +177,14 @@ def _bandwidth(limits: dict[str, Any], size: int) -> float:
 
 def _fastest(work: Callable[[], Any]) -> float:
     """Seconds of the fastest of several runs, each repeated until it can be timed."""
+
+    def taken(times: int) -> float:
+        started = time.process_time()
+        for _ in range(times):
+            work()
+        return time.process_time() - started
+
     times = 1
-    while True:
-        started = time.process_time()
-        for _ in range(times):
-            work()
-        if time.process_time() - started > 0.005:
-            break
+    while taken(times) <= 0.005:
         times *= 4
-    best = math.inf
-    for _ in range(9):
-        started = time.process_time()
-        for _ in range(times):
-            work()
-        best = min(best, (time.process_time() - started) / times)
-    return best
+    return min(taken(times) for _ in range(9)) / times

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy, missing_from, parameters_of
-from tightrope.schedules import Power
+from tightrope.schedules import Power, known_costs
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
 
@@ -57,8 +56,8 @@ def own_entry(source: str | type, name: str | None = None) -> Entry:
     tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
     """
     made: Any = source if isinstance(source, type) else policies.POLICIES.find(source)
-    registered = getattr(made, "kind", None) in policies.POLICIES
-    label = name or (made.kind if registered else made.__name__)
+    kind = getattr(made, "kind", ":")
+    label = name or (made.__name__ if ":" in kind else kind)
     place = source if isinstance(source, type) else policies.POLICIES.absolute(source)
     return Entry(str(label), partial(_own, place), own=True)
 
@@ -123,9 +122,8 @@ def _fitted(
     parameters = parameters_of(make)
     missing = missing_from(parameters, known)
     if missing:
-        raise Unfit(
-            [scenario.lacks.get(name, f"it asks for {name!r}, which no scenario tells") for name in missing]
-        )
+        unknown = "it asks for {!r}, which no scenario tells"
+        raise Unfit([scenario.lacks.get(name, unknown.format(name)) for name in missing])
     try:
         return make(**{name: known[name] for name in parameters if name in known})
     except InvalidInput as error:
@@ -136,12 +134,15 @@ def _light_schedules(scenario: Scenario, horizon: int) -> Any:
     """The schedules of costs seen before acting, where they are seen after."""
     env, K = scenario.env, scenario.env.n_constraints
     if K == 0 or env.costs_seen == "before":
-        raise Unfit(
-            ["its costs are seen before acting, so these are the schedules of pessimistic-optimistic"]
-        )
-    V = Power(max(scenario.slater, 1e-6) * K**0.25 * math.sqrt(2.0 / 3.0), 0.5)
-    epsilon = Power(K**0.75 * math.sqrt(6.0), -0.5)
-    return _fitted(policies.PessimisticOptimistic, scenario, horizon, V=V, epsilon=epsilon)
+        why = "its costs are seen before acting, so these are the schedules of pessimistic-optimistic"
+        raise Unfit([why])
+    V, epsilon = known_costs(K)
+    V = V.times(max(scenario.slater, 1e-6))
+    powers: dict[str, Any] = {
+        "V": Power(V.scale, V.exponent),
+        "epsilon": Power(epsilon.scale, epsilon.exponent),
+    }
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, **powers)
 
 
 def _measured(scenario: Scenario, horizon: int) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,15 +13,7 @@ from tightrope.environments.scenarios import Scenario
 from tightrope.files import write_csv, write_json
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate
-from tightrope.studies.league.ranking import (
-    CENTRE,
-    KNOWS_ALL,
-    League,
-    Performance,
-    final_regret,
-    over_runs,
-    standing,
-)
+from tightrope.studies.league.ranking import CENTRE, KNOWS_ALL, League, final_regret, over_runs, standing
 from tightrope.validation import VIOLATION
 
 _SHOWN = 6  # curves in a figure
@@ -42,13 +33,10 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
         }
         for name, one in league.scenarios.items()
     ]
-    meta = {
-        name: getattr(league, name) for name in ("rounds", "replications", "seed", "seconds", "interrupted")
-    }
-    meta |= {"seconds": round(league.seconds, 1), "command": league.command}
-    write_json(
-        target / "summary.json", {**meta, "scenarios": facts, "rows": league.rows(), "outside": misfits}
-    )
+    size = {"rounds": league.rounds, "replications": league.replications, "seed": league.seed}
+    took = {"seconds": round(league.seconds, 1), "interrupted": league.interrupted, "command": league.command}
+    found = {"scenarios": facts, "rows": league.rows(), "outside": misfits}
+    write_json(target / "summary.json", {**size, **took, **found})
     rows = [{**row, "ran": True, "reasons": ""} for row in league.final_rows()]
     rows += [{**one, "ran": False, "reasons": "; ".join(one["reasons"])} for one in misfits]
     write_csv(target / "league.csv", rows)
@@ -97,10 +85,8 @@ def _overview(report: Report, league: League) -> None:
     report.section("Who wins")
     rows: list[list[Cell]] = []
     for scenario, one in zip(league.scenarios.values(), league.overview(), strict=True):
-        name, kind = (
-            f"[{scenario.name}](#{scenario.name})",
-            f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}",
-        )
+        name = f"[{scenario.name}](#{scenario.name})"
+        kind = f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}"
         best = [one["best"] or "none", one["regret"], one["violation"]]
         rows.append([name, kind, scenario.slater, *best, one["ours"], standing(one)])
     winner = ["lowest regret of those that keep them", "its regret", "its violation"]
@@ -156,7 +142,7 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
             + "; ".join(f"{one.policy} ends with regret {final_regret(one):.0f}" for one in shown),
             caption=f"{scenario.name}: {CENTRE} and the best of the others; bands are 95 % intervals of the mean.",
         )
-        _standings(report, league, performances, scenario)
+        _standings(report, league, scenario)
     outside = [one for one in league.misfits if one.scenario == scenario.name]
     if outside:
         report.table(
@@ -166,12 +152,10 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
         )
 
 
-def _standings(
-    report: Report, league: League, performances: Sequence[Performance], scenario: Scenario
-) -> None:
+def _standings(report: Report, league: League, scenario: Scenario) -> None:
     earned: list[list[Cell]] = []
     spent: list[list[Cell]] = []
-    for one in performances:
+    for one in league.of(scenario.name):
         place, gap, result = league.place(one), league.gap(one), one.result
         unplaced = "knows all" if one.policy in KNOWS_ALL else "violates"
         difference = None if gap is None else _triple(over_runs(gap[:, -1]))

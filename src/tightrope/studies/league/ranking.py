@@ -49,11 +49,8 @@ class Performance:
     def row(self) -> dict[str, Any]:
         """What belongs to the whole run, as plain data."""
         row: dict[str, Any] = {"kind": self.kind, "settings": self.settings}
-        for name, values in (
-            ("round_violation", self.excess),
-            ("rounds_violated", self.above),
-            ("decision_microseconds", self.microseconds),
-        ):
+        measured = {"round_violation": self.excess, "rounds_violated": self.above}
+        for name, values in (measured | {"decision_microseconds": self.microseconds}).items():
             row |= over_runs(values, least=0.0).columns(name)
         row |= self.result.last_violated().estimate.columns("last_violation")
         return row
@@ -85,14 +82,11 @@ class League:
 
     def of(self, scenario: str) -> list[Performance]:
         """The performances in a scenario, best first: those that kept the constraints by regret, then the others by violation."""
-        return sorted(
-            (one for one in self.performances if one.scenario == scenario),
-            key=lambda one: (
-                not one.kept,
-                0.0 if one.kept else float(one.result.violation.mean[-1]),
-                final_regret(one),
-            ),
-        )
+
+        def order(one: Performance) -> tuple[bool, float, float]:
+            return not one.kept, 0.0 if one.kept else final_violation(one), final_regret(one)
+
+        return sorted((one for one in self.performances if one.scenario == scenario), key=order)
 
     def place(self, performance: Performance) -> int | None:
         """1 for the lowest regret of those that kept the constraints and did not know the truth; None for those without a place."""
@@ -111,17 +105,10 @@ class League:
         rows = []
         for performance in self.performances:
             whole, gap = performance.row(), self.gap(performance)
+            verdict = {"kept": performance.kept, "place": self.place(performance)}
             for g, row in enumerate(performance.result.rows()):
                 difference = UNKNOWN if gap is None else over_runs(gap[:, g])
-                rows.append(
-                    {
-                        **row,
-                        **whole,
-                        **difference.columns("regret_gap"),
-                        "kept": performance.kept,
-                        "place": self.place(performance),
-                    }
-                )
+                rows.append({**row, **whole, **difference.columns("regret_gap"), **verdict})
         return rows
 
     def final_rows(self) -> list[dict[str, Any]]:
@@ -134,19 +121,12 @@ class League:
         for scenario in self.scenarios.values():
             performances = self.of(scenario.name)
             ranked = [one for one in performances if self.place(one) is not None]
+            best = ranked[0] if ranked else None
             ours = next((one for one in performances if one.policy == CENTRE), None)
-            found.append(
-                {
-                    "scenario": scenario.name,
-                    "best": ranked[0].policy if ranked else None,
-                    "regret": final_regret(ranked[0]) if ranked else None,
-                    "violation": float(ranked[0].result.violation.mean[-1]) if ranked else None,
-                    "ours": None if ours is None else final_regret(ours),
-                    "place": None if ours is None else self.place(ours),
-                    "ranked": len(ranked),
-                    "ran": ours is not None,
-                }
-            )
+            row: dict[str, Any] = {"scenario": scenario.name, "best": best and best.policy}
+            row |= {"regret": best and final_regret(best), "violation": best and final_violation(best)}
+            row |= {"ours": ours and final_regret(ours), "place": ours and self.place(ours)}
+            found.append({**row, "ranked": len(ranked), "ran": ours is not None})
         return found
 
 
@@ -164,6 +144,11 @@ def standing(one: Mapping[str, Any]) -> str:
 def final_regret(performance: Performance) -> float:
     """The mean regret after the last round."""
     return float(performance.result.regret.mean[-1])
+
+
+def final_violation(performance: Performance) -> float:
+    """The expected violation after the last round."""
+    return float(performance.result.violation.mean[-1])
 
 
 def over_runs(values: Array, least: float = -math.inf) -> Estimate:

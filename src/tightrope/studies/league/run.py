@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,9 +82,8 @@ def compare(
     names = [entry.name for entry in chosen]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidInput(
-                f"every policy in the league needs a name of its own, but {name!r} comes twice."
-            )
+            what = "every policy in the league needs a name of its own"
+            raise InvalidInput(f"{what}, but {name!r} comes twice.")
     found = [named_scenario(one) if isinstance(one, str) else one for one in (scenarios or list(SCENARIOS))]
     by_name = {one.name: one for one in found}
     if len(by_name) < len(found):
@@ -113,14 +114,13 @@ def compare(
     performances: list[Performance] = []
     interrupted = False
     with progress_bar("league", len(jobs), "runs", progress) as advance:
-        outcomes = _performances(jobs, rounds, replications, seed, workers)
+        outcomes = _performances(jobs, workers, rounds, replications, seed)
         try:
             for one in outcomes:
                 performances.append(one)
                 advance()
-                tell(
-                    f"{len(performances)} of {len(jobs)}: {one.policy} on {one.scenario}, {one.result.seconds:.1f} s"
-                )
+                done = f"{one.policy} on {one.scenario}, {one.result.seconds:.1f} s"
+                tell(f"{len(performances)} of {len(jobs)}: {done}")
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -183,14 +183,12 @@ def _conforms(entry: Entry, scenario: Scenario, rounds: int) -> None:
         )
 
 
-def _performances(
-    jobs: Sequence[tuple[Entry, Scenario]], rounds: int, replications: int, seed: int, workers: int
-) -> Any:
+def _performances(jobs: Sequence[tuple[Entry, Scenario]], workers: int, *size: int) -> Any:
     from joblib import Parallel, delayed
 
     if min(workers, len(jobs)) <= 1:
-        return (_performance(entry, scenario, rounds, replications, seed) for entry, scenario in jobs)
-    calls = (delayed(_performance)(entry, scenario, rounds, replications, seed) for entry, scenario in jobs)
+        return (_performance(entry, scenario, *size) for entry, scenario in jobs)
+    calls = (delayed(_performance)(entry, scenario, *size) for entry, scenario in jobs)
     pool = Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
     return pool(calls)
 
@@ -201,10 +199,8 @@ def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: in
     try:
         # So that loading compiled kernels is not taken for time to decide.
         simulate(_Watched(policy, scenario.env, 2), scenario.env, 2, workers=1, progress=False, optimum=0.0)
-        env, name = scenario.env, entry.name
-        result = simulate(
-            watched, env, rounds, replications, seed, workers=1, record=RECORDED, progress=False, name=name
-        )
+        here = partial(simulate, workers=1, record=RECORDED, progress=False, name=entry.name)
+        result = here(watched, scenario.env, rounds, replications, seed)
     except TightropeError as error:
         raise type(error)(f"{entry.name} on {scenario.name}: {error}") from error
     except Exception as error:
@@ -223,14 +219,14 @@ def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: in
     )
 
 
+@dataclass
 class _Log:
     """One run of a watched policy."""
 
-    def __init__(self, rounds: int) -> None:
-        self.excess = 0.0
-        self.above = 0
-        self.nanoseconds = np.zeros(rounds)
-        self.round = 0
+    nanoseconds: Array
+    excess: float = 0.0
+    above: int = 0
+    round: int = 0
 
 
 class _Watched:
@@ -241,7 +237,7 @@ class _Watched:
     def __init__(self, policy: Any, env: Tabular, rounds: int) -> None:
         self.logs: list[_Log] = []
         self._policy, self._env, self._rounds = policy, env, rounds
-        self._log = _Log(rounds)
+        self._log = _Log(np.zeros(rounds))
         self._told = bool(getattr(policy, "sees_context", False))
         self._mixture = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
 

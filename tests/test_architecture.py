@@ -1,0 +1,245 @@
+"""What CONTRIBUTING says of the code is so: who imports whom, how one adds things, the walks, where the tests are."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import grimp
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope.environments.build import ENVIRONMENTS, environment_of
+from tightrope.models import MODELS
+from tightrope.policies import POLICIES
+from tightrope.rules import RULE_KINDS
+from tightrope.service.conformance import JournalSuite
+from tightrope.service.storage import journal_at, storages
+from tightrope.spec import make_spec
+from tightrope.sweep import run_sweep
+from tightrope.testing import check_environment, check_model, check_policy
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "tightrope"
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+# --- who imports whom ---
+
+
+def test_the_list_of_imports_is_true() -> None:
+    graph = grimp.build_graph("tightrope", exclude_type_checking_imports=False, cache_dir=None)
+    found: dict[str, set[str]] = {}
+    for importer in graph.modules - {"tightrope", "tightrope.__main__"}:
+        part = importer.split(".")[1]
+        imported = {
+            name.split(".")[1] for name in graph.find_modules_directly_imported_by(importer) if "." in name
+        }
+        found.setdefault(part, set()).update(imported - {part})
+    listed = {
+        name: set(imports.split()) for name, imports in re.findall(r"^(\w+) +←(.*)$", PAGE, re.MULTILINE)
+    }
+    assert listed == found
+
+
+def test_each_module_stands_above_all_that_it_imports_beyond_its_row() -> None:
+    [block] = re.findall(r"```\n(# the command line.*?)```", PAGE, re.DOTALL)
+    rows = [
+        re.findall(r"^(\w+) +←(.*)$", row, re.MULTILINE)
+        for row in re.split(r"^#.*$", block, flags=re.MULTILINE)[1:]
+    ]
+    at = {name: i for i, row in enumerate(rows) for name, _ in row}
+    for row in rows:
+        for name, imports in row:
+            assert all(at[one] >= at[name] for one in imports.split()), name
+
+
+# --- how one adds things ---
+
+BLOCKS = dict(re.findall(r"```python\n# src/tightrope/([\w/]+)\.py\n(.*?)```", PAGE, re.DOTALL))
+
+
+@pytest.fixture
+def added(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Lets a file of the page be in the package for the time of a test."""
+    paths: list[tuple[Any, str]] = []
+    known = [(registry, set(registry)) for registry in (POLICIES, MODELS, RULE_KINDS, ENVIRONMENTS)]
+
+    def add(name: str) -> None:
+        folder, _, file = name.rpartition("/")
+        place = tmp_path / folder
+        place.mkdir(parents=True)
+        (place / f"{file}.py").write_text(BLOCKS[name], encoding="utf-8")
+        package = importlib.import_module(f"tightrope.{folder.replace('/', '.')}")
+        package.__path__.append(str(place))
+        paths.append((package, str(place)))
+
+    yield add
+    for package, place in paths:
+        package.__path__.remove(place)
+    for registry, names in known:
+        for name in set(registry) - names:
+            del registry[name]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_every_block_is_tried() -> None:
+    assert set(BLOCKS) == {
+        "policies/cheapest",
+        "models/last_seen",
+        "rules/kinds/band",
+        "environments/coins",
+        "service/storage/frames",
+    }
+
+
+def test_a_policy_is_one_file(added: Callable[[str], None], tmp_path: Path) -> None:
+    added("policies/cheapest")
+    made = POLICIES.find("cheapest")
+    assert check_policy(lambda: made(4, n_constraints=1), strict=True) == []
+    spec = make_spec({"environment": {"kind": "synthetic", "actions": 4}, "policy": {"kind": "cheapest"}})
+    [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
+    assert policy.kind == "cheapest"
+    policy.save(tmp_path / "policy")
+    assert tr.load(tmp_path / "policy").state().keys() == policy.state().keys()
+
+
+def test_a_model_is_one_file(added: Callable[[str], None]) -> None:
+    added("models/last_seen")
+    assert check_model(lambda: MODELS.find("last-seen")(3)) == []
+    spec = make_spec(
+        {"environment": {"kind": "bandit"}, "policy": {"slater": 0.5, "reward": {"model": "last-seen"}}}
+    )
+    [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
+    assert policy.reward_model.kind == "last-seen"
+
+
+def test_a_rule_is_one_file(added: Callable[[str], None]) -> None:
+    added("rules/kinds/band")
+    spec = make_spec(
+        {"actions": ["a", "b"], "rule": [{"kind": "band", "action": "a", "at_least": 0.25, "at_most": 0.5}]}
+    )
+    assert str(spec.rules) == "a: at least 25% and at most 50% of decisions"
+    assert spec.rules is not None
+    np.testing.assert_array_equal(spec.rules.costs(), [[0.5, -0.75], [-0.5, 0.25]])
+
+
+def test_an_environment_is_one_file(added: Callable[[str], None]) -> None:
+    added("environments/coins")
+    env = environment_of(make_spec({"environment": {"kind": "coins", "fair": 0.4}}))
+    assert (env.name, env.rewards[0, 0]) == ("coins", 0.4)
+    assert check_environment(ENVIRONMENTS.find("coins")) == []
+
+
+def test_a_storage_is_one_file(added: Callable[[str], None], tmp_path: Path) -> None:
+    added("service/storage/frames")
+    assert "frames" in storages()
+    tests = [name for name in vars(JournalSuite) if name.startswith("test_")]
+    for name in tests:
+        suite = JournalSuite()
+        suite.make = lambda place=tmp_path / name: journal_at(f"frames:{place}", "ward")  # type: ignore[method-assign,misc]
+        (tmp_path / name).mkdir()
+        getattr(suite, name)()
+
+
+# --- the walks ---
+
+WALKS = {
+    title: re.findall(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|", part, re.MULTILINE)
+    for title, part in re.findall(
+        r"^\*\*(One [^*]+)\*\*(.*?)(?=^\*\*One |^## )", PAGE, re.MULTILINE | re.DOTALL
+    )
+}
+
+
+def walked(play: Callable[[], Any]) -> list[tuple[str, str]]:
+    """File and name of every function of the package that is called, in order."""
+    called: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and SOURCE in path.parents:
+            called.append((path.relative_to(SOURCE).as_posix(), frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        play()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def online() -> None:
+    DECIDE(FEATURES, COSTS)
+
+
+FEATURES, COSTS = np.eye(3), np.full((3, 1), -0.5)
+DECIDE = tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=1, slater=0.5, horizon=10).decide
+
+
+def simulated() -> None:
+    policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1, slater=0.5)
+    tr.simulate(policy, tr.environments.bandit(), 5, 2, workers=1, optimum=0.0)
+
+
+def swept(folder: Path) -> None:
+    sizes = {"rounds": 5, "replications": 1}
+    data = {"environment": {"kind": "bandit"}, "simulation": sizes, "sweep": {"policy.slater": [0.1, 0.5]}}
+    run_sweep(make_spec(data), folder, workers=1)
+
+
+def test_the_walks_are_the_ones_that_are_documented(tmp_path: Path) -> None:
+    online()  # the first decision looks the compiled code up
+    played = {
+        "One online decision": walked(online),
+        "One simulated round": walked(simulated),
+        "One sweep cell": walked(lambda: swept(tmp_path)),
+    }
+    assert set(WALKS) == {*played, "One HTTP decision"}
+    assert (len(WALKS["One online decision"]), len(WALKS["One HTTP decision"])) == (3, 12)
+    assert len({file for file, _ in WALKS["One HTTP decision"]}) == 6
+    for title, called in played.items():
+        seen = iter(called)
+        missing = [step for step in WALKS[title] if not step[0].startswith("kernels/") and step not in seen]
+        assert not missing, f"{title}: these come in this order, with others between them"
+
+
+def test_what_the_walks_name_is_there() -> None:
+    named = {step for walk in WALKS.values() for step in walk}
+    for file, name in named:
+        tree = ast.parse((SOURCE / file).read_text(encoding="utf-8"))
+        for part in name.split("."):
+            tree = next(one for one in tree.body if getattr(one, "name", None) == part)  # type: ignore[attr-defined,assignment]
+
+
+# --- where the tests are ---
+
+
+def test_every_test_file_is_named_after_a_module_or_says_what_it_is_about() -> None:
+    about = set(re.findall(r"^\| `(tests/[\w/]+\.py)` \|", PAGE, re.MULTILINE))
+    others = set()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        place = file.relative_to(ROOT / "tests").parent
+        module = SOURCE / place / file.stem.removeprefix("test_")
+        own = module.name == place.name or module.is_dir() or module.with_suffix(".py").exists()
+        others |= set() if own else {file.relative_to(ROOT).as_posix()}
+    assert others == about
+
+
+def test_no_file_has_two_subjects() -> None:
+    """Above 700 lines it has; a long table or one CUDA kernel aside."""
+    long = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if len(path.read_text(encoding="utf-8").splitlines()) > 700
+    }
+    assert long <= {"policies/pessimistic_optimistic/policy.py"}
