@@ -302,12 +302,15 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
         where = f"policy[{i}]" if several else "policy"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
+        # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
+        paper = table.get("kind", PolicySpec().kind) == PolicySpec().kind
+        read = known if paper else [one for one in known if one not in ("slater", "V", "epsilon")]
         typed = {
             key: _model_table(value) if key in _MODEL_PARTS else value
             for key, value in table.items()
-            if key in known
+            if key in read
         }
-        rest = {key: value for key, value in table.items() if key not in known}
+        rest = {key: value for key, value in table.items() if key not in read}
         policy = reader.convert(typed, PolicySpec, where)
         policy = msgspec.structs.replace(policy, settings=rest, where=where, folder=reader.folder)
         if policy.name in [other.name for other in policies]:
