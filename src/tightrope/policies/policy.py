@@ -189,7 +189,7 @@ class Policy(ABC):
         return np.zeros(self.n_constraints)
 
     def uniform(self, slot: int = 0) -> float:
-        """A number in [0, 1) for the next decision: a function of the seed, the decision's number and the slot, one for each draw."""
+        """A number in [0, 1) for the next decision: a function of the seed, its number and the slot, one for each draw."""
         if not hasattr(self, "seed"):
             raise InvalidInput(
                 f"{type(self).__name__} draws, so its constructor must take a `seed`, which it keeps."
