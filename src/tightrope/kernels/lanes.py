@@ -204,7 +204,7 @@ else:
 
         return (v(v), code) if v in (EIGHT, types.float64) else None
 
-    positive = intrinsic(_positive)
+    positive = intrinsic(_positive)  # type: ignore[assignment]
     _number, _place = types.float64, types.intp
     spread4 = _compiled(FOUR, [_number], _spread(4))
     spread8 = _compiled(EIGHT, [_number], _spread(8))
