@@ -17,8 +17,6 @@ from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
 from tightrope.validation import whole_number
 
-__all__ = ["Action", "ActionNames", "action_name"]
-
 Action: TypeAlias = str | int
 
 

@@ -8,15 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.validation import (
-    COST_LIMIT,
-    NORM_LIMIT,
-    Array,
-    first,
-    real_array,
-    require_finite,
-    require_range,
-)
+from tightrope.validation import COST_LIMIT, NORM_LIMIT, Array, finite_array, first, require_range
 
 _BLOCK = 65_536
 _TRANSPOSED = 2**20
@@ -44,9 +36,8 @@ class Catalogue:
     """
 
     def __init__(self, features: Any) -> None:
-        rows = (
-            features if isinstance(features, np.ndarray) else real_array("features", features, (None, None))
-        )
+        read = isinstance(features, np.ndarray)
+        rows = features if read else finite_array("features", features, (None, None))
         if rows.ndim != 2 or not len(rows) or rows.dtype != np.float64 or not rows.flags.c_contiguous:
             raise InvalidInput(
                 "features of a catalogue must be a C-contiguous float64 array of shape (J, d) with at least one row, but got "
@@ -106,13 +97,12 @@ class SparseCosts:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
-        self.limits = real_array("limits", limits, (self.shape[1],)).copy()
+        self.limits = finite_array("limits", limits, (self.shape[1],)).copy()
         require_range("limits", self.limits, -1.0, 1.0)
-        self.data: Array = np.array(matrix.data, dtype=np.float64)
+        self.data = finite_array("usage", matrix.data.astype(np.float64), (None,))
         self.indices: NDArray[np.int64] = matrix.indices.astype(np.int64)
         self.offsets: NDArray[np.int64] = matrix.indptr.astype(np.int64)
         self.most_entries = int(np.diff(self.offsets).max(initial=0))
-        require_finite("usage", self.data)
         costs = self.data - self.limits[self.indices]
         bad = np.abs(costs) > COST_LIMIT
         if bad.any():
@@ -130,6 +120,5 @@ class SparseCosts:
         return W
 
     def __repr__(self) -> str:
-        return (
-            f"SparseCosts(<{self.shape[0]} actions, {self.shape[1]} constraints, {len(self.data)} entries>)"
-        )
+        J, K = self.shape
+        return f"SparseCosts(<{J} actions, {K} constraints, {len(self.data)} entries>)"

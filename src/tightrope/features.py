@@ -10,7 +10,6 @@ array([1. , 0.5, 0. ])
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
@@ -19,9 +18,8 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.messages import did_you_mean
 from tightrope.validation import Array, finite_number
-
-__all__ = ["Category", "FeatureMap", "Field", "Number"]
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
@@ -151,7 +149,7 @@ class FeatureMap:
         for name in context:
             if name not in self.fields:
                 raise InvalidInput(
-                    f"context.{name} is not a declared field{_hint(name, self.fields)}; "
+                    f"context.{name} is not a declared field{did_you_mean(name, self.fields)}; "
                     f"declared: {_listed(self.fields)}."
                 )
         for name in self.fields:
@@ -178,8 +176,3 @@ class FeatureMap:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
-
-
-def _hint(name: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -18,25 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["Fault", "did_you_mean", "fault", "fields_at"]
-
 
 class Fault(NamedTuple):
-    """What is wrong with a value, and where in it.
+    """What is wrong with a value, and where in it."""
 
-    Attributes
-    ----------
-    path : str
-        From the whole value to the entry, such as ``.reward.bonus`` or ``.range[1]``; empty for the whole.
-    words : str
-        What goes after the entry's name: "is missing", "must be a number, but got 'x'".
-    unknown : str
-        The name of a field that does not exist, the last step of `path`; else empty.
-    """
-
-    path: str
-    words: str
-    unknown: str = ""
+    path: str  # from the whole value to the entry, such as ``.reward.bonus`` or ``.range[1]``; empty for the whole
+    words: str  # what goes after the entry's name: "is missing", "must be a number, but got 'x'"
+    unknown: str = ""  # the name of a field that does not exist, the last step of `path`; else empty
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -37,20 +37,6 @@ from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
 
-__all__ = [
-    "EnvironmentSpec",
-    "ModelSpec",
-    "PolicySpec",
-    "PowerSpec",
-    "RuleSpec",
-    "SimulationSpec",
-    "Spec",
-    "SpecError",
-    "make_spec",
-    "read_spec",
-    "unknown_field",
-]
-
 Usage: TypeAlias = dict[str, dict[str, float]]
 
 
@@ -117,23 +103,14 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ``[[rule]]`` says beyond the rule itself.
-
-    Attributes
-    ----------
-    rule : Rule
-    usage : dict or None
-        What each action uses, where that is fixed; None: the caller sends it.
-    hard : bool
-        The service never lets the running total pass `total`, not even once.
-    total : float or None
-        What may be used up in all, whatever the number of decisions.
-    """
+    """What a ``[[rule]]`` says beyond the rule itself."""
 
     rule: Rule
-    usage: dict[str, float] | None = None
-    hard: bool = False
-    total: float | None = None
+    usage: dict[str, float] | None = (
+        None  # what each action uses, where that is fixed; None: the caller sends it
+    )
+    hard: bool = False  # the service never lets the running total pass `total`, not even once
+    total: float | None = None  # what may be used up in all, whatever the number of decisions
 
 
 class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,41 +143,19 @@ class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole spec, checked.
-
-    Attributes
-    ----------
-    name : str
-    actions : tuple of str
-        Empty where the environment alone names them.
-    context : dict of Number and Category
-    rules : Rules or None
-        None when there is no ``[[rule]]``.
-    rule_specs : tuple of RuleSpec
-        In the order of `rules`.
-    policies : tuple of PolicySpec
-        At least one.
-    environment : EnvironmentSpec or None
-    simulation : SimulationSpec
-    sweep : dict
-        As written.
-    data : dict
-        The whole file as written, for `make_spec`.
-    source : str
-        The file, for messages.
-    """
+    """A whole spec, checked."""
 
     name: str
-    actions: tuple[str, ...]
+    actions: tuple[str, ...]  # empty where the environment alone names them
     context: dict[str, Field]
-    rules: Rules | None
-    rule_specs: tuple[RuleSpec, ...]
-    policies: tuple[PolicySpec, ...]
+    rules: Rules | None  # None when there is no ``[[rule]]``
+    rule_specs: tuple[RuleSpec, ...]  # in the order of `rules`
+    policies: tuple[PolicySpec, ...]  # at least one
     environment: EnvironmentSpec | None
     simulation: SimulationSpec
-    sweep: dict[str, Any]
-    data: dict[str, Any]
-    source: str
+    sweep: dict[str, Any]  # as written
+    data: dict[str, Any]  # the whole file as written, for `make_spec`
+    source: str  # the file, for messages
 
     @property
     def usage(self) -> Usage:
@@ -268,18 +223,8 @@ def make_spec(
 ) -> Spec:
     """The spec from plain tables, as `tomllib` gives them: what `read_spec` does once the text is parsed.
 
-    Parameters
-    ----------
-    data : mapping
-    source : str
-        What messages call it.
-    folder : Path
-        Where relative paths in it start.
-    name : str
-        Used when the spec has none.
+    Messages call it `source`, relative paths in it start in `folder`, and `name` is used when it has none.
 
-    Examples
-    --------
     >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
     100
     """
@@ -357,12 +302,15 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
         where = f"policy[{i}]" if several else "policy"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
+        # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
+        paper = table.get("kind", PolicySpec().kind) == PolicySpec().kind
+        read = known if paper else [one for one in known if one not in ("slater", "V", "epsilon")]
         typed = {
             key: _model_table(value) if key in _MODEL_PARTS else value
             for key, value in table.items()
-            if key in known
+            if key in read
         }
-        rest = {key: value for key, value in table.items() if key not in known}
+        rest = {key: value for key, value in table.items() if key not in read}
         policy = reader.convert(typed, PolicySpec, where)
         policy = msgspec.structs.replace(policy, settings=rest, where=where, folder=reader.folder)
         if policy.name in [other.name for other in policies]:
@@ -437,13 +385,10 @@ def _read_rules(
         if total is not None and total < 0:
             reader.refuse(f"{where}.total", f"must be at least 0, but got {total!r}")
         hard = reader.convert(extra.get("hard", False), bool, f"{where}.hard")
+        counted = rule.quantity.usage
         for j, other in enumerate(specs):
-            counted = rule.quantity.usage
-            if (
-                usage is not None
-                and other.usage not in (None, usage)
-                and other.rule.quantity.usage == counted
-            ):
+            both = usage is not None and other.rule.quantity.usage == counted
+            if both and other.usage not in (None, usage):
                 reader.refuse(f"{where}.usage", f"must be that of rule[{j}], which counts {counted!r} too")
         specs.append(RuleSpec(rule=rule, usage=usage, hard=hard, total=total))
     return rules, tuple(specs)

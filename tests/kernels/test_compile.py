@@ -106,7 +106,7 @@ def edit_callee(package):
     """T := 100·T, in a file that the kernel is not in."""
     models = package / "tightrope" / "kernels" / "models.py"
     text = models.read_text()
-    changed = text.replace("return core[HORIZON] if", "return 100.0 * core[HORIZON] if")
+    changed = text.replace("return core[layout.HORIZON] if", "return 100.0 * core[layout.HORIZON] if")
     assert changed != text
     models.write_text(changed)
 

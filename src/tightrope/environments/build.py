@@ -6,10 +6,11 @@ import inspect
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
@@ -21,9 +22,6 @@ from tightrope.registry import Registry
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
-
-Factory = Callable[..., Tabular]
-_Factory = TypeVar("_Factory", bound=Factory)
 
 # Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
 ENVIRONMENTS = Registry("environment", __package__)
@@ -75,11 +73,11 @@ def build_environment(
 ) -> Tabular:
     """The environment of a spec's ``[environment]``; rules, where there are any, take the place of its own costs.
 
+    Two settings are common to all kinds, and speak to the rules: `usage` (for each usage that the rules count one number, one for
+    each action, or one for each context and action) and `groups` (for each context its group or groups).
+
     Parameters
     ----------
-    spec : EnvironmentSpec
-        Two settings are common to all kinds, and speak to the rules: `usage` (for each usage that the rules count one number,
-        one for each action, or one for each context and action) and `groups` (for each context its group or groups).
     rules : Rules, optional
         They must name as many actions as the environment has. Costs are drawn as the environment draws its own: fixed, or
         Bernoulli between the ends of the rules' ranges.
@@ -89,11 +87,6 @@ def build_environment(
         Names for the actions; those of an environment that has names of its own must be the same.
     name : str, optional
         For an environment whose costs are replaced, or that has no name yet.
-
-    Raises
-    ------
-    SpecError
-        Names the field.
 
     Examples
     --------
@@ -114,11 +107,7 @@ def build_environment(
     if rules is not None:
         if "costs" in settings:
             raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
-        if len(rules.actions) != env.n_actions:
-            raise SpecError(
-                f"actions: must be {env.n_actions} names, as many as the environment has actions, "
-                f"but got {len(rules.actions)}"
-            )
+        _require_as_many(env, rules.actions)
         changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
         stated = settings.get("costs_seen", changes["costs_seen"])
         if stated != changes["costs_seen"]:
@@ -171,9 +160,7 @@ def _arrays_of(folder: Path, file: Any, known: Sequence[str]) -> dict[str, Any]:
     for field in entries:
         if field not in known:
             raise SpecError(f"environment.file: {path}: {unknown_field('', field, known)}")
-    return {
-        field: array if array.dtype.kind in "fiub" else array.tolist() for field, array in entries.items()
-    }
+    return {name: one if one.dtype.kind in "fiub" else one.tolist() for name, one in entries.items()}
 
 
 def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
@@ -190,21 +177,24 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
     folder = {"folder": spec.folder} if "folder" in parameters else {}
     try:
         env: Tabular = factory(**settings, **folder)
-        return env
     except SpecError:
         raise
     except InvalidInput as error:
         raise SpecError(f"environment: {error}") from error
+    return env
 
 
-def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
-    """`actions`, where they may name the actions of `env`."""
+def _require_as_many(env: Tabular, actions: Sequence[Action]) -> None:
     if len(actions) != env.n_actions:
         raise SpecError(
             f"actions: must be {env.n_actions} names, as many as the environment has actions, but got {len(actions)}"
         )
-    nameless = tuple(f"action {j}" for j in range(env.n_actions))
-    if env.actions != nameless:
+
+
+def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
+    """`actions`, where they may name the actions of `env`."""
+    _require_as_many(env, actions)
+    if env.actions != tuple(f"action {j}" for j in range(env.n_actions)):
         raise SpecError(
             f"actions: must be those of the environment, in its order, {list(env.actions)}, but got {list(actions)}"
         )
@@ -259,18 +249,12 @@ def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
         for action in table:
             if action not in rules.actions:
                 raise unknown_field(where, action, [str(one) for one in rules.actions])
-        # An action that no rule counts may be left out: whatever stands there is multiplied by 0.
-        low = next(rule.quantity.range[0] for rule in rules if rule.quantity.usage == usage)
-        missing = {
-            action
-            for rule in rules
-            if rule.quantity.usage == usage
-            for action in rule.quantity.actions or rules.actions
-            if action not in table
-        }
-        if missing:
+        counting = [rule.quantity for rule in rules if rule.quantity.usage == usage]
+        counted = {action for quantity in counting for action in quantity.actions or rules.actions}
+        if missing := counted - set(table):
             raise SpecError(f"{where}.{min(map(str, missing))}: is missing: a rule counts this action")
-        table = [table.get(action, low) for action in rules.actions]
+        # An action that no rule counts may be left out: whatever stands there is multiplied by 0.
+        table = [table.get(action, counting[0].range[0]) for action in rules.actions]
     try:
         return np.array(np.broadcast_to(real_array(where, table, (), (J,), (C, J)), (C, J)))
     except InvalidInput as error:

@@ -97,6 +97,8 @@ def hospital(
     require_choice("truth", truth, get_args(Truth))
     numbers = calibration if isinstance(calibration, Calibration) else shipped(calibration)
     usual = resource is None and np.array_equal(capacity, CAPACITY) and np.array_equal(fairness, FAIRNESS)
+    known = usual and isinstance(calibration, str)
+    optimum = OPTIMA[calibration, reward, truth, bool(stay)] if known else None
     if resource is None:
         resource = RESOURCE * numbers.stay.mean / LONGEST_STAY if stay else RESOURCE
     rules = hospital_rules(capacity, fairness, resource)
@@ -117,9 +119,7 @@ def hospital(
         constraints=rules.names,
         name="hospital",
         theta=theta.ravel() if linear else None,
-        optimum=OPTIMA[calibration, reward, truth, bool(stay)]
-        if usual and isinstance(calibration, str)
-        else None,
+        optimum=optimum,
     )
 
 

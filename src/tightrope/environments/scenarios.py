@@ -10,7 +10,6 @@ Tabular('bandit-binding', contexts=1, actions=4, features=0, constraints=1, cost
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -27,6 +26,7 @@ from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
 from tightrope.problem import Problem
+from tightrope.registry import Registry
 from tightrope.rules import Capacity, Rules, Share
 from tightrope.validation import Array
 
@@ -262,7 +262,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-SCENARIOS: dict[str, Callable[[], Scenario]] = {}
+SCENARIOS = Registry("scenario")
 
 
 def scenario(name: str) -> Scenario:
@@ -275,21 +275,14 @@ def scenario(name: str) -> Scenario:
     """
     if name not in SCENARIOS:
         raise InvalidInput(f"scenario must be one of {', '.join(SCENARIOS)}, but got {name!r}.")
-    return SCENARIOS[name]()
-
-
-def _add(name: str) -> Callable[[Callable[[], Scenario]], Callable[[], Scenario]]:
-    def add(factory: Callable[[], Scenario]) -> Callable[[], Scenario]:
-        SCENARIOS[name] = factory
-        return factory
-
-    return add
+    found: Scenario = SCENARIOS[name]()
+    return found
 
 
 # --- the scenarios ---
 
 
-@_add("bandit-slack")
+@SCENARIOS.register("bandit-slack")
 def _bandit_slack() -> Scenario:
     return Scenario(
         changed(bandit(threshold=0.5), name="bandit-slack"),
@@ -298,7 +291,7 @@ def _bandit_slack() -> Scenario:
     )
 
 
-@_add("bandit-binding")
+@SCENARIOS.register("bandit-binding")
 def _bandit_binding() -> Scenario:
     return Scenario(
         changed(bandit(threshold=0.1), name="bandit-binding"),
@@ -307,7 +300,7 @@ def _bandit_binding() -> Scenario:
     )
 
 
-@_add("hospital")
+@SCENARIOS.register("hospital")
 def _hospital() -> Scenario:
     return Scenario(
         hospital(),
@@ -317,7 +310,7 @@ def _hospital() -> Scenario:
     )
 
 
-@_add("fair-jobs")
+@SCENARIOS.register("fair-jobs")
 def _fair_jobs() -> Scenario:
     rules = Rules(
         [Share("south", at_least=0.25), Share("east", at_least=0.15), Capacity("north", at_most=0.5)],
@@ -340,7 +333,7 @@ def _fair_jobs() -> Scenario:
     )
 
 
-@_add("ads-budget")
+@SCENARIOS.register("ads-budget")
 def _ads_budget() -> Scenario:
     limit = 0.3
     rewards = np.array([[0.0, 0.8, 0.3], [0.0, 0.2, 0.5], [0.0, 0.25, 0.3], [0.0, 0.1, 0.05]])
@@ -367,7 +360,7 @@ def _ads_budget() -> Scenario:
     )
 
 
-@_add("model-routing")
+@SCENARIOS.register("model-routing")
 def _model_routing() -> Scenario:
     quality = [[0.70, 0.80, 0.84, 0.86], [0.40, 0.62, 0.78, 0.88], [0.25, 0.45, 0.60, 0.92]]
     price = np.array([[0.02, 0.10, 0.40, 0.70], [0.03, 0.15, 0.50, 0.90], [0.03, 0.15, 0.55, 1.00]])
@@ -388,7 +381,7 @@ def _model_routing() -> Scenario:
     )
 
 
-@_add("safe-dosing")
+@SCENARIOS.register("safe-dosing")
 def _safe_dosing() -> Scenario:
     dose, sensitivity = np.linspace(0.0, 1.0, 6), np.array([0.0, 0.5, 1.0])
     x, s = np.meshgrid(dose, sensitivity)
@@ -412,7 +405,7 @@ def _safe_dosing() -> Scenario:
     )
 
 
-@_add("sleeping-fractions")
+@SCENARIOS.register("sleeping-fractions")
 def _sleeping_fractions() -> Scenario:
     awake_with = np.array([0.9, 0.8, 0.7, 0.6, 0.5])
     shares = np.array([0.0, 0.1, 0.15, 0.15, 0.2])
@@ -435,7 +428,7 @@ def _sleeping_fractions() -> Scenario:
     )
 
 
-@_add("knapsack-stop")
+@SCENARIOS.register("knapsack-stop")
 def _knapsack_stop() -> Scenario:
     usage = np.array([[0.0, 0.0], [0.1, 0.3], [0.3, 0.2], [0.5, 0.4], [0.9, 0.6], [0.2, 0.05]])
     limits = np.array([0.25, 0.2])
@@ -457,7 +450,7 @@ def _knapsack_stop() -> Scenario:
     )
 
 
-@_add("conservative-baseline")
+@SCENARIOS.register("conservative-baseline")
 def _conservative_baseline() -> Scenario:
     draw = np.random.default_rng(3)
     alpha, C, J = 0.1, 10, 6
@@ -488,7 +481,7 @@ def _conservative_baseline() -> Scenario:
     )
 
 
-@_add("tight-slater")
+@SCENARIOS.register("tight-slater")
 def _tight_slater() -> Scenario:
     return Scenario(
         _random_linear("tight-slater", actions=5, constraints=2, slater=0.01, seed=1),
@@ -497,7 +490,7 @@ def _tight_slater() -> Scenario:
     )
 
 
-@_add("loose-slater")
+@SCENARIOS.register("loose-slater")
 def _loose_slater() -> Scenario:
     return Scenario(
         _random_linear("loose-slater", actions=5, constraints=2, slater=0.4, seed=1),
@@ -505,7 +498,7 @@ def _loose_slater() -> Scenario:
     )
 
 
-@_add("many-constraints")
+@SCENARIOS.register("many-constraints")
 def _many_constraints() -> Scenario:
     return Scenario(
         _random_linear("many-constraints", actions=8, constraints=50, slater=0.1, seed=2),
@@ -513,7 +506,7 @@ def _many_constraints() -> Scenario:
     )
 
 
-@_add("changing-actions")
+@SCENARIOS.register("changing-actions")
 def _changing_actions() -> Scenario:
     env = synthetic(contexts=60, actions=10, features=4, constraints=2, slater=0.3, seed=3)
     available = np.random.default_rng(4).random((60, 10)) < 0.4

@@ -33,11 +33,7 @@ _FOLDS = 5
 
 
 class WeakEvidence(UserWarning):
-    """The environment was made, but the table says little about some of it; the message says what.
-
-    >>> issubclass(WeakEvidence, UserWarning)
-    True
-    """
+    """The environment was made, but the table says little about some of it; the message says what."""
 
 
 def from_table(
@@ -191,13 +187,10 @@ class _Table:
         by_name = {str(key): value for key, value in values.items()}
         if set(by_name) != set(actions):
             raise InvalidInput(f"{what} must have the actions {list(actions)}, but got {list(by_name)}")
-        n = self.context.size
-        columns = []
-        for one in actions:
-            value = by_name[one]
-            column = self.numbers(value) if isinstance(value, str) else np.full(n, finite_number(what, value))
-            columns.append(column)
-        return np.column_stack(columns)
+        n, given = self.context.size, [by_name[one] for one in actions]
+        return np.column_stack(
+            [self.numbers(v) if isinstance(v, str) else np.full(n, finite_number(what, v)) for v in given]
+        )
 
     def numbers(self, name: str) -> Array:
         column = self._column(name)
@@ -274,13 +267,8 @@ class _Logged:
     def __init__(
         self, table: _Table, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
     ) -> None:
-        self._table, self._codes, self._actions, self._ridge, self._units = (
-            table,
-            codes,
-            actions,
-            ridge,
-            units,
-        )
+        self._table, self._codes, self._actions = table, codes, actions
+        self._ridge, self._units = ridge, units
         self.doubts: list[str] = []
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):

@@ -139,18 +139,13 @@ class Tabular:
         arrays |= {"available": _availability(available, r.shape), "theta": _theta(theta, phi, r)}
         # What is one array stays one.
         kept = {id(array): _read_only(array) for array in arrays.values() if array is not None}
-        vars(self).update({field: kept.get(id(array)) for field, array in arrays.items()})
-        vars(self).update(
-            name=name,
-            reward_noise=reward_noise,
-            reward_scale=scale,
-            cost_noise=cost_noise,
-            cost_scale=spread,
-            costs_seen=costs_seen,
-            actions=_names("actions", actions, "action", r.shape[1]),
-            constraints=_names("constraints", constraints, "constraint", w.shape[2]),
-            optimum=None if optimum is None else finite_number("optimum", optimum),
-        )
+        fields: dict[str, Any] = {field: kept.get(id(array)) for field, array in arrays.items()}
+        fields |= {"name": name, "reward_noise": reward_noise, "cost_noise": cost_noise}
+        fields |= {"reward_scale": scale, "cost_scale": spread, "costs_seen": costs_seen}
+        fields["actions"] = _names("actions", actions, "action", r.shape[1])
+        fields["constraints"] = _names("constraints", constraints, "constraint", w.shape[2])
+        fields["optimum"] = None if optimum is None else finite_number("optimum", optimum)
+        vars(self).update(fields)
 
     @property
     def n_contexts(self) -> int:

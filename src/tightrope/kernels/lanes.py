@@ -197,17 +197,14 @@ else:
         a, b, c, d = (_element(builder, v, i) for i in range(4))
         return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
 
-    def _positive():
-        def typed(typingctx, v):
-            def code(context, builder, sig, args):
-                zero = ir.Constant(args[0].type, None)
-                return builder.select(builder.fcmp_ordered(">", args[0], zero), args[0], zero)
+    def _positive(typingctx, v):
+        def code(context, builder, sig, args):
+            zero = ir.Constant(args[0].type, None)
+            return builder.select(builder.fcmp_ordered(">", args[0], zero), args[0], zero)
 
-            return (v(v), code) if v in (EIGHT, types.float64) else None
+        return (v(v), code) if v in (EIGHT, types.float64) else None
 
-        return intrinsic(typed)
-
-    positive = _positive()
+    positive = intrinsic(_positive)
     _number, _place = types.float64, types.intp
     spread4 = _compiled(FOUR, [_number], _spread(4))
     spread8 = _compiled(EIGHT, [_number], _spread(8))

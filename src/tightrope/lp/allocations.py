@@ -11,14 +11,7 @@ from numpy.typing import ArrayLike
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.lp.decomposition import Decomposition, solve_decomposed
 from tightrope.lp.highs import Array, LPSolution, bounds, solve_lp
-from tightrope.lp.program import (
-    RESIDUAL,
-    Allocation,
-    Program,
-    infeasible,
-    verified_allocation,
-    verified_slater,
-)
+from tightrope.lp.program import RESIDUAL, Allocation, Program, infeasible
 
 Method: TypeAlias = Literal["auto", "direct", "decomposition"]
 
@@ -69,9 +62,9 @@ def allocation(
     chosen = _chosen(method, program)
     if program.n_constraints == 0 or chosen == "direct":
         x, duals = _solve_direct(program, eps)
-        return verified_allocation(program, x, duals, eps, "direct", 0)
+        return program.verified(x, duals, eps, "direct", 0)
     x, duals, iterations = solve_decomposed(program, eps)
-    return verified_allocation(program, x, duals, eps, "decomposition", iterations)
+    return program.verified(x, duals, eps, "decomposition", iterations)
 
 
 def slater(
@@ -93,12 +86,12 @@ def slater(
     eps = np.zeros(program.n_constraints)
     chosen = _chosen(method, program)
     if program.n_constraints == 0:
-        return verified_slater(program, program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
+        return program.verified_slater(program.pure(program.offsets[:-1]), np.empty(0), "direct", 0)
     if chosen == "direct":
-        return verified_slater(program, *_widen_direct(program, eps, cap=1.0), "direct", 0)
+        return program.verified_slater(*_widen_direct(program, eps, cap=1.0), "direct", 0)
     search = Decomposition(program, eps)
     search.widen(cap=1.0)
-    return verified_slater(program, search.x(), search.center, "decomposition", search.iterations)
+    return program.verified_slater(search.x(), search.center, "decomposition", search.iterations)
 
 
 def _chosen(method: Method, program: Program) -> Method:

@@ -80,7 +80,7 @@ def certify(
     if claimed.shape != program.shape:
         raise InvalidInput(f"x must have shape {program.shape}, but got {claimed.shape}")
     lam = finite_array("duals", duals, (program.n_constraints,))
-    return _certificate(program, claimed.ravel(), lam, bounds(epsilon, lam.size, "epsilon"))
+    return program.certificate(claimed.ravel(), lam, bounds(epsilon, lam.size, "epsilon"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,59 +154,52 @@ class Program:
         """p_c x_i of each row."""
         return np.repeat(self.p, np.diff(self.offsets)) * x
 
+    def certificate(self, x: Array, lam: Array, eps: Array) -> Certificate:
+        """The proof of a solution."""
+        y = self.mass(x)
+        value = float(y @ self.r)
+        dual_residual = float(np.max(-lam, initial=0.0))
+        bound = float(self.p @ self.tops(self.r - self.w @ lam) - eps @ lam)
+        return self._judged(x, y @ self.w + eps, value, bound, dual_residual)
 
-def _certificate(program: Program, x: Array, lam: Array, eps: Array) -> Certificate:
-    y = program.mass(x)
-    value = float(y @ program.r)
-    dual_residual = float(np.max(-lam, initial=0.0))
-    bound = float(program.p @ program.tops(program.r - program.w @ lam) - eps @ lam)
-    return _judge(program, x, y @ program.w + eps, value, bound, dual_residual)
+    def verified(self, x: Array, lam: Array, eps: Array, method: str, iterations: int) -> Allocation:
+        """A solution of the program, with its proof; an error where there is none."""
+        slack = -eps - self.mass(x) @ self.w
+        return self._verified(x, lam, slack, self.certificate(x, lam, eps), method, iterations)
 
+    def verified_slater(self, x: Array, lam: Array, method: str, iterations: int) -> Allocation:
+        """The same for Slater's program, whose value is δ."""
+        means = self.mass(x) @ self.w
+        value = float(np.minimum(1.0, -means).min(initial=1.0))
+        # max_x,δ<=1 of δ - λ·(means + δ) with Σλ <= 1, the dual of the program in δ.
+        bound = float(self.p @ self.tops(-self.w @ lam) + 1.0 - lam.sum())
+        dual_residual = max(float(np.max(-lam, initial=0.0)), float(lam.sum() - 1.0))
+        proof = self._judged(x, means + value, value, bound, dual_residual)
+        return self._verified(x, lam, -means, proof, method, iterations)
 
-def _judge(
-    program: Program, x: Array, excess: Array, value: float, bound: float, dual_residual: float
-) -> Certificate:
-    scale = np.maximum(1.0, np.abs(program.w).max(axis=0, initial=0.0))
-    primal_residual = max(
-        float(np.max(-x, initial=0.0)),
-        float(np.max(np.abs(np.add.reduceat(x, program.offsets[:-1]) - 1.0))),
-        float(np.max(excess / scale, initial=0.0)),
-    )
-    gap = (bound - value) / max(1.0, abs(value))
-    verified = primal_residual <= RESIDUAL and dual_residual <= RESIDUAL and abs(gap) <= GAP
-    return Certificate(value, bound, gap, primal_residual, dual_residual, verified)
-
-
-def verified_allocation(
-    program: Program, x: Array, lam: Array, eps: Array, method: str, iterations: int
-) -> Allocation:
-    """A solution of the program, with its proof; an error where there is none."""
-    proof = _certificate(program, x, lam, eps)
-    slack = -eps - program.mass(x) @ program.w
-    return _verified(program, x, lam, slack, proof, method, iterations)
-
-
-def verified_slater(program: Program, x: Array, lam: Array, method: str, iterations: int) -> Allocation:
-    """The same for Slater's program, whose value is δ."""
-    means = program.mass(x) @ program.w
-    value = float(np.minimum(1.0, -means).min(initial=1.0))
-    # max_x,δ<=1 of δ - λ·(means + δ) with Σλ <= 1, the dual of the program in δ.
-    bound = float(program.p @ program.tops(-program.w @ lam) + 1.0 - lam.sum())
-    dual_residual = max(float(np.max(-lam, initial=0.0)), float(lam.sum() - 1.0))
-    proof = _judge(program, x, means + value, value, bound, dual_residual)
-    return _verified(program, x, lam, -means, proof, method, iterations)
-
-
-def _verified(
-    program: Program, x: Array, lam: Array, slack: Array, proof: Certificate, method: str, iterations: int
-) -> Allocation:
-    if not proof.verified:
-        raise SolverError(
-            f"the {method} method ended with relative gap {proof.gap:.1e}, primal residual "
-            f"{proof.primal_residual:.1e} and dual residual {proof.dual_residual:.1e}, each allowed 1e-9; "
-            "try the other method, or rescale costs that differ by many orders of magnitude"
+    def _judged(
+        self, x: Array, excess: Array, value: float, bound: float, dual_residual: float
+    ) -> Certificate:
+        scale = np.maximum(1.0, np.abs(self.w).max(axis=0, initial=0.0))
+        primal_residual = max(
+            float(np.max(-x, initial=0.0)),
+            float(np.max(np.abs(np.add.reduceat(x, self.offsets[:-1]) - 1.0))),
+            float(np.max(excess / scale, initial=0.0)),
         )
-    return Allocation(proof.value, x.reshape(program.shape), lam, slack, proof, method, iterations)
+        gap = (bound - value) / max(1.0, abs(value))
+        verified = primal_residual <= RESIDUAL and dual_residual <= RESIDUAL and abs(gap) <= GAP
+        return Certificate(value, bound, gap, primal_residual, dual_residual, verified)
+
+    def _verified(
+        self, x: Array, lam: Array, slack: Array, proof: Certificate, method: str, iterations: int
+    ) -> Allocation:
+        if not proof.verified:
+            raise SolverError(
+                f"the {method} method ended with relative gap {proof.gap:.1e}, primal residual "
+                f"{proof.primal_residual:.1e} and dual residual {proof.dual_residual:.1e}, each allowed 1e-9; "
+                "try the other method, or rescale costs that differ by many orders of magnitude"
+            )
+        return Allocation(proof.value, x.reshape(self.shape), lam, slack, proof, method, iterations)
 
 
 def infeasible(missed: float, lam: Array) -> InfeasibleProblem:

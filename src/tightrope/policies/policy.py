@@ -188,9 +188,13 @@ class Policy(ABC):
         """What is multiplied with costs when actions are compared, (K,): queues or prices; 0 for a policy without."""
         return np.zeros(self.n_constraints)
 
-    def uniform(self) -> float:
-        """The number in [0, 1) that the next decision is drawn with: a function of the seed and the decision's number."""
-        return float(kernels.own_uniform(getattr(self, "seed", 0), self.decisions.made))
+    def uniform(self, slot: int = 0) -> float:
+        """A number in [0, 1) for the next decision: a function of the seed, the decision's number and the slot, one for each draw."""
+        if not hasattr(self, "seed"):
+            raise InvalidInput(
+                f"{type(self).__name__} draws, so its constructor must take a `seed`, which it keeps."
+            )
+        return float(kernels.uniforms(self.seed, 0, self.decisions.made, slot)[0])
 
     def decide(
         self,

@@ -16,25 +16,16 @@ array([[ 0.75,  0.5 ],
 A kind of rule is one file in `kinds`; one of your own, in a file of yours, subclasses `Rule` and is registered by `register`.
 """
 
-from tightrope.rules.kinds.budget import Budget
-from tightrope.rules.kinds.capacity import Capacity
-from tightrope.rules.kinds.mean import Mean
-from tightrope.rules.kinds.share import Share
-from tightrope.rules.rule import RULE_KINDS, DecisionRule, Quantity, Rule, UsageRule, register, rule_fields
-from tightrope.rules.rules import Column, Rules
-
-__all__ = [
-    "RULE_KINDS",
-    "Budget",
-    "Capacity",
-    "Column",
-    "DecisionRule",
-    "Mean",
-    "Quantity",
-    "Rule",
-    "Rules",
-    "Share",
-    "UsageRule",
-    "register",
-    "rule_fields",
-]
+from tightrope.rules.kinds.budget import Budget as Budget
+from tightrope.rules.kinds.capacity import Capacity as Capacity
+from tightrope.rules.kinds.mean import Mean as Mean
+from tightrope.rules.kinds.share import Share as Share
+from tightrope.rules.rule import RULE_KINDS as RULE_KINDS
+from tightrope.rules.rule import DecisionRule as DecisionRule
+from tightrope.rules.rule import Quantity as Quantity
+from tightrope.rules.rule import Rule as Rule
+from tightrope.rules.rule import UsageRule as UsageRule
+from tightrope.rules.rule import register as register
+from tightrope.rules.rule import rule_fields as rule_fields
+from tightrope.rules.rules import Column as Column
+from tightrope.rules.rules import Rules as Rules

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope.actions import ActionNames
 from tightrope.errors import InfeasibleProblem, SolverError
 from tightrope.rules.rule import Rule, members
-
-FloatArray: TypeAlias = NDArray[np.float64]
+from tightrope.validation import Array
 
 _TOLERANCE = 1e-9  # exceeding limits by this part of the rules' scales is rounding
 
@@ -135,9 +132,7 @@ def _least_changes(
     return {rule: [max(0.0, next(changes)) * rule.scale for _ in rule.sides] for rule in population}
 
 
-def _mixture_meets(
-    population: Sequence[Rule], names: ActionNames, rows: FloatArray, bounds: FloatArray
-) -> bool:
+def _mixture_meets(population: Sequence[Rule], names: ActionNames, rows: Array, bounds: Array) -> bool:
     """Whether the mixture half-way between the actions' own limits meets the rules at the least, middle or greatest usage."""
     n = len(names)
     low, high = np.zeros(n), np.ones(n)

@@ -55,23 +55,13 @@ class Rule(ABC):
     """One rule. Its kinds are frozen dataclasses (with ``repr=False``) that `register` makes known.
 
     A kind has the fields `among`, `seen`, and `at_most`, `at_least` or both; of its quantity, see `DecisionRule` and `UsageRule`.
-
-    Attributes
-    ----------
-    kind : str
-        Its name in a spec and in plain data.
-    counts_usage : bool
-        Whether it averages a usage, which a spec may then fix by a table ``usage``; else decisions are counted.
-    among : str, tuple of str or None
-        The groups of contexts whose decisions count; None: all.
-    seen : "before" or "after"
-        When its cost is known: before acting or after.
     """
 
-    kind: ClassVar[str] = ""
+    kind: ClassVar[str] = ""  # its name in a spec and in plain data
+    # Whether it averages a usage, which a spec may then fix by a table ``usage``; else decisions are counted.
     counts_usage: ClassVar[bool] = False
-    among: Any
-    seen: Any
+    among: Any  # the groups of contexts whose decisions count: str, tuple of str or None for all
+    seen: Any  # "before" or "after": when its cost is known, before acting or after
 
     @property
     @abstractmethod

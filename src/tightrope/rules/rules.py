@@ -12,10 +12,11 @@ from tightrope.actions import Action, ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.rules.conflicts import refuse_conflicts
 from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
-from tightrope.validation import finite_number
+from tightrope.validation import Array, finite_number
 
 Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
-FloatArray: TypeAlias = NDArray[np.float64]
+Group: TypeAlias = str | Iterable[str] | None
+Offered: TypeAlias = Sequence[Action] | NDArray[np.integer[Any]] | None
 
 
 class Column(NamedTuple):
@@ -159,16 +160,11 @@ class Rules:
         return self._seen
 
     @property
-    def cost_range(self) -> FloatArray:
+    def cost_range(self) -> Array:
         """(K, 2): what the costs of each column are known to lie in (read-only)."""
         return self._cost_range
 
-    def costs(
-        self,
-        usage: Usage | None = None,
-        group: str | Iterable[str] | None = None,
-        actions: Sequence[Action] | NDArray[np.integer[Any]] | None = None,
-    ) -> FloatArray:
+    def costs(self, usage: Usage | None = None, group: Group = None, actions: Offered = None) -> Array:
         """The (J, K) costs of the actions on offer, a new C-contiguous array.
 
         Parameters
@@ -195,7 +191,7 @@ class Rules:
         needed = self._seen
         return self._fill(self._plan(group, actions, needed), usage, needed)
 
-    def in_force(self, group: str | Iterable[str] | None = None) -> NDArray[np.bool_]:
+    def in_force(self, group: Group = None) -> NDArray[np.bool_]:
         """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
 
         >>> import tightrope as tr
@@ -205,9 +201,7 @@ class Rules:
         """
         return self._in_force(self._context_groups(group, np.ones(self.n_constraints, dtype=np.bool_)))
 
-    def observed(
-        self, usage: Usage | None, action: Action, group: str | Iterable[str] | None = None
-    ) -> FloatArray:
+    def observed(self, usage: Usage | None, action: Action, group: Group = None) -> Array:
         """The costs of the columns seen after acting, (~seen).sum() of them, for the action that was chosen.
 
         >>> import tightrope as tr
@@ -216,7 +210,7 @@ class Rules:
         array([0.25])
         """
         needed = ~self._seen
-        costs: FloatArray = self._fill(self._plan(group, (action,), needed), usage, needed)[0, needed]
+        costs: Array = self._fill(self._plan(group, (action,), needed), usage, needed)[0, needed]
         return costs
 
     def __len__(self) -> int:
@@ -243,12 +237,7 @@ class Rules:
         actions = list(self._actions) if self._names.named else len(self._actions)
         return f"Rules({list(self._rules)!r}, actions={actions!r})"
 
-    def _plan(
-        self,
-        group: str | Iterable[str] | None,
-        actions: Sequence[Action] | NDArray[np.integer[Any]] | None,
-        needed: NDArray[np.bool_],
-    ) -> _Plan:
+    def _plan(self, group: Group, actions: Offered, needed: NDArray[np.bool_]) -> _Plan:
         groups = self._context_groups(group, needed)
         ids = None if actions is None else tuple(self._names.ids(actions))
         plan = self._plans.get((groups, ids))
@@ -258,16 +247,13 @@ class Rules:
             plan = self._plans[groups, ids] = self._make_plan(groups, ids)
         return plan
 
-    def _context_groups(
-        self, group: str | Iterable[str] | None, needed: NDArray[np.bool_]
-    ) -> frozenset[str] | None:
+    def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
             if self._all_groups:
                 for column, need in zip(self._columns, needed, strict=True):
                     if need and column.rule.among is not None:
                         raise InvalidInput(
-                            f"group is missing (give () for a context in no group): a rule reads "
-                            f"'{column.rule}'"
+                            f"group is missing (give () for a context in no group): a rule reads '{column.rule}'"
                         )
             return None
         groups = (group,) if isinstance(group, str) else tuple(group)
@@ -277,9 +263,8 @@ class Rules:
         return self._all_groups.intersection(groups)
 
     def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
-        return np.array(
-            [not among or bool(groups and among & groups) for among in self._among], dtype=np.bool_
-        )
+        here = groups or frozenset()
+        return np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
 
     def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None) -> _Plan:
         rows = tuple(range(len(self._actions))) if ids is None else ids
@@ -291,19 +276,12 @@ class Rules:
         counted = np.flatnonzero(in_force & ~fixed)
         usages = [str(self._usages[k]) for k in counted]
         at = {name: i for i, name in enumerate(dict.fromkeys(usages))}
-        return _Plan(
-            rows,
-            base,
-            at,
-            counted,
-            np.array([at[name] for name in usages], dtype=np.intp),
-            weights[:, counted],
-            self._offsets[counted],
-            self._scales[counted],
-            np.array([self._ranges[name] for name in at]).reshape(len(at), 2).T[:, :, None],
-        )
+        which = np.array([at[name] for name in usages], dtype=np.intp)
+        ranges = np.array([self._ranges[name] for name in at]).reshape(len(at), 2).T[:, :, None]
+        limits = self._offsets[counted], self._scales[counted]
+        return _Plan(rows, base, at, counted, which, weights[:, counted], *limits, ranges)
 
-    def _fill(self, plan: _Plan, usage: Usage | None, needed: NDArray[np.bool_]) -> FloatArray:
+    def _fill(self, plan: _Plan, usage: Usage | None, needed: NDArray[np.bool_]) -> Array:
         values = np.empty((len(plan.names), len(plan.rows)))
         there = np.zeros(len(plan.names), dtype=np.bool_)
         if usage is not None:
@@ -342,7 +320,7 @@ class Rules:
         costs[:, columns] = filled if all(there) else np.where(there[counted], filled, 0.0)
         return costs
 
-    def _read_usage(self, name: str, given: Any, plan: _Plan) -> FloatArray | float:
+    def _read_usage(self, name: str, given: Any, plan: _Plan) -> Array | float:
         """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
         n_rows = len(plan.rows)
         if type(given) is float:
@@ -365,9 +343,7 @@ class Rules:
             )
         return array.astype(np.float64)
 
-    def _in_range(
-        self, name: str, values: FloatArray, given: ArrayLike | Mapping[Action, float]
-    ) -> FloatArray:
+    def _in_range(self, name: str, values: Array, given: ArrayLike | Mapping[Action, float]) -> Array:
         """The values, those that overshoot the declared range by rounding alone put back on it."""
         low, high = self._ranges[name]
         near = (values >= low - _TOLERANCE * (high - low)) & (values <= high + _TOLERANCE * (high - low))
@@ -379,7 +355,7 @@ class Rules:
                 f"{entry} must lie in [{plain(low)}, {plain(high)}], the range declared, "
                 f"but got {values.flat[row]}"
             )
-        clipped: FloatArray = np.clip(values, low, high)
+        clipped: Array = np.clip(values, low, high)
         return clipped
 
     def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: _Plan) -> list[float]:
@@ -412,14 +388,14 @@ class _Plan(NamedTuple):
     """
 
     rows: tuple[int, ...]
-    base: FloatArray
+    base: Array
     names: dict[str, int]
     columns: NDArray[np.intp]
     counted: NDArray[np.intp]
-    weights: FloatArray
-    offsets: FloatArray
-    scales: FloatArray
-    ranges: FloatArray
+    weights: Array
+    offsets: Array
+    scales: Array
+    ranges: Array
 
 
 def _require_rule(what: str, given: object) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.validation import Array, require_choice
+from tightrope.validation import Array
 
 Codes: TypeAlias = NDArray[np.int64]
 Sample: TypeAlias = Literal["all", "first"]
@@ -174,7 +174,8 @@ def shipped(encounters: Sample = "all") -> Calibration:
     >>> shipped().shares.round(3).tolist()
     [0.286, 0.185, 0.143, 0.146, 0.104, 0.136]
     """
-    require_choice("encounters", encounters, get_args(Sample))
+    if encounters not in get_args(Sample):
+        raise InvalidInput(f"encounters must be 'all' or 'first', but got {encounters!r}")
     name = "hospital.json" if encounters == "all" else "hospital_first.json"
     text = importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return _parse(text, name)
