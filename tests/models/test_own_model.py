@@ -124,6 +124,11 @@ def test_on_several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(one.choices, two.choices)
 
 
+def test_a_gpu_refuses_it() -> None:
+    with pytest.raises(tr.InvalidInput, match="has a model without kernels, needs engine='cpu'"):
+        tr.simulate(POLICIES["reward"]()[0], before(), 10, engine="gpu")
+
+
 def test_it_learns_what_a_linear_model_can_not() -> None:
     env = tr.environments.build.ENVIRONMENTS.find(f"{FILE}:bumps")()
     own, linear = Neighbours(3, 2, reach=0.07, memory=3000), tr.DisjointRidge(3, 2)

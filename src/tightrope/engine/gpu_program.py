@@ -120,7 +120,7 @@ def program_for(
         raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
     if not policy.compiles:
         raise InvalidInput(
-            "a policy that measures Slater's constant needs an LP as it runs: use engine='cpu', or give slater=."
+            "a policy that measures Slater's constant (give slater=), or has a model without kernels, needs engine='cpu'."
         )
     return _policy_program(policy, env, precision, common, shared_bytes)
 
