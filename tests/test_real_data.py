@@ -254,9 +254,9 @@ def test_a_log_teaches_the_models_and_nothing_else(kind: str) -> None:
     taught_reward, taught_cost = models(kind)
     for i in range(n):
         at = {} if kind == "ridge" else {"action": int(actions[i])}
-        row = () if kind == "arms" else (x[i],)
-        taught_reward.learn(*row, rewards[i], **at)
-        taught_cost.learn(*row, costs[i], **at)
+        row = None if kind == "arms" else x[i]
+        taught_reward.learn(row, rewards[i], **at)
+        taught_cost.learn(row, costs[i], **at)
     given = tr.PessimisticOptimistic(
         reward=taught_reward, cost=taught_cost, constraints=2, slater=0.2, horizon=1000
     )
