@@ -157,7 +157,7 @@ def add_to_tally(tally, t, action, mean_reward, reward, costs, c, mean_costs, m,
     tally[counts + action] += 1.0
 
 
-@kernel
+@inlined
 def offered_rows(model, c, ids, J):
     """Where in model.rows the features of the actions on offer in context c are; −1 where they had to be put into model.buffer."""
     R = model.per_context
@@ -169,7 +169,7 @@ def offered_rows(model, c, ids, J):
     return -1
 
 
-@kernel
+@inlined
 def chosen_costs(env, seed, replication, t, c, action, out):
     """The K costs of one action in context c."""
     location = env.locations[c, action]
@@ -184,7 +184,7 @@ def offered_costs(env, seed, replication, t, c, ids, out):
         chosen_costs(env, seed, replication, t, c, ids[i], out[i * K : (i + 1) * K])
 
 
-@kernel
+@inlined
 def optimistic_costs(policy, c, ids, J, W, K):
     """Optimistic costs into W, of a model of either kind."""
     _, model, ranges, columns, core = policy
@@ -225,7 +225,7 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
     return row
 
 
-@kernel
+@inlined
 def model_learn(model, c, a, Y, core, workspace):
     """Outcomes Y of action a in context c into a model of either kind."""
     if model.kind == layout.RIDGE_MODEL:
