@@ -574,6 +574,67 @@ def draw_remembered(
 
 
 @kernel
+def draw_sample(
+    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i, n,
+    seed, t, sums, room
+):  # fmt: skip
+    """Rounds i … i + n − 1 of a sample, whose features, ids and costs stand one after the other; adds to Σ spreads and Σ weights.
+
+    phi_at, psi_at (n + 1,): where the features of each start; a single row stands for all actions.
+    """
+    K = int(core[CONSTRAINTS])
+    p = int(reward[1]) - 1
+    first = offsets[i]
+    for r in range(n):
+        row = offsets[i + r]
+        J = offsets[i + r + 1] - row
+        offered = ids[row - first : row - first + J]
+        one_row = phi_at[r + 1] - phi_at[r] == p and J != 1
+        one_cost_row = False
+        if columns.shape[0] > 0:
+            one_cost_row = psi_at[r + 1] - psi_at[r] == int(cost[1]) - 1 and J != 1
+        spread = draw_remembered(
+            phi,
+            phi_at[r],
+            one_row,
+            psi,
+            psi_at[r],
+            one_cost_row,
+            offered,
+            W,
+            (row - first) * K,
+            reward,
+            reward_spread,
+            cost,
+            cost_spread,
+            columns,
+            core,
+            rewards,
+            costs,
+            row,
+            seed,
+            t,
+            room,
+        )
+        sums[0] += weights[i + r] * spread
+        sums[1] += weights[i + r]
+
+
+@kernel
+def fingerprint(x, y):
+    """A number that equal arrays share, and others hardly ever do."""
+    total = 0.0
+    a = 0.6180339887498949
+    for i in range(x.shape[0]):
+        a = a * 0.9375 + 0.0390625 * (i % 7 + 1)
+        total += a * x[i]
+    for i in range(y.shape[0]):
+        a = a * 0.9375 + 0.0390625 * (i % 5 + 1)
+        total += a * y[i]
+    return total
+
+
+@kernel
 def begin_solve(core, solver, rho, room):
     """The sample is drawn: start to solve for its prices from those in force. room has 3K numbers."""
     K = int(core[CONSTRAINTS])

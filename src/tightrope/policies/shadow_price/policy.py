@@ -461,7 +461,12 @@ class ShadowPrice(Policy):
     def _learn_late(self, pending: Pending, costs: Any) -> bool:
         """The fast path of costs that are seen after acting; whether it was open."""
         K = self.n_constraints
-        if self._fast_late is None or not readable(costs) or costs.shape != (K,) or not np.isfinite(costs).all():
+        if (
+            self._fast_late is None
+            or not readable(costs)
+            or costs.shape != (K,)
+            or not np.isfinite(costs).all()
+        ):
             return False
         cost, z = self._cost, pending[3]
         shadow.take_costs(costs, z, cost.n_features, self._columns, self._core)
@@ -542,7 +547,12 @@ class ShadowPrice(Policy):
         limits.remember_offers(self, seen)
 
     def change_limit(
-        self, rule: str | int, limit: float | None = None, *, shift: float | None = None, forgive: bool = False
+        self,
+        rule: str | int,
+        limit: float | None = None,
+        *,
+        shift: float | None = None,
+        forgive: bool = False,
     ) -> None:
         """Move the limit of a rule while running: what is remembered and learnt is restated, and prices are solved for anew.
 
@@ -613,9 +623,7 @@ class ShadowPrice(Policy):
         if learnt_only:
             then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
         kept = {name: now[name] for name in now if name.startswith("pending/") or name == "made"}
-        dropped = (
-            [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
-        )
+        dropped = [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
         pending = dict(self.decisions)
         self.load({**then, **kept})
         self.decisions.update(pending)
@@ -656,7 +664,9 @@ class ShadowPrice(Policy):
         K = self.n_constraints
         made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False}
-        made += [f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one]
+        made += [
+            f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one
+        ]
         return f"ShadowPrice({', '.join(made)})"
 
     # One round
@@ -688,9 +698,7 @@ class ShadowPrice(Policy):
         self._open_fast(J)
         if core[shadow.SLOT] >= 0.0:
             catalogue = offer.phi is not None and not offer.phi.flags.owndata and offer.phi.size > 2**16
-            phi, psi = (
-                rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi)
-            )
+            phi, psi = (rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi))
             self._remember(
                 Remembered(offer.ids, phi, psi, offer.W.copy(), self._force(offer.group), catalogue)
             )
@@ -769,46 +777,27 @@ class ShadowPrice(Policy):
         """Costs of a remembered round (J, K), as known or as estimated now."""
         return self.expected_costs(entry)[0]
 
-    def _draw(self, solve: PriceSolve, i: int) -> float:
-        """Draw round i of a sample with the models of now."""
-        entry, row, K = solve.entries[i], int(solve.offsets[i]), self.n_constraints
-        J = len(entry.ids)
-        if self._compiled and entry.force is None and J in self._offers:
-            phi = _NONE if entry.phi is None else entry.phi.reshape(-1)
-            psi = _NONE if entry.psi is None else entry.psi.reshape(-1)
-            cost: Any = self._cost
-            late = (_NONE, _NONE) if cost is None else (cost.flat, cost.spread)
-            return float(
-                predict.draw_remembered()(
-                    phi,
-                    0,
-                    entry.phi is None or len(entry.phi) < J,
-                    psi,
-                    0,
-                    entry.psi is None or len(entry.psi) < J,
-                    entry.ids,
-                    entry.W.reshape(-1),
-                    0,
-                    *self._flats,
-                    *late,
-                    self._columns,
-                    self._core,
-                    solve.rewards,
-                    solve.costs,
-                    row,
-                    self._seed,
-                    solve.begun,
-                    self._offers[J][2],
-                )
+    def _draw(self, solve: PriceSolve, i: int, n: int) -> None:
+        """Draw rounds i … i + n − 1 of a sample with the models of now."""
+        entries = solve.entries[i : i + n]
+        if self._compiled and all(entry.force is None for entry in entries):
+            widest = max(len(entry.ids) for entry in entries)
+            room = self._offers[widest][2] if widest in self._offers else self._open_fast(widest)
+            predict.draw_sample(
+                self._flats, self._cost, self._columns, self._core, solve, entries, i, self._seed, room
             )
-        means, sds = self._models().rewards(entry.phi, entry.ids)
-        costs, spreads = self.expected_costs(entry)
-        solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
-        return float(
-            shadow.draw_round(
-                J, means, sds, spreads.reshape(-1), self._core, self._columns, solve.rewards, solve.costs, row, self._seed, solve.begun
+            return
+        K, sums = self.n_constraints, solve.sums
+        for r, entry in enumerate(entries, start=i):
+            J, row = len(entry.ids), int(solve.offsets[r])
+            means, sds = self._models().rewards(entry.phi, entry.ids)
+            costs, spreads = self.expected_costs(entry)
+            solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
+            core, columns, spread = self._core, self._columns, spreads.reshape(-1)
+            found = shadow.draw_round(
+                J, means, sds, spread, core, columns, solve.rewards, solve.costs, row, self._seed, solve.begun
             )
-        )  # fmt: skip
+            sums += solve.weights[r] * found, solve.weights[r]
 
     def _set_alarm(self) -> None:
         self._wake = 0.0 if self._solve is not None else float(self._core[shadow.NEXT_SOLVE])
@@ -820,7 +809,8 @@ class ShadowPrice(Policy):
         late = (0.0, 0.0) if cost is None else (cost.n_features + 1.0, float(cost.n_outputs))
         return float(shadow.draw_work(self._reward.n_features + 1.0, *late))
 
-    def _open_fast(self, J: int) -> None:
+    def _open_fast(self, J: int) -> Array:
+        """Open the fast path for J actions, as far as there is one; room for as many."""
         K, cost = self.n_constraints, self._cost
         if J not in self._offers:
             width = max(self.kept_lengths()) + 1
@@ -828,9 +818,10 @@ class ShadowPrice(Policy):
             self._offers[J] = (np.arange(J), shadow.trace_size(J, K), room)
             self._no_costs[J] = np.zeros((J, K))
         if self._fast_learn is not None or not self._compiled or not self._reward.takes_features:
-            return
+            return self._offers[J][2]
         if cost is None:
             self._fast_known = predict.decide_known(self._disjoint)
         elif cost.takes_features and len(self._columns) == K and self.rules is None:
             self._fast_late = predict.decide_all(self._disjoint, cost.n_actions is not None)
         self._fast_learn = predict.learn_reward()
+        return self._offers[J][2]

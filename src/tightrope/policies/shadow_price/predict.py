@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,8 @@ from tightrope import kernels
 from tightrope.kernels import shadow
 from tightrope.models import Model
 from tightrope.policies.offer import rows_for_each
+from tightrope.policies.shadow_price.memory import Remembered
+from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
@@ -91,9 +94,48 @@ def learn_costs() -> Any:
     return kernels.entry(shadow.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
 
 
-@cache
-def draw_remembered() -> Any:
-    """`kernels.shadow.draw_remembered`."""
-    rows, flats = (_LINE, 0, True), (_LINE, _LINE, _LINE, _LINE)
-    rest = (_IDS, _LINE, _LINE, _LINE, 0, _SEED, 0.0, _LINE)
-    return kernels.entry(shadow.draw_remembered, *rows, *rows, _IDS, _LINE, 0, *flats, *rest)
+def draw_sample(
+    flats: tuple[Array, ...],
+    cost: Any,
+    columns: Ids,
+    core: Array,
+    solve: PriceSolve,
+    entries: Sequence[Remembered],
+    i: int,
+    seed: np.uint64,
+    room: Array,
+) -> None:
+    """Rounds of a solve's sample, from number i on, in one compiled call."""
+    phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
+    psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
+    shadow.draw_sample(
+        phi,
+        phi_at,
+        psi,
+        psi_at,
+        np.concatenate([entry.ids for entry in entries]),
+        np.concatenate([entry.W for entry in entries]).reshape(-1),
+        *flats,
+        *((_LINE, _LINE) if cost is None else (cost.flat, cost.spread)),
+        columns,
+        core,
+        solve.rewards,
+        solve.costs,
+        solve.offsets,
+        solve.weights,
+        i,
+        len(entries),
+        seed,
+        solve.begun,
+        solve.sums,
+        room,
+    )
+
+
+def _one_after_the_other(rows: list[Array | None]) -> tuple[Array, Ids]:
+    """Features in one line, and where each starts."""
+    given = [one for one in rows if one is not None]
+    if not given:
+        return _LINE, np.zeros(len(rows) + 1, dtype=np.int64)
+    ends = np.cumsum([one.size for one in given])
+    return np.concatenate(given).reshape(-1), np.concatenate([[0], ends]).astype(np.int64)
