@@ -253,8 +253,8 @@ def test_clipping_narrows_and_says_what_it_may_have_moved() -> None:
             if method == "ips":
                 assert cut.reward.value < free.reward.value
                 assert cut.reward.high - cut.reward.low < free.reward.high - free.reward.low
-                assert "clip bias" in str(cut)
-                assert "clip bias" not in str(free)
+                assert " bias " in str(cut)
+                assert " bias " not in str(free)
     moved, allowed = np.array(errors).T
     assert (moved <= allowed).all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ Method: TypeAlias = Literal["replay", "ips", "snips", "dr"]
 Mask: TypeAlias = NDArray[np.bool_]
 
 _FOLDS = 5
+_FIRST = 20  # rows in order that nothing is fitted for
 _RIDGE = 1.0
 _SHRINK = 5.0  # rows: with less the noise of rare cells spoils the intervals of short logs
 
@@ -74,20 +76,32 @@ def summed(values: Array, groups: Codes | None) -> Array:
 
 
 def predictions(log: Log, outcomes: Array) -> Array:
-    """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds."""
+    """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds; on earlier ones for rows `in_order`."""
     n, J = log.n_rows, log.n_actions
-    units = np.arange(n) if log.groups is None else log.groups
-    folds = units % _FOLDS
-    fitted = np.empty((n, J, outcomes.shape[1]))
+    fitted = np.zeros((n, J, outcomes.shape[1]))
     # Numbers of contexts may be any ids: those that occur are numbered anew.
     context: NDArray[Any] = np.zeros(n, dtype=np.int64) if log.contexts is None else log.contexts
     if context.ndim == 1:
         context = np.unique(context, return_inverse=True)[1]
     fit = _cell_means if context.ndim == 1 else _ridge_fit
-    for fold in np.unique(folds):
-        unseen = folds == fold
-        fitted[unseen] = fit(context, log.actions, outcomes, J, ~unseen, unseen)
+    for seen, unseen in _parts(log):
+        fitted[unseen] = fit(context, log.actions, outcomes, J, seen, unseen)
     return fitted
+
+
+def _parts(log: Log) -> Iterator[tuple[Mask, Mask]]:
+    """Which rows to fit on, and which to predict: the others; or, where time matters, the next of them, the first not at all."""
+    rows = np.arange(log.n_rows)
+    if log.in_order:
+        begin = _FIRST
+        while begin < log.n_rows:
+            end = begin + max(1, begin // 4)
+            yield rows < begin, (rows >= begin) & (rows < end)
+            begin = end
+        return
+    folds = (rows if log.groups is None else log.groups) % _FOLDS
+    for fold in np.unique(folds):
+        yield folds != fold, folds == fold
 
 
 def _action_means(actions: Codes, outcomes: Array, J: int) -> Array:
