@@ -195,7 +195,10 @@ def test_a_journal_without_probabilities_goes_on_with_them(name: str, tmp_path: 
     bench.now = facts["now"] + 1.0
     earlier = decisions(opened)
     assert {entry.probability for entry in earlier} == {None}
-    assert read(bench.ask(operations.show_decision, EventQuery(event_id=earlier[-1].event_id)))["probability"] is None
+    assert (
+        read(bench.ask(operations.show_decision, EventQuery(event_id=earlier[-1].event_id)))["probability"]
+        is None
+    )
     for step in facts["next"]:
         read(bench.decide(step["request"]))
     assert {entry.probability for entry in decisions(opened)[len(earlier) :]} == {1.0}

@@ -139,7 +139,14 @@ def evaluate(
     storage = import_extra("tightrope.service.storage", "service")
     spec = read_spec(policy)
     opened = storage.open_journal(journal, experiment)
-    how = {"method": method, "clip": clip, "last": last, "may_lack": may_lack, "may_miss": may_miss, "seed": seed}
+    how = {
+        "method": method,
+        "clip": clip,
+        "last": last,
+        "may_lack": may_lack,
+        "may_miss": may_miss,
+        "seed": seed,
+    }
     try:
         found = evaluation.judge(opened, spec, **how)
     except evaluation.Unanswerable as refused:

@@ -27,8 +27,9 @@ _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
 class Measure:
     """A mean under the target: `reward`, or the cost of a constraint, which must not exceed `limit`.
 
-    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far what is left out of the target may
-    have moved the estimate, estimated from the log: by clipping, or where the log had no chance. It is not part of the interval.
+    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far what is left out of the target
+    may have moved the estimate, estimated from the log: by clipping, or where the log had no chance. It is not part of the
+    interval.
 
     >>> Measure("icu", -0.05, -0.08, -0.02, bias=0.0, limit=0.0).verdict
     'satisfied with 95 % confidence'
@@ -176,7 +177,9 @@ def evaluate(
         finite_number("clip", clip, low=1.0)
     pi = _probabilities(log, target)
     untried = _untried(log, finite_number("least_chance", least_chance, low=0.0, high=1.0))
-    missed = _require_support(log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0))
+    missed = _require_support(
+        log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0)
+    )
 
     n, rows = log.n_rows, np.arange(log.n_rows)
     raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
@@ -234,7 +237,8 @@ def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[
     doubts = []
     if abs(weights.mean - expected) > _OFF_BALANCE * weights.error + 1e-9:
         doubts.append(
-            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, where {expected:.3g} is expected: "
+            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, "
+            f"where {expected:.3g} is expected: "
             "the propensities are wrong, or the target does what the log never shows"
         )
     if weights.effective < _FEW_ROWS:

@@ -132,6 +132,8 @@ def judge(
     record = Record.of(journal)
     if last is not None:
         record.served = record.served[-whole_number("last", last, low=1) :]
+    if not record.served:
+        raise Unanswerable(["it holds no decision that was served live"])
     spec = spec_to_judge(spec, record.spec)
     policy = served_policy(spec)
     reader = Reader(spec, policy)
@@ -140,8 +142,8 @@ def judge(
     rows, late, left_out = _usable(record, reader, may_lack)
     life = _lived(policy, reader, rows, late, record.spec, seed)
     if policy.rounds < _WORTH_LEAST:
-        words = f"of {len(rows)} decisions with an outcome the policy would have made {policy.rounds} itself, fewer than {_WORTH_LEAST}"
-        raise Unanswerable([words])
+        own = f"the policy would have made {policy.rounds} itself, fewer than {_WORTH_LEAST}"
+        raise Unanswerable([f"of {len(rows)} decisions with an outcome {own}"])
     try:
         found = _evaluated(life, spec, method, clip, may_miss, seed)
     except InvalidInput as error:
@@ -164,7 +166,9 @@ def judge(
         reward=_in_units(found.reward, None, 1.0, life.rewards),
         rules=tuple(
             _in_units(one, column, life.in_force[:, k].mean(), life.costs_served[:, k])
-            for k, (one, column) in enumerate(zip(found.constraints, spec.rules.columns if spec.rules else ()))
+            for k, (one, column) in enumerate(
+                zip(found.constraints, spec.rules.columns if spec.rules else ())
+            )
         ),
         worth=worth,
         missed=found.weights.cut,
@@ -177,10 +181,9 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     """The decisions that can be weighted, their costs that are seen after acting, and how many are left out for which reason."""
     drawn = [one for one in record.served if one.entry.probability is not None]
     unknown = len(record.served) - len(drawn)
-    why = "no probability: recorded by an earlier release, or of a policy whose probabilities have no closed form"
+    why = "recorded by an earlier release, or of a policy whose probabilities have no closed form"
     if not drawn:
-        what = f"none of the {len(record.served)} decisions that were served live has a probability" if unknown else ""
-        raise Unanswerable([f"{what} ({why})" if unknown else "it holds no decision that was served live"])
+        raise Unanswerable([f"none of the {unknown} decisions that were served live has a probability ({why})"])
     if all(one.entry.probability >= _CERTAIN for one in drawn if one.entry.probability is not None):
         words = "every decision was served with probability 1, so no row tells what another action would have brought"
         raise Unanswerable([f"{words}; serve a policy that draws ({record.spec.policies[0].name!r} did not)"])
@@ -195,7 +198,9 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
         reasons.append(f"{len(whole)} decisions have their whole outcome, and {_FEWEST} are needed")
     if lacking > may_lack * len(drawn):
         rewards = sum(one.reward is None for one in drawn)
-        parts = f"{rewards} the reward" + (f", {lacking - rewards} only the costs that a rule counts" if lacking > rewards else "")
+        parts = f"{rewards} the reward" + (
+            f", {lacking - rewards} only the costs that a rule counts" if lacking > rewards else ""
+        )
         reasons.append(
             f"{lacking} of {len(drawn)} decisions lack their outcome ({parts}), more than the share of {may_lack:g} that may: "
             "those that are known need not be like the others"
@@ -203,7 +208,11 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     if reasons:
         raise Unanswerable(reasons)
     costs = np.array([costs for costs in late if costs is not None])
-    return whole, costs, {"in shadow mode": record.shadow, why: unknown, "without their whole outcome": lacking}
+    return (
+        whole,
+        costs,
+        {"in shadow mode": record.shadow, f"without a probability ({why})": unknown, "without their whole outcome": lacking},
+    )
 
 
 @dataclass(frozen=True)
@@ -239,7 +248,11 @@ def _lived(
     """Take the policy through the journal; it is changed by that."""
     n, J = len(rows), len(recorded.actions)
     if n * J > _MOST_NUMBERS:
-        raise Unanswerable([f"{n} decisions on {J} actions are more than fit into memory: judge the last {_MOST_NUMBERS // J}"])
+        raise Unanswerable(
+            [
+                f"{n} decisions on {J} actions are more than fit into memory: judge the last {_MOST_NUMBERS // J}"
+            ]
+        )
     rules = reader.spec.rules
     p, pi = np.empty((n, J)), np.zeros((n, J))
     known = np.zeros((n, J, len(reader.known)))
@@ -313,7 +326,12 @@ def _evaluated(
         "action_names": spec.actions,
         "in_order": True,
     }
-    how: dict[str, Any] = {"clip": clip, "may_miss": may_miss, "least_chance": 1.0 / len(life.rewards), "seed": seed}
+    how: dict[str, Any] = {
+        "clip": clip,
+        "may_miss": may_miss,
+        "least_chance": 1.0 / len(life.rewards),
+        "seed": seed,
+    }
     log = Log(life.actions, life.rewards, life.late, constraints=tuple(names[late]), **common)
     found = evaluate(log, life.target, method, **how)
     measures: dict[int, Measure] = dict(zip(late.tolist(), found.constraints, strict=True))
@@ -355,9 +373,9 @@ def _learns(spec: Spec) -> bool:
 
 
 def _notes(policy: Policy, spec: Spec, rows: int, adaptive: bool) -> tuple[str, ...]:
-    whose = "its first rounds" if policy.learns else "rounds"
+    whose = "its first, in which it learns; with other luck it may learn otherwise" if policy.learns else "it does not learn"
     notes = [
-        f"estimates are means per decision over {policy.rounds:,} rounds of the policy's own: {whose} among {rows:,} recorded decisions"
+        f"estimates are means over {policy.rounds:,} rounds of the policy's own: {whose}, among {rows:,} recorded decisions"
     ]
     if adaptive:
         notes.append(

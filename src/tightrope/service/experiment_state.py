@@ -393,7 +393,11 @@ class ExperimentState:
             again = self._repeat(entry, row.time)
         except (InvalidInput, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
-        if self.format < ENTRIES and isinstance(again, Decided) and getattr(entry, "probability", 0.0) is None:
+        if (
+            self.format < ENTRIES
+            and isinstance(again, Decided)
+            and getattr(entry, "probability", 0.0) is None
+        ):
             again.probability = again.probabilities = None
         if again != entry:
             raise JournalDamaged(

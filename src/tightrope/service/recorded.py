@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from tightrope.actions import ActionNames
-from tightrope.errors import InvalidInput
 from tightrope.policies import Policy
 from tightrope.rules import Rules
 from tightrope.service.bodies import Costs, DecisionRequest
@@ -143,21 +142,34 @@ class Reader:
             if name not in theirs.context:
                 recorded = _listed(theirs.context) if theirs.context else "no context at all"
                 yield f"context.{name} was never recorded, and the policy looks at it; recorded: {recorded}"
-        if any(one.entry.request.features is not None for one in record.served) and self.spec.context != theirs.context:
+        if (
+            any(one.entry.request.features is not None for one in record.served)
+            and self.spec.context != theirs.context
+        ):
             yield "callers sent `features`, which mean nothing under another [context] than the journal's"
         specs = {id(one.spec): one.spec for one in record.served}.values()
         quantities = [(rule.quantity.usage, rule.seen) for spec in specs for rule in spec.rules or ()]
-        before, after = ({name for name, seen in quantities if name and seen == when} for when in ("before", "after"))
+        before, after = (
+            {name for name, seen in quantities if name and seen == when} for when in ("before", "after")
+        )
         for name in sorted(self._sent - before):
             if name in after:
-                yield f"{name!r} is known only after acting here, so a rule on it must have seen = \"after\""
+                yield f'{name!r} is known only after acting here, so a rule on it must have seen = "after"'
             else:
                 yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
         for name in sorted(self._observed - before - after):
             yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
         for what, raw, same in (
-            ("requests", any(one.entry.request.costs is not None for one in record.served), self.spec.rules == theirs.rules),
-            ("outcomes", any(isinstance(one.costs, list) for one in record.served), _late(self.spec) == _late(theirs)),
+            (
+                "requests",
+                any(one.entry.request.costs is not None for one in record.served),
+                self.spec.rules == theirs.rules,
+            ),
+            (
+                "outcomes",
+                any(isinstance(one.costs, list) for one in record.served),
+                _late(self.spec) == _late(theirs),
+            ),
         ):
             if raw and not same:
                 yield f"{what} hold costs without the names of usages, which say nothing about other rules than the journal's"
@@ -165,9 +177,13 @@ class Reader:
     def offered(self, one: Served) -> Offered:
         """What the policy is offered. Raises `InvalidInput` where it can't be."""
         sent, ids, usage = one.entry.request, one.entry.offered, one.usage
-        changes: dict[str, Any] = {"usage": {name: usage[name] for name in usage if name in self._sent} or None}
+        changes: dict[str, Any] = {
+            "usage": {name: usage[name] for name in usage if name in self._sent} or None
+        }
         if sent.context is not None:
-            changes["context"] = {name: value for name, value in sent.context.items() if name in self.spec.context} or None
+            changes["context"] = {
+                name: value for name, value in sent.context.items() if name in self.spec.context
+            } or None
         if sent.features is not None and isinstance(sent.features[0], list):
             changes["features"] = one.rows_on_offer(sent.features)
         if sent.costs is not None:

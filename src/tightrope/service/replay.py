@@ -132,7 +132,17 @@ def copy_journal(source: Journal, target: Journal) -> int:
 
 
 _COLUMNS: Final = (
-    *("position", "time", "kind", "event_id", "sequence", "action", "probability", "probabilities", "proposed"),
+    *(
+        "position",
+        "time",
+        "kind",
+        "event_id",
+        "sequence",
+        "action",
+        "probability",
+        "probabilities",
+        "proposed",
+    ),
     *("request", "reward", "costs", "queue", "detail"),
 )
 

@@ -50,7 +50,9 @@ def open_journal(source: str | os.PathLike[str], experiment: str | None = None) 
         found = sorted(path.stem for path in Path(source).glob("*.sqlite"))
         if experiment is None and len(found) != 1:
             listed = ", ".join(found) or "none"
-            raise InvalidInput(f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}.")
+            raise InvalidInput(
+                f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}."
+            )
         journal = journal_at(f"sqlite:{source}", experiment or found[0], read_only=True)
     else:
         from tightrope.service.storage.sqlite import SqliteJournal
