@@ -99,7 +99,9 @@ def test_what_the_journal_can_not_answer_has_status_1(
     assert main(["evaluate", str(tmp_path / "data"), "--policy", str(candidate)]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("tightrope: the journal can't answer: every decision was served with probability 1")
+    assert told.err.startswith(
+        "tightrope: the journal can't answer: every decision was served with probability 1"
+    )
     assert main(["evaluate", str(tmp_path / "data"), "--policy", str(candidate), "--json"]) == 1
     reasons = json.loads(capsys.readouterr().out)["refused"]
     assert len(reasons) == 1
@@ -133,5 +135,14 @@ def test_of_several_journals_one_is_named(
 def test_help_helps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--help"]) == 0
     text = capsys.readouterr().out
-    for word in ("JOURNAL", "--policy", "--experiment", "--method", "--may-miss", "--json", "--out", "tightrope evaluate data"):
+    for word in (
+        "JOURNAL",
+        "--policy",
+        "--experiment",
+        "--method",
+        "--may-miss",
+        "--json",
+        "--out",
+        "tightrope evaluate data",
+    ):
         assert word in text

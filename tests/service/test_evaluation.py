@@ -68,7 +68,9 @@ def serve(
     return bench
 
 
-def judged(bench: Bench, policy: dict[str, Any], *, spec: dict[str, Any] | None = None, **how: Any) -> Judgement:
+def judged(
+    bench: Bench, policy: dict[str, Any], *, spec: dict[str, Any] | None = None, **how: Any
+) -> Judgement:
     named = {"actions": ["none", "low", "high"]} if spec and "rule" in spec else {}
     return judge(bench.journal, make_spec({"policy": policy, **named, **(spec or {})}), **how)
 
@@ -111,6 +113,7 @@ def test_intervals_cover_the_truth_on_logs_of_a_policy_that_learns() -> None:
 def test_a_policy_that_learns_lives_as_it_would_have_lived() -> None:
     """Its queue, its estimates and so its choices are its own: on average what it does when it is served itself."""
     target = {
+        "kind": "pessimistic-optimistic",
         "reward": {"bonus": 0.1},
         "cost": {"bonus": 0.1},
         "V": {"scale": 3.0, "exponent": 0.5},
@@ -290,7 +293,9 @@ def test_nothing_live() -> None:
 
 
 def test_too_few_outcomes() -> None:
-    assert "29 decisions have their whole outcome, and 30" in refused(serve(trial(DRAWS), 29), {"kind": "uniform"})
+    assert "29 decisions have their whole outcome, and 30" in refused(
+        serve(trial(DRAWS), 29), {"kind": "uniform"}
+    )
 
 
 def test_outcomes_that_are_missing() -> None:
@@ -299,7 +304,10 @@ def test_outcomes_that_are_missing() -> None:
 
     bench = serve(trial(DRAWS), 200, outcome=some)
     words = refused(bench, {"kind": "uniform"})
-    assert "40 of 200 decisions lack their outcome (20 the reward, 20 only the costs that a rule counts)" in words
+    assert (
+        "40 of 200 decisions lack their outcome (20 the reward, 20 only the costs that a rule counts)"
+        in words
+    )
     assert judged(bench, {"kind": "uniform"}, may_lack=0.2).judged == 160
     assert judged(bench, {"kind": "uniform"}, spec={"rule": [HIGH]}, may_lack=0.1).judged == 180
 
@@ -307,7 +315,10 @@ def test_outcomes_that_are_missing() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"actions": ["none", "high", "low"], "rule": []}, "the actions must be the journal's, 'none', 'low', 'high'"),
+        (
+            {"actions": ["none", "high", "low"], "rule": []},
+            "the actions must be the journal's, 'none', 'low', 'high'",
+        ),
         ({"actions": ["none", "low"], "rule": []}, "but the policy has 'none', 'low'"),
         ({"context": {"age": {"type": "number", "min": 0, "max": 9}}}, "context.age was never recorded"),
         (
@@ -330,7 +341,10 @@ def test_outcomes_that_are_missing() -> None:
             {"rule": [{**HIGH, "among": "old"}]},
             "group is missing",
         ),
-        ({"rule": [{**HOURS, "range": [0, 4]}]}, "outcomes can't be read by the policy's rules: usage['hours']"),
+        (
+            {"rule": [{**HOURS, "range": [0, 4]}]},
+            "outcomes can't be read by the policy's rules: usage['hours']",
+        ),
     ],
 )
 def test_a_policy_that_reads_something_else(spec: dict[str, Any], words: str) -> None:

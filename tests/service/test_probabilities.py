@@ -100,7 +100,7 @@ def test_the_shares_served_are_the_probabilities_stored() -> None:
 
 
 def test_a_policy_that_does_not_draw_has_probability_one() -> None:
-    bench = Bench(ward())
+    bench = Bench(ward(policy={"kind": "pessimistic-optimistic", "slater": 0.2}))
     answer = read(bench.decide(visit(1, explain=True)))
     assert answer["probability"] == 1.0
     assert answer["probabilities"] == {

@@ -163,7 +163,7 @@ def evaluate(
     output.show(
         data,
         f"{found.policy} on {found.judged:,} of {found.decisions:,} decisions of {found.experiment}, served by {found.served}; "
-        f"worth {found.worth:,.0f} of its own ({found.method})",
+        f"worth {found.worth:,.0f} rounds of its own ({found.method})",
         _estimates([found.reward, *found.rules]),
         *([f"left out: {left}"] if left else []),
         *(f"note: {note}" for note in found.notes),

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.offpolicy import Evaluation, Log, Measure, evaluate
@@ -183,7 +184,9 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     unknown = len(record.served) - len(drawn)
     why = "recorded by an earlier release, or of a policy whose probabilities have no closed form"
     if not drawn:
-        raise Unanswerable([f"none of the {unknown} decisions that were served live has a probability ({why})"])
+        raise Unanswerable(
+            [f"none of the {unknown} decisions that were served live has a probability ({why})"]
+        )
     if all(one.entry.probability >= _CERTAIN for one in drawn if one.entry.probability is not None):
         words = "every decision was served with probability 1, so no row tells what another action would have brought"
         raise Unanswerable([f"{words}; serve a policy that draws ({record.spec.policies[0].name!r} did not)"])
@@ -211,7 +214,11 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     return (
         whole,
         costs,
-        {"in shadow mode": record.shadow, f"without a probability ({why})": unknown, "without their whole outcome": lacking},
+        {
+            "in shadow mode": record.shadow,
+            f"without a probability ({why})": unknown,
+            "without their whole outcome": lacking,
+        },
     )
 
 
@@ -219,18 +226,18 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
 class _Life:
     """What happened, by recorded decision: propensities and the policy's π (n, J), outcomes, costs by rule."""
 
-    actions: Array
+    actions: NDArray[np.int64]
     rewards: Array
     propensities: Array
     target: Array
     # Of every action, (n, J, K'), and of the one served, (n, K''); which columns those are.
     known: Array
     late: Array
-    columns: tuple[Array, Array]
+    columns: tuple[NDArray[Any], NDArray[Any]]
     in_force: Array
     contexts: Array | None
     # How many rounds of its own the policy had lived before: it does not change within one.
-    rounds: Array
+    rounds: NDArray[np.int64]
 
     @property
     def costs_served(self) -> Array:
@@ -373,9 +380,13 @@ def _learns(spec: Spec) -> bool:
 
 
 def _notes(policy: Policy, spec: Spec, rows: int, adaptive: bool) -> tuple[str, ...]:
-    whose = "its first, in which it learns; with other luck it may learn otherwise" if policy.learns else "it does not learn"
     notes = [
-        f"estimates are means over {policy.rounds:,} rounds of the policy's own: {whose}, among {rows:,} recorded decisions"
+        f"estimates are means over the {policy.rounds:,} rounds that the policy would have made itself among {rows:,} decisions"
+        + (
+            ", its first: it learns in them, and with other luck (--seed) it may learn otherwise"
+            if policy.learns
+            else ""
+        )
     ]
     if adaptive:
         notes.append(

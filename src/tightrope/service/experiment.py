@@ -4,7 +4,7 @@
 >>> from tightrope.service.operations import decide, learn
 >>> from tightrope.service.storage.memory import MemoryJournal
 >>> from tightrope.spec import make_spec
->>> spec = make_spec({"name": "beds", "actions": ["icu", "other"]})
+>>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
 >>> beds = Experiment(spec, MemoryJournal())
 >>> beds.open()
 >>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
