@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tightrope.errors import InvalidInput
+from tightrope.policies import Decision
 from tightrope.service import operations
 from tightrope.service.bodies import EventQuery, ModeRequest
 from tightrope.service.journal import (
@@ -116,6 +118,33 @@ def test_without_a_closed_form_it_is_null() -> None:
     assert answer["probability"] is None
     assert answer["probabilities"] is None
     assert verify(bench.journal).decisions == 1
+
+
+def test_for_more_actions_than_it_is_computed_for_it_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision stands: it was made before anyone asked."""
+
+    def refuse(decision: Decision) -> Any:
+        raise InvalidInput("probabilities are computed for up to 2 actions on offer.")
+
+    monkeypatch.setattr(Decision, "probabilities", property(refuse))
+    bench = Bench(drawing("uniform"))
+    answer = read(bench.decide(visit(1)))
+    assert answer["probability"] is None
+    assert bench.state()["decisions"] == 1
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_probabilities_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are computed when they are read that takes longer than the decision; elsewhere no one asks."""
+    asked: list[int] = []
+    real = Decision.probabilities.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Decision, "probabilities", property(lambda one: (asked.append(one.number), real(one))[1])
+    )
+    for kind, times in (("uniform", 1), ("greedy", 0)):
+        asked.clear()
+        read(Bench(drawing(kind)).decide(visit(1)))
+        assert len(asked) == times, kind
 
 
 def test_a_default_is_served_for_certain() -> None:

@@ -303,8 +303,9 @@ def _lived(
     return _Life(
         actions=np.array([one.entry.action for one in rows]),
         rewards=np.array([one.reward for one in rows], dtype=float),
+        # Probabilities that are integrated numerically add up to 1 as nearly as they are exact.
         propensities=p / p.sum(axis=1, keepdims=True),
-        target=pi,
+        target=pi / pi.sum(axis=1, keepdims=True),
         known=known,
         late=late,
         columns=(reader.known, reader.late),

@@ -9,7 +9,7 @@
 >>> beds.open()
 >>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> first
-Answer(status=200, body=b'{"event_id":"visit-1","action":0,"name":"icu","sequence":0,"probability":1.0}', retry_after=None)
+Answer(status=200, body=b'{"event_id":"visit-1","action":1,"name":"other","sequence":0,"probability":0.5}', retry_after=None)
 >>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> again == first
 True

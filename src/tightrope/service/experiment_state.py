@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.policies import Decision, Explanation
+from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
 from tightrope.service.configuration import (
@@ -227,7 +227,7 @@ class ExperimentState:
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
         self._mark(time)
         # A default is served for certain, whatever the policy would have drawn.
-        probability, probabilities = (1.0, None) if proposed is not None else _probabilities(decision)
+        probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
         return Decided(
             event_id=event_id,
             request=request,
@@ -548,14 +548,20 @@ def _fitting() -> Iterator[None]:
         raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
 
 
-def _probabilities(decision: Decision) -> tuple[float | None, bytes | None]:
-    """As the journal keeps them: that of the action, and those of all on offer where these are not 1 and 0."""
-    probability = float(decision.probability)
-    if probability == 1.0:
+def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:
+    """As the journal keeps them: that of the action, and those of all on offer where these are not 1 and 0; None if not known."""
+    if not policy.randomised and decision.probability == 1.0:
         return 1.0, None
+    try:
+        # Once: a policy may compute them when they are read.
+        chances = decision.probabilities
+    except InvalidInput:
+        # More actions than it computes them for. The decision stands.
+        return None, None
+    probability = float(chances[decision.row])
     if math.isnan(probability):
         return None, None
-    return probability, decision.probabilities.tobytes()
+    return probability, None if probability == 1.0 else chances.tobytes()
 
 
 _NUMBERS = ("trace", "queue", "probabilities")
