@@ -76,16 +76,6 @@ class Decision:
         return np.asarray(given)
 
     @property
-    def probabilities(self) -> Array:
-        """The same of every action on offer, by row; nan where they have no closed form."""
-        ids, _, labels, _, shown = self._behind
-        chances = labels.unpack(self.trace, len(ids)).get("probabilities")
-        if chances is None:
-            chances = np.zeros(len(ids))
-            chances[self.row if shown is None else shown] = 1.0
-        return np.asarray(chances)
-
-    @property
     def trace(self) -> Array:
         """The numbers behind the decision, packed as the policy packs them; what replay compares."""
         trace = self._behind[1]
