@@ -17,6 +17,7 @@ from tightrope.errors import InvalidInput
 from tightrope.policies import Decision
 from tightrope.service import operations
 from tightrope.service.bodies import EventQuery, ModeRequest
+from tightrope.service.configuration import served_policy
 from tightrope.service.journal import (
     ENTRIES,
     Decided,
@@ -26,6 +27,7 @@ from tightrope.service.journal import (
     entry_of,
     probabilities_of,
 )
+from tightrope.service.policy_input import PolicyInput
 from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
@@ -155,6 +157,32 @@ def test_a_default_is_served_for_certain() -> None:
     assert answer["probabilities"] == {"none": 0.0, "low": 1.0, "high": 0.0}
 
 
+def test_prices_hard_caps_and_eligibility_have_had_their_say() -> None:
+    """What is stored for the default policy is what the policy itself says of the actions that were left."""
+    rules = [
+        {"kind": "budget", "name": "fuel", "at_most": 0.3},
+        {"kind": "capacity", "action": "high", "at_most": 0.9, "hard": True, "total": 10},
+    ]
+    spec = drawing("shadow-price", rules)
+    bench, twin, reader = Bench(spec), served_policy(spec), PolicyInput(spec)
+    for i in range(60):
+        some = {"actions": ["high", "none"]} if i % 5 == 0 else {}
+        body = visit(i, usage={"fuel": {"none": 0.0, "low": 0.4, "high": 0.8}}, **some)
+        answer = read(bench.decide(body))
+        entry = decisions(bench.journal)[-1]
+        x = reader.vector(entry.request, entry.offered)
+        W = reader.costs(entry.request, reader.usage(entry.request), entry.offered)
+        decision = twin.decide(**reader.offer(twin, entry.request, x, W, entry.offered))
+        assert decision.action == entry.action
+        assert entry.probabilities == decision.probabilities.tobytes() or entry.probability == 1.0
+        assert entry.probability == answer["probability"] == decision.probabilities[decision.row]
+        reward = float(decision.action) + 0.1 * (i % 3)
+        bench.learn(f"visit-{i}", reward=reward)
+        twin.learn(decision, reward)
+    assert bench.state()["hard_caps"][0]["used"] == 10, "the cap was reached"
+    assert verify(bench.journal).digest == bench.digest()
+
+
 def test_hard_caps_change_the_probabilities_of_what_is_left() -> None:
     cap = {"kind": "capacity", "action": "high", "at_most": 0.9, "hard": True, "total": 3}
     bench = Bench(drawing("uniform", [cap]))
@@ -183,8 +211,9 @@ def changed(journal: Any, first: type[Any], **changes: Any) -> MemoryJournal:
     return copy
 
 
-def test_probabilities_replay_bit_for_bit() -> None:
-    bench = played(drawing())
+@pytest.mark.parametrize("kind", [GREEDY, "shadow-price"])
+def test_probabilities_replay_bit_for_bit(kind: str) -> None:
+    bench = played(drawing(kind))
     assert verify(bench.journal).digest == bench.digest()
     [first, *_] = decisions(bench.journal)
     assert first.probability is not None
