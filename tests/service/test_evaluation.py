@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from tightrope.errors import InvalidInput
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest
 from tightrope.service.evaluation import Estimate, Judgement, Unanswerable, judge
@@ -395,6 +396,20 @@ def test_a_policy_that_seldom_does_what_was_served() -> None:
     bench = serve(trial({**DRAWS, "epsilon": 0.03}, []), 60)
     words = refused(bench, {"kind": "round-robin", "shares": [0.0, 0.0, 1.0]}, spec={})
     assert "fewer than 10" in words or "had none in" in words
+
+
+def test_an_outcome_that_the_policy_does_not_take() -> None:
+    """LFG's rewards lie in [0, 1]."""
+    bench = serve(trial({"kind": "uniform"}, [], context={}), 60, outcome=lambda i, outcome: {"reward": 2.0})
+    target = {"kind": "lfg", "shares": [0.0, 0.2, 0.1], "eta": 0.5}
+    assert "can't be learnt by the policy: reward must lie in [0, 1]" in refused(bench, target)
+
+
+def test_a_bad_argument_is_no_fault_of_the_journal() -> None:
+    bench = serve(trial(DRAWS), 40)
+    for how in ({"clip": 0.5}, {"may_lack": 2.0}, {"may_miss": -0.1}, {"last": 0}):
+        with pytest.raises(InvalidInput, match=next(iter(how))):
+            judged(bench, {"kind": "uniform"}, **how)
 
 
 def test_a_bad_spec_is_no_fault_of_the_journal() -> None:

@@ -27,7 +27,7 @@ from tightrope.service.configuration import served_policy
 from tightrope.service.journal import Journal, probabilities_of
 from tightrope.service.recorded import Reader, Record, Served, spec_to_judge
 from tightrope.spec import Spec
-from tightrope.validation import Array, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 _CERTAIN: Final = 1.0 - 1e-9
 _FEWEST: Final = 30  # decisions with an outcome
@@ -130,9 +130,13 @@ def judge(
     Unanswerable
         With the reasons.
     """
+    for name, share in (("may_lack", may_lack), ("may_miss", may_miss)):
+        finite_number(name, share, low=0.0, high=1.0)
+    if clip is not None:
+        finite_number("clip", clip, low=1.0)
     record = Record.of(journal)
     if last is not None:
-        record.served = record.served[-whole_number("last", last, low=1) :]
+        record.served, record.shadow = record.served[-whole_number("last", last, low=1) :], 0
     if not record.served:
         raise Unanswerable(["it holds no decision that was served live"])
     spec = spec_to_judge(spec, record.spec)
@@ -273,7 +277,7 @@ def _lived(
     for i, one in enumerate(rows):
         while coming and coming[0][0] < one.position:
             _, number, row = heapq.heappop(coming)
-            _learn(policy, number, rows[row].reward, late[row])
+            _learn(policy, number, rows[row], late[row])
         ids = slice(None) if one.entry.offered is None else one.entry.offered
         try:
             offered = reader.offered(one)
@@ -315,9 +319,13 @@ def _lived(
     )
 
 
-def _learn(policy: Policy, number: int, reward: float | None, costs: Array) -> None:
+def _learn(policy: Policy, number: int, one: Served, costs: Array) -> None:
     awaited = policy.decisions[number][0] & AWAITS_COSTS
-    policy.learn(number, reward, costs if awaited else None)
+    try:
+        policy.learn(number, one.reward, costs if awaited else None)
+    except InvalidInput as error:
+        where = f"the outcome of decision {one.entry.event_id!r} at position {one.known_at}"
+        raise Unanswerable([f"{where} can't be learnt by the policy: {error}"]) from error
 
 
 def _evaluated(
