@@ -84,6 +84,7 @@ class ShadowPrice(Policy):
     """
 
     loop: ClassVar[str | None] = "shadow-price"
+    randomised: ClassVar[bool] = True
     _reward: Any
     _cost: Any
 
