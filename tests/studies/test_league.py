@@ -24,6 +24,7 @@ OWN = f"{ROOT / 'examples' / 'own_policy.py'}:Prudent"
 
 
 NAMES = (
+    "shadow-price",
     "pessimistic-optimistic",
     "pessimistic-optimistic-a",
     "opb",
