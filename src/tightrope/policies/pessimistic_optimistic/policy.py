@@ -124,6 +124,7 @@ class PessimisticOptimistic(Policy):
         copy = None if cost is None else copy_of_model("cost", cost, len(after) or cost.n_outputs)
         self._cost = copy if len(after) else None
         self._input = Input(self._reward, self._cost, self.rules, K, known)
+        self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
 
         d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
@@ -245,9 +246,9 @@ class PessimisticOptimistic(Policy):
             # below says why.
             W = costs
             if W is None:
-                if self.rules is not None:
+                if self._rule_costs is not None:
                     group = plain_group(group)
-                    W = self.rules.costs(usage, group)
+                    W = self._rule_costs.costs(usage, group)
                 elif not self.n_constraints:
                     W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
             if (
@@ -626,10 +627,9 @@ class PessimisticOptimistic(Policy):
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._input.require_valid(offer)
             optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
-            if self.rules is not None:
+            if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
-                late = self._input.columns
-                W[:, late[~self.rules.in_force(group)[late]]] = 0.0
+                W[:, self._rule_costs.idle(group)] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
         row = optimistic_choice(self._reward, offer, core, trace, x)

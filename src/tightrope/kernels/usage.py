@@ -1,0 +1,26 @@
+"""From usage to costs: the columns of W that count what decisions use."""
+
+from __future__ import annotations
+
+from tightrope.kernels.compile import kernel
+
+
+@kernel
+def costs_of_usage(values, ranges, counted, W):
+    """W_jk = (weight_j·u_j − offset) / scale for every column k that counts a usage u; False where one lies outside its range.
+
+    values holds J numbers for each of n usages, ranges (n, 2) what they must lie in. A row of counted has the column of W, the
+    number of the usage, offset, scale, and the weights of the J actions.
+    """
+    J = W.shape[0]
+    u = values.reshape(values.size)
+    for i in range(ranges.shape[0]):
+        for j in range(i * J, i * J + J):
+            if not (u[j] >= ranges[i, 0] and u[j] <= ranges[i, 1]):
+                return False
+    for c in range(counted.shape[0]):
+        k = int(counted[c, 0])
+        first = int(counted[c, 1]) * J
+        for j in range(J):
+            W[j, k] = (counted[c, 4 + j] * u[first + j] - counted[c, 2]) / counted[c, 3]
+    return True
