@@ -2,7 +2,7 @@
 
     python benchmarks/words.py                 # the table
     python benchmarks/words.py --rounds 100000 --json words.json
-    python benchmarks/words.py --policy my_file.py:make   # another policy: make(reward, cost, rules) → policy
+    python benchmarks/words.py --policy my_file.py:make   # another policy: make(reward, cost, rules, slater) → policy
 
 Every case plays the same rounds twice, once on words and once on the costs that `Rules.costs` makes of them, and says whether both
 made the same choices. Processor time of one core, µs a round, the median over blocks of a hundred rounds; the cases take turns.
@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import runpy
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
 
 import numpy as np
 
@@ -40,10 +36,12 @@ class Case:
     rules: str
     form: str
     shared: bool = False  # one model on features of each action, or one for each action
+    slater: float | None = 0.1  # None: measured
 
     @property
     def name(self) -> str:
-        return f"{self.rules}, {self.form}, {'Ridge(20), J = 10' if self.shared else 'DisjointRidge(6, 10)'}"
+        model = "Ridge(20), J = 10" if self.shared else "DisjointRidge(6, 10)"
+        return f"{self.rules}, {self.form}, {model}{'' if self.slater else ', slater measured'}"
 
 
 def rule_sets(J: int) -> dict[str, tr.Rules]:
@@ -85,15 +83,10 @@ FORMS: dict[str, Callable[[np.ndarray, tuple[str, ...]], Any]] = {
 }
 
 
-def make_policy(reward: tr.Model, cost: tr.Model | None, rules: tr.Rules) -> Any:
-    """The paper's policy, its constants given."""
+def make_policy(reward: tr.Model, cost: tr.Model | None, rules: tr.Rules, slater: float | None) -> Any:
+    """The paper's policy."""
     return tr.PessimisticOptimistic(
-        reward=reward,
-        cost=cost,
-        constraints=rules,
-        horizon=100_000,
-        V=tr.Power(4.0, 0.5),
-        epsilon=tr.Power(1.0, -0.5),
+        reward=reward, cost=cost, constraints=rules, slater=slater, horizon=100_000
     )
 
 
@@ -154,7 +147,7 @@ def measure(case: Case, rounds: int, make: Callable[..., Any]) -> dict[str, Any]
     def model() -> tr.Model:
         return tr.Ridge(d) if case.shared else tr.DisjointRidge(J, d)
 
-    made = [make(model(), None if rules.seen.all() else model(), rules) for _ in range(2)]
+    made = [make(model(), None if rules.seen.all() else model(), rules, case.slater) for _ in range(2)]
     runs = [
         play(policy, drawn, rewards, rounds // BLOCK)
         for policy, drawn in zip(made, drawn_rounds(case, rules, J, d))
@@ -175,6 +168,7 @@ CASES = [
     *(Case(rules, form) for rules in ("3 rules", "8 rules") for form in FORMS),
     *(Case(rules, form, shared=True) for rules in ("3 rules", "8 rules") for form in ("arrays", "lists")),
     Case("18 rules", "arrays"),
+    Case("8 rules", "lists", slater=None),
     Case("some seen after", "lists"),
     Case("some seen after", "lists", shared=True),
     Case("all seen after", "numbers"),

@@ -52,10 +52,8 @@ class RuleCosts:
             form = self._forms.get(key)
             if form is None:
                 form = self._new_form(key, self.rules.plan(group, ids), slice(None))
-            if form is not None:
-                W = form.filled(usage)
-                if W is not None:
-                    return W
+            if form is not None and (W := form.filled(usage)) is not None:
+                return W
         return self.rules.costs(usage, group, ids)
 
     def observed(self, usage: Any, action: int, group: Any = None) -> Array:
@@ -65,10 +63,8 @@ class RuleCosts:
             form = self._forms.get(key)
             if form is None:
                 form = self._new_form(key, self.rules.plan(group, (action,), after=True), ~self._before)
-            if form is not None:
-                w = form.filled(usage)
-                if w is not None:
-                    return w[0]
+            if form is not None and (w := form.filled(usage)) is not None:
+                return w[0]
         return self.rules.observed(usage, action, group)
 
     def idle(self, group: Any) -> NDArray[np.int64]:
@@ -100,7 +96,7 @@ class RuleCosts:
         ).reshape(-1, 4 + len(base))
         ranges = np.ascontiguousarray(plan.ranges[rows])
         actions = [self.rules.actions[i] for i in plan.rows]
-        form = _Form(base, ranges, counted, len(base), len(names), itemgetter(*actions), *_kernels())
+        form = _Form(base, ranges, counted, itemgetter(*actions), _fill())
         _keep(self._forms, key, form)
         return form
 
@@ -108,62 +104,69 @@ class RuleCosts:
 class _Form(NamedTuple):
     """One way in which usage is said: what `kernels.costs_of_usage` reads beside the values of the usages."""
 
-    base: Array  # (J, K): the costs, but for what usage adds
+    base: Array  # (J, K)
     ranges: Array
     counted: Array
-    n_actions: int
-    n_usages: int
     by_action: Callable[[Any], Any]  # from a table by action, the numbers of those on offer
-    fill: Callable[[Array, Array, Array, Array], bool]
-    fill_row_by_row: Callable[[Array, Array, Array, Array], bool]
+    fill: tuple[Any, ...]  # the compiled code, by the number of dimensions of the values
 
     def filled(self, usage: dict[str, Any] | None) -> Array | None:
         """The costs; None where usage is not plain numbers within their ranges."""
-        W = self.base.copy()
         if not usage:
-            return W
-        # Lists and tables become one array together; arrays and numbers are copied into the rows of one.
-        J = self.n_actions
-        listed: list[Any] = []
+            return self.base.copy()
+        values = self.values(usage)
+        if values is None:
+            return None
+        W = empty(self.base.shape)
+        return W if self.fill[values.ndim](values, self.base, self.ranges, self.counted, W) else None
+
+    def values(self, usage: dict[str, Any]) -> Array | None:
+        """J numbers for each usage: numbers, lists and tables in one line, all else row by row; None for what is no number."""
+        J = len(self.base)
+        line: list[Any] = []
         for given in usage.values():
-            if type(given) is list:
-                # An array of numbers of which the first is a plain one can't be of bools alone, which are none.
+            kind = type(given)
+            if kind is list:
+                # With a plain number in front no list makes an array of bools, which are no numbers.
                 if len(given) != J or type(given[0]) not in _PLAIN:
-                    break
-                listed += given
-            elif type(given) is dict and len(given) == J and J > 1:
+                    return self.table(usage)
+                line += given
+            elif kind is float:
+                line += [given] * J
+            elif kind is dict and len(given) == J > 1:
                 try:
                     row = self.by_action(given)
                 except KeyError:
                     return None
                 if not _NUMBERS.issuperset(map(type, row)):
                     return None
-                listed += row
+                line += row
             else:
-                break
-        else:
+                return self.table(usage)
+        try:
+            values = asarray(line)
+        except ValueError:
+            return None
+        if values.dtype is FLOAT:
+            return values
+        return values.astype(FLOAT) if values.dtype.kind in "iu" else None
+
+    def table(self, usage: dict[str, Any]) -> Array | None:
+        """A row of J numbers for each usage; None for what is no number."""
+        J = (len(self.base),)
+        rows = empty((len(usage), *J))
+        for i, given in enumerate(usage.values()):
+            if type(given) is ndarray and given.dtype is FLOAT and given.shape == J:
+                rows[i] = given
+                continue
             try:
-                values = asarray(listed)
+                array = asarray(given)
             except ValueError:
                 return None
-            if values.dtype is not FLOAT:
-                if values.dtype.kind not in "iu":
-                    return None
-                values = values.astype(FLOAT)
-            return W if self.fill(values, self.ranges, self.counted, W) else None
-        rows, i = empty((self.n_usages, J)), 0
-        for given in usage.values():
-            if type(given) is not float:
-                if type(given) is not ndarray:
-                    try:
-                        given = asarray(given)
-                    except ValueError:
-                        return None
-                if given.dtype.kind not in "fiu" or (given.ndim and given.shape != (J,)):
-                    return None
-            rows[i] = given
-            i += 1
-        return W if self.fill_row_by_row(rows, self.ranges, self.counted, W) else None
+            if array.dtype.kind not in "fiu" or array.shape not in ((), J):
+                return None
+            rows[i] = array
+        return rows
 
 
 _PLAIN = frozenset({float, int})
@@ -171,13 +174,12 @@ _NUMBERS = frozenset({float, int, np.float64})
 
 
 @cache
-def _kernels() -> tuple[Any, Any]:
-    """The compiled code, for values in one line and in a table."""
+def _fill() -> tuple[Any, ...]:
     line, table = empty(0), empty((0, 0))
-    fill, fill_row_by_row = (
-        kernels.entry(kernels.costs_of_usage, values, table, table, table) for values in (line, table)
-    )
-    return fill, fill_row_by_row
+    ways = [
+        kernels.entry(kernels.costs_of_usage, values, table, table, table, table) for values in (line, table)
+    ]
+    return (None, *ways)
 
 
 def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:

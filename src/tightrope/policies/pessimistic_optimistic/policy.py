@@ -146,19 +146,13 @@ class PessimisticOptimistic(Policy):
         self._pending = self.decisions = PendingDecisions()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
-        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
+        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_before: FastPath | None = None
         self._fast_after: FastPath | None = None
         self._disjoint = self._reward.n_actions is not None
-        ridge = self._reward.compiled == "ridge" and self._meter is None
+        ridge = self._reward.compiled == "ridge"
         self._plain_before = ridge and self._cost is None
-        self._plain_after = (
-            ridge
-            and self._cost is not None
-            and self._cost.compiled == "ridge"
-            and len(after) == K
-            and self.rules is None
-        )
+        self._plain_after = ridge and self._cost is not None and self._cost.compiled == "ridge"
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
@@ -247,7 +241,8 @@ class PessimisticOptimistic(Policy):
             W = costs
             if W is None:
                 if self._rule_costs is not None:
-                    group = plain_group(group)
+                    if type(group) is not str:
+                        group = plain_group(group)
                     W = self._rule_costs.costs(usage, group)
                 elif not self.n_constraints:
                     W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
@@ -271,16 +266,14 @@ class PessimisticOptimistic(Policy):
                     number = pending.made
                     pending.made = number + 1
                     pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                    if self._meter is not None:
+                        self._measure(W)
                     return Decision(row, row, number, pending.owner, ids, trace, self._labels)
-        elif (
-            self._fast_after is not None
-            and actions is None
-            and usage is None
-            and group is None
-            and (costs is None or cost_features is None)
-        ):
+        elif self._fast_after is not None and actions is None:
+            if type(group) is not str:
+                group = plain_group(group)
             decision = fast_path.decide_after(
-                self, self._fast_after, features, cost_features if costs is None else costs
+                self, self._fast_after, features, costs, cost_features, usage, group
             )
             if decision is not None:
                 return decision
@@ -342,6 +335,7 @@ class PessimisticOptimistic(Policy):
         """
         if (
             self._plain_before
+            and self._meter is None
             and not self._disjoint
             and is_plain(features)
             and is_plain(costs)
@@ -408,6 +402,7 @@ class PessimisticOptimistic(Policy):
             and type(decision) is Decision
             and type(reward) is float
             and costs is None
+            and usage is None
             and decision.owner == self._pending.owner
             and reward - reward == 0.0
         ):
@@ -419,7 +414,7 @@ class PessimisticOptimistic(Policy):
                     self._reward.refresh(g)
                 return
         elif self._fast_after is not None and fast_path.learn_after(
-            self, self._fast_after, decision, reward, costs
+            self, self._fast_after, decision, reward, costs, usage
         ):
             return
         number = self._pending.number_of(decision)
@@ -645,7 +640,9 @@ class PessimisticOptimistic(Policy):
         if self._plain_before:
             self._fast_before = fast_path.costs_before(self._disjoint)
         elif self._plain_after and self._cost is not None:
-            self._fast_after = fast_path.costs_after(self._disjoint, self._cost.n_actions is not None)
+            self._fast_after = fast_path.costs_after(
+                self._disjoint, self._cost.n_actions is not None, self.rules is not None
+            )
         self._measure(W)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
         number = self._pending.add(self._awaits, int(ids[row]), x, z, group)
