@@ -15,6 +15,8 @@ from tightrope.validation import FLOAT, Array
 # Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
 READABLE = 0x101
 
+_WHOLE = 2**53  # up to here every whole number is a float
+
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 
 
@@ -68,6 +70,24 @@ def readable(value: Any) -> bool:
     return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.num & READABLE == READABLE
 
 
+def as_array(value: Any) -> Any:
+    """A list of numbers as an array that compiled code can read; all else as it is."""
+    if type(value) is list:
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return value
+        return array if array.dtype is FLOAT else value
+    return value
+
+
+def as_float(value: Any) -> Any:
+    """A whole number or one of NumPy's as a float; all else as it is."""
+    if type(value) is np.float64 or (type(value) is int and -_WHOLE <= value <= _WHOLE):
+        return float(value)
+    return value
+
+
 def open_learning(policy: Any) -> None:
     """Open the fast path of `learn` alone: the decision was made by code of its own."""
     if policy._plain_before and policy._fast_before is None:
@@ -101,7 +121,12 @@ def decide_after(
         if psi is not None:
             return None
         costs, psi = None, costs
-    if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+    if not (
+        (readable(phi) or readable(phi := as_array(phi)))
+        and (readable(psi) or readable(psi := as_array(psi)))
+        and 0 < phi.ndim < 3
+        and 0 < psi.ndim < 3
+    ):
         return None
     J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
     offer, decide = policy._offers.get(J), fast.decide[3 * phi.ndim + psi.ndim]
@@ -138,7 +163,7 @@ def learn_after(
     if (
         pending is None
         or pending[0] != AWAITS_REWARD | AWAITS_COSTS
-        or type(reward) is not float
+        or (type(reward) is not float and type(reward := as_float(reward)) is not float)
         or reward - reward != 0.0
     ):
         return False

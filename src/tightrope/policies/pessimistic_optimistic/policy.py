@@ -23,7 +23,7 @@ from tightrope.policies.pessimistic_optimistic.estimates import (
     optimistic_costs,
     unpack_trace,
 )
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath
+from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath, as_array, as_float
 from tightrope.policies.pessimistic_optimistic.input import (
     Input,
     cost_ranges,
@@ -231,7 +231,7 @@ class PessimisticOptimistic(Policy):
         fast = self._fast_before
         if (
             fast is not None
-            and type(features) is ndarray
+            and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
             and actions is None
             and cost_features is None
             and ((usage is None and group is None) or (costs is None and self.rules is not None))
@@ -400,7 +400,7 @@ class PessimisticOptimistic(Policy):
         if (
             fast is not None
             and type(decision) is Decision
-            and type(reward) is float
+            and (type(reward) is float or type(reward := as_float(reward)) is float)
             and costs is None
             and usage is None
             and decision.owner == self._pending.owner
