@@ -96,7 +96,7 @@ class RuleCosts:
         ).reshape(-1, 4 + len(base))
         ranges = np.ascontiguousarray(plan.ranges[rows])
         actions = [self.rules.actions[i] for i in plan.rows]
-        form = _Form(base, ranges, counted, itemgetter(*actions), _fill())
+        form = _Form(base, ranges, counted, itemgetter(*actions), *_compiled())
         _keep(self._forms, key, form)
         return form
 
@@ -108,65 +108,72 @@ class _Form(NamedTuple):
     ranges: Array
     counted: Array
     by_action: Callable[[Any], Any]  # from a table by action, the numbers of those on offer
-    fill: tuple[Any, ...]  # the compiled code, by the number of dimensions of the values
+    fill: Any  # compiled, for values in one line
+    fill_by_row: Any  # compiled, for a row of values for each usage
 
     def filled(self, usage: dict[str, Any] | None) -> Array | None:
-        """The costs; None where usage is not plain numbers within their ranges."""
-        if not usage:
-            return self.base.copy()
-        values = self.values(usage)
-        if values is None:
-            return None
-        W = empty(self.base.shape)
-        return W if self.fill[values.ndim](values, self.base, self.ranges, self.counted, W) else None
+        """The costs; None where usage is not plain numbers within their ranges.
 
-    def values(self, usage: dict[str, Any]) -> Array | None:
-        """J numbers for each usage: numbers, lists and tables in one line, all else row by row; None for what is no number."""
-        J = len(self.base)
+        Numbers, lists and tables become one array together, which is cheaper than one for each; arrays are copied row by row.
+        """
+        base, ranges, counted, by_action, fill, fill_by_row = self
+        if not usage:
+            return base.copy()
+        J = len(base)
         line: list[Any] = []
         for given in usage.values():
             kind = type(given)
-            if kind is list:
-                # With a plain number in front no list makes an array of bools, which are no numbers.
-                if len(given) != J or type(given[0]) not in _PLAIN:
-                    return self.table(usage)
+            # With a plain number in front no list makes an array of bools, which are no numbers.
+            if kind is list and len(given) == J and type(given[0]) in _PLAIN:
                 line += given
             elif kind is float:
                 line += [given] * J
             elif kind is dict and len(given) == J > 1:
                 try:
-                    row = self.by_action(given)
+                    row = by_action(given)
                 except KeyError:
                     return None
                 if not _NUMBERS.issuperset(map(type, row)):
                     return None
                 line += row
             else:
-                return self.table(usage)
-        try:
-            values = asarray(line)
-        except ValueError:
+                values = _rows(usage, J)
+                fill = fill_by_row
+                break
+        else:
+            values = _line(line)
+        if values is None:
             return None
-        if values.dtype is FLOAT:
-            return values
-        return values.astype(FLOAT) if values.dtype.kind in "iu" else None
+        W = empty(base.shape)
+        return W if fill(values, base, ranges, counted, W) else None
 
-    def table(self, usage: dict[str, Any]) -> Array | None:
-        """A row of J numbers for each usage; None for what is no number."""
-        J = (len(self.base),)
-        rows = empty((len(usage), *J))
-        for i, given in enumerate(usage.values()):
-            if type(given) is ndarray and given.dtype is FLOAT and given.shape == J:
-                rows[i] = given
-                continue
+
+def _line(numbers: list[Any]) -> Array | None:
+    """A list as an array; None where it holds what is no number."""
+    try:
+        values = asarray(numbers)
+    except ValueError:
+        return None
+    if values.dtype is FLOAT:
+        return values
+    return values.astype(FLOAT) if values.dtype.kind in "iu" else None
+
+
+def _rows(usage: dict[str, Any], J: int) -> Array | None:
+    """J numbers for each usage; None where there are others, or what is no number."""
+    rows = empty((len(usage), J))
+    shape = (J,)
+    for i, given in enumerate(usage.values()):
+        if not (type(given) is ndarray and given.dtype is FLOAT and given.shape == shape):
             try:
                 array = asarray(given)
             except ValueError:
                 return None
-            if array.dtype.kind not in "fiu" or array.shape not in ((), J):
+            if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
                 return None
-            rows[i] = array
-        return rows
+            given = array
+        rows[i] = given
+    return rows
 
 
 _PLAIN = frozenset({float, int})
@@ -174,12 +181,13 @@ _NUMBERS = frozenset({float, int, np.float64})
 
 
 @cache
-def _fill() -> tuple[Any, ...]:
-    line, table = empty(0), empty((0, 0))
-    ways = [
-        kernels.entry(kernels.costs_of_usage, values, table, table, table, table) for values in (line, table)
-    ]
-    return (None, *ways)
+def _compiled() -> tuple[Any, Any]:
+    table = empty((0, 0))
+    line, rows = (
+        kernels.entry(kernels.costs_of_usage, values, table, table, table, table)
+        for values in (empty(0), table)
+    )
+    return line, rows
 
 
 def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:
