@@ -6,13 +6,14 @@ from tightrope.kernels.compile import kernel
 
 
 @kernel
-def costs_of_usage(values, base, ranges, counted, W):
-    """W_jk = (weight_j·u_j − offset) / scale for every column k that counts a usage u, and base elsewhere.
+def costs_of_usage(values, ids, base, ranges, counted, W):
+    """W_jk = (weight·u_j − offset) / scale for every column k that counts a usage u, and base elsewhere; row j is action ids[j].
 
     values holds J numbers for each of n usages, ranges (n, 2) what they must lie in: False, and W as it was, where one does not.
-    A row of counted has the column of W (J, K), the number of the usage, offset, scale, and the weights of the J actions.
+    base has a row for each action. A row of counted has the column of W (J, K), the number of the usage, offset, scale, and the
+    weight of each action.
     """
-    J, K = base.shape
+    J, K = W.shape
     u = values.reshape(values.size)
     for i in range(ranges.shape[0]):
         for j in range(i * J, i * J + J):
@@ -20,10 +21,10 @@ def costs_of_usage(values, base, ranges, counted, W):
                 return False
     for j in range(J):
         for k in range(K):
-            W[j, k] = base[j, k]
+            W[j, k] = base[ids[j], k]
     for c in range(counted.shape[0]):
         k = int(counted[c, 0])
         first = int(counted[c, 1]) * J
         for j in range(J):
-            W[j, k] = (counted[c, 4 + j] * u[first + j] - counted[c, 2]) / counted[c, 3]
+            W[j, k] = (counted[c, 4 + ids[j]] * u[first + j] - counted[c, 2]) / counted[c, 3]
     return True
