@@ -125,6 +125,7 @@ class Rules:
         self._usages = [quantity.usage for quantity in quantities]
         self._among = [frozenset(members(column.rule.among)) for column in self._columns]
         self._all_groups = frozenset[str]().union(*self._among)
+        self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
         self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
 
     @classmethod
@@ -210,7 +211,7 @@ class Rules:
         return self._fill(self.plan(group, actions), usage)
 
     def in_force(self, group: Group = None) -> NDArray[np.bool_]:
-        """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
+        """Which columns count in a context of these groups, (K,), read-only: those without `among`, and those among one of them.
 
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Share("a", at_least=0.25, among="A"), tr.Capacity("a", 0.5)], ["a", "b"])
@@ -289,7 +290,14 @@ class Rules:
 
     def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
         here = groups or frozenset()
-        return np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
+        found = self._forces.get(here)
+        if found is None:
+            if len(self._forces) >= _MAX_PLANS:
+                self._forces.clear()
+            found = np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
+            found.flags.writeable = False
+            self._forces[here] = found
+        return found
 
     def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None, after: bool) -> Plan:
         rows = tuple(range(len(self._actions))) if ids is None else ids
