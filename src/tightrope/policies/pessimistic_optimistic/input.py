@@ -14,6 +14,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
 from tightrope.policies.offer import Offer, feature_rows, logged_rows, offered_ids, plain_group
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.rules import Rules
 from tightrope.validation import (
     COST_LIMIT,
@@ -46,6 +47,7 @@ class Input:
         self, reward: Model, cost: Model | None, rules: Rules | None, K: int, known: NDArray[np.bool_]
     ) -> None:
         self.reward, self.cost, self.rules, self.K = reward, cost, rules, K
+        self.rule_costs = None if rules is None else RuleCosts(rules)
         self.known_columns = np.flatnonzero(known)
         self.columns = np.flatnonzero(~known).astype(np.int64)
         sizes = {"reward": reward.n_actions, "cost": None if cost is None else cost.n_actions}
@@ -98,14 +100,14 @@ class Input:
         """W (J, K); columns that are seen after acting hold nothing yet."""
         K, known = self.K, self.known_columns
         if usage is not None or group is not None:
-            if self.rules is None:
+            if self.rule_costs is None:
                 raise InvalidInput(
                     "usage and group need rules: make the policy with constraints=Rules([...])."
                 )
             if costs is not None and usage is not None:
                 raise InvalidInput("give costs, or usage, not both.")
-        if costs is None and self.rules is not None:
-            W = self.rules.costs(usage=usage, group=group, actions=ids)
+        if costs is None and self.rule_costs is not None:
+            W = self.rule_costs.costs(usage, group, ids)
             if J is not None and len(W) != J:
                 raise InvalidInput(
                     f"there are {len(W)} actions, but {J} rows came: say with actions= which they are."
@@ -192,11 +194,11 @@ class Input:
     def observed(self, costs: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), given as such or by the names of usages."""
         if isinstance(costs, Mapping):
-            if self.rules is None:
+            if self.rule_costs is None:
                 raise InvalidInput(
                     "costs by usage name need rules: make the policy with constraints=Rules([...])."
                 )
-            costs = self.rules.observed(costs, action=action, group=group)
+            costs = self.rule_costs.observed(costs, action, group)
         n = len(self.columns)
         return real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
 
