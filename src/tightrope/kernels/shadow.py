@@ -3,12 +3,13 @@
 `core` is the policy's state beside its models and its memory: a head of single numbers, then vectors of K. Names of places are used
 with the module's name (`shadow.PRICE`), for other layouts have places of the same names.
 
-The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds; the
-feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run. Units are
-the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square root of a sum
-of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units, b = caution ·
+The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds;
+the feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run. Units
+are the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square root of a
+sum of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units, b = caution ·
 √(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an action pays for the
-step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited.
+step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited. Without caution
+there is no wall.
 """
 
 from __future__ import annotations
@@ -153,6 +154,7 @@ def decide(
     cost,
     cost_spread,
     columns,
+    idle,
     core,
     trace,
     x,
@@ -162,7 +164,8 @@ def decide(
 ):
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
-    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others.
+    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, of which `idle` do not
+    count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -185,6 +188,10 @@ def decide(
     if late > 0:
         one_cost_row = psi.shape[0] == int(cost[1]) - 1 and J != 1
         predict_costs(cost, cost_spread, psi, 0, one_cost_row, ids, columns, trace, W_at, room, 0, K, free)
+        for i in range(idle.shape[0]):
+            for j in range(J):
+                trace[W_at + j * K + idle[i]] = 0.0
+                room[j * K + idle[i]] = 0.0
     row = step(J, room, core, trace, seed, -1)
     p = q - 1
     first = 0 if one_row else row * p
@@ -298,7 +305,7 @@ def step(J, spreads, core, trace, seed, forced):
     somebody else has chosen, else −1.
     """
     K = int(core[CONSTRAINTS])
-    means, deviations, values, marks, W, rules = trace_parts(J, K)
+    means, deviations, _, marks, W, rules = trace_parts(J, K)
     core[ROUNDS] += 1.0
     if K > 0:
         measure(J, spreads, core, trace, W)
@@ -388,7 +395,7 @@ def set_prices(core, trace, rules):
             core[correction] = min(q, 0.0) if unmet else q
             price = max(0.0, p + core[correction] + feedback)
             start = WALL * buffer
-            slope = 0.0 if unmet else rho / m
+            slope = 0.0 if unmet or start == 0.0 else rho / m
         trace[rules + k] = price
         trace[rules + K + k] = p
         trace[rules + 2 * K + k] = core[correction]
@@ -585,8 +592,8 @@ def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row
 
 @kernel
 def draw_remembered(
-    phi, a, one_row, psi, b, one_cost_row, ids, W, w, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, row, seed,
-    t, room
+    phi, a, one_row, psi, b, one_cost_row, ids, W, w, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, row,
+    seed, t, room
 ):  # fmt: skip
     """`draw_round` of one remembered round with compiled models: φ at phi[a], ψ at psi[b], costs known before at W[w].
 
@@ -609,8 +616,8 @@ def draw_remembered(
 
 @kernel
 def draw_sample(
-    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i, n,
-    seed, t, sums, room
+    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i,
+    n, seed, t, sums, room
 ):  # fmt: skip
     """Rounds i … i + n − 1 of a sample, whose features, ids and costs stand one after the other; adds to Σ spreads and Σ weights.
 
