@@ -120,6 +120,13 @@ def noise_and_signal(spread, i):
 
 
 @inlined
+def unit_is_guessed(spread, i):
+    """Whether nothing tells how large outcomes of output i are: no range was declared, and all that were seen are 0."""
+    _, _, squares, _, prior = spread_parts(spread)
+    return spread[squares + i] == 0.0 and spread[prior + i] == 0.0
+
+
+@inlined
 def centre(spread, i):
     """What outcomes of output i are centred on."""
     return spread[SPREAD_HEAD + i] if spread[CENTRED] > 0.0 else 0.0

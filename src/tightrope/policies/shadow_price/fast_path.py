@@ -117,7 +117,7 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     if not readable(costs) or costs.shape != policy._columns.shape or not (np.abs(costs) <= LARGEST).all():
         return False
     cost, z = policy._cost, pending[3]
-    shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core)
+    shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core, cost.spread)
     g = pending[1] if cost.n_actions is not None else 0
     if learn_costs()(g, z, costs, cost.flat, cost.spread, policy._room):
         cost.refresh(g)

@@ -439,7 +439,8 @@ class ShadowPrice(Policy):
         cost, z = self._cost, pending[3]
         assert z is not None
         p = cost.n_features if cost.takes_features else 0
-        shadow.take_costs(costs, z, p, self._columns, self._core)
+        spread = cost.spread if cost.compiled == "standardised" else _NONE
+        shadow.take_costs(costs, z, p, self._columns, self._core, spread)
         psi = z[:p] if p else None
         if self.rules is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
