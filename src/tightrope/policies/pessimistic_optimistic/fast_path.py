@@ -10,12 +10,8 @@ import numpy as np
 from tightrope import kernels
 from tightrope.policies.decision import Decision
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.validation import FLOAT, Array
-
-# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
-READABLE = 0x101
-
-_WHOLE = 2**53  # up to here every whole number is a float
+from tightrope.policies.plain_values import as_array, as_float, readable
+from tightrope.validation import Array
 
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 
@@ -63,29 +59,6 @@ def costs_after(disjoint: bool, cost_disjoint: bool, by_rules: bool) -> FastPath
         kernels.learn_reward_and_costs, 0, 0, _LINE, _LINE, 0.0, _LINE, _LINE, _LINE, _TABLE, _IDS, _LINE
     )
     return FastPath(tuple(ways), learn)
-
-
-def readable(value: Any) -> bool:
-    """Whether compiled code can read `value` as it is."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.num & READABLE == READABLE
-
-
-def as_array(value: Any) -> Any:
-    """A list of numbers as an array that compiled code can read; all else as it is."""
-    if type(value) is list:
-        try:
-            array = np.asarray(value)
-        except ValueError:
-            return value
-        return array if array.dtype is FLOAT else value
-    return value
-
-
-def as_float(value: Any) -> Any:
-    """A whole number or one of NumPy's as a float; all else as it is."""
-    if type(value) is np.float64 or (type(value) is int and -_WHOLE <= value <= _WHOLE):
-        return float(value)
-    return value
 
 
 def open_learning(policy: Any) -> None:

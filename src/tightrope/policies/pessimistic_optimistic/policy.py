@@ -14,6 +14,7 @@ from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.input import Input, require_in_ranges, seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import fast_path
@@ -23,15 +24,9 @@ from tightrope.policies.pessimistic_optimistic.estimates import (
     optimistic_costs,
     unpack_trace,
 )
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath, as_array, as_float
-from tightrope.policies.pessimistic_optimistic.input import (
-    Input,
-    cost_ranges,
-    power_settings,
-    require_in_ranges,
-    seen_before,
-    slater_meter,
-)
+from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
+from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
+from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
@@ -608,7 +603,7 @@ class PessimisticOptimistic(Policy):
 
     def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
-        ids, _, W, psi, group, _ = offer
+        ids, _, W, psi, group, *_ = offer
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._input.require_valid(offer)
@@ -625,7 +620,7 @@ class PessimisticOptimistic(Policy):
         return row, trace, x
 
     def _commit(self, offer: Offer) -> Decision:
-        ids, _, W, psi, group, _ = offer
+        ids, _, W, psi, group, *_ = offer
         row, trace, x = self._choose(offer, self._core)
         self._offer_of(len(ids))
         if self._plain_before:
