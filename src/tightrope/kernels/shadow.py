@@ -60,8 +60,9 @@ LEAST_RHO = 1e-9
 MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
 # Numbers that a remembered round may take in all, and the least number of rounds.
 MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
-# The multiplications of a solve that one decision may wait for, about half a millisecond; passes that a solve takes as a rule
-BUDGET, USUAL_PASSES, ROW_WORK = 500_000.0, 24.0, 24.0
+# The multiplications of a solve that a decision may wait for, about half a millisecond, how many of these the last one may, the
+# passes that a solve takes as a rule, and what a row of a pass takes beside its products
+BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
 
 
 def core_size(K):
@@ -91,7 +92,7 @@ def at(core, which):
 
 
 # Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 where the action may be taken (J,), costs (J, K), then by
-# rule λ, p, q, T, where the wall starts (z) and its slope ρ/m.
+# rule λ, p, q, T, where the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met.
 
 
 @inlined
@@ -245,7 +246,6 @@ def step(J, spreads, core, trace, seed, forced):
         measure(J, spreads, core, trace, W)
         set_prices(core, trace, rules)
     explore = core[EXPLORE]
-    infeasible = at(core, INFEASIBLE)
     for j in range(J):
         trace[marks + j] = 1.0
         mean = trace[j]
@@ -256,7 +256,7 @@ def step(J, spreads, core, trace, seed, forced):
             price = trace[rules + k]
             mean -= price * w
             start = trace[rules + 4 * K + k]
-            if start > 0.0 and core[infeasible + k] == 0.0:
+            if trace[rules + 5 * K + k] > 0.0:
                 T = trace[rules + 3 * K + k]
                 mean -= trace[rules + 5 * K + k] * (wall(T + w, start) - wall(T, start))
             if spreads[j * K + k] > 0.0:
@@ -330,7 +330,7 @@ def set_prices(core, trace, rules):
             core[correction] = min(q, 0.0) if unmet else q
             price = max(0.0, p + core[correction] + feedback)
             start = WALL * buffer
-            slope = rho / m
+            slope = 0.0 if unmet else rho / m
         trace[rules + k] = price
         trace[rules + K + k] = p
         trace[rules + 2 * K + k] = core[correction]
@@ -484,11 +484,22 @@ def draw_work(reward_row, cost_row, cost_outputs):
     return reward_row * reward_row + 2.0 * reward_row + cost_row * cost_row + cost_outputs * cost_row
 
 
+@inlined
+def solve_work(row_work, K):
+    """How many multiplications a row takes until the prices are solved for."""
+    return row_work + USUAL_PASSES * (2.0 * K + ROW_WORK + 0.25 * K * K)
+
+
+@kernel
+def rows_allowed(t, row_work, K):
+    """How many rows the sample of a solve that starts in round t may have, so that no decision waits long for it."""
+    return math.floor(BUDGET * (math.floor(0.5 * t) + LAST_BUDGETS) / solve_work(row_work, K))
+
+
 @kernel
 def deadline(t, rows, row_work, K):
     """The round in which the prices of a solve that starts in round t take effect: a function of its size alone."""
-    work = rows * (row_work + USUAL_PASSES * (2.0 * K + ROW_WORK + 0.25 * K * K))
-    return t + min(math.ceil(work / BUDGET) - 1.0, math.floor(0.5 * t))
+    return t + min(math.ceil(rows * solve_work(row_work, K) / BUDGET) - 1.0, math.floor(0.5 * t))
 
 
 @kernel

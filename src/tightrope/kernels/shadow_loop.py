@@ -19,9 +19,10 @@ from tightrope.kernels.loops import add_to_tally, chosen_costs, record
 # buffer is as long as a row for each action.
 StandardisedArrays = namedtuple("StandardisedArrays", "rows per_context flat spread buffer")
 
-# slots: the entry of each remembered round; by entry its context and how many slots hold it; by context its entry, or −1.
+# slots: the entry of each remembered round; by entry its context and how many slots hold it; by context its entry, or −1, and the
+# first context that offers just the same.
 # The sample of a solve: contexts, weights, offsets, drawn rewards and costs, the solver's vector, and `state`.
-MemoryArrays = namedtuple("MemoryArrays", "slots contexts counts entries")
+MemoryArrays = namedtuple("MemoryArrays", "slots contexts counts entries twins")
 SampleArrays = namedtuple("SampleArrays", "contexts weights offsets rewards costs solver state")
 ShadowArrays = namedtuple("ShadowArrays", "reward cost columns core memory sample seed")
 
@@ -72,7 +73,7 @@ def simulate_shadow_price(env, policy, workspace, run):
             )
         row = shadow.step(n, room, core, trace, policy.seed, -1)
         if core[shadow.SLOT] >= 0.0:
-            remember(policy.memory, int(core[shadow.SLOT]), c)
+            remember(policy.memory, int(core[shadow.SLOT]), policy.memory.twins[c])
         a = ids[row]
         mean = env.rewards[c, a]
         reward = draw_reward(run.seed, run.replication, t, v, mean, env.reward_kind, env.reward_scale)
@@ -168,7 +169,7 @@ def work_on_prices(env, policy, workspace):
         cost_row, cost_outputs = policy.cost.flat[layout.FEATURES], policy.cost.flat[layout.OUTPUTS] - 1.0
     row_work = shadow.draw_work(policy.reward.flat[layout.FEATURES], cost_row, cost_outputs)
     if t >= core[shadow.NEXT_SOLVE] and core[shadow.REMEMBERED] > 0.0:
-        start_solve(env, policy.memory, sample, t)
+        start_solve(env, policy.memory, sample, t, shadow.rows_allowed(t, row_work, K))
         rows = sample.offsets[int(state[SAMPLED])]
         state[DEADLINE] = shadow.deadline(t, rows, row_work, K)
         core[shadow.NEXT_SOLVE] = 2.0 * t
@@ -204,13 +205,13 @@ def work_on_prices(env, policy, workspace):
 
 
 @kernel
-def start_solve(env, memory, sample, t):
-    """The remembered rounds, each distinct one with its weight, become the sample."""
+def start_solve(env, memory, sample, t, most_rows):
+    """The remembered rounds, each distinct one with its weight, become the sample, as many as may."""
     state = sample.state
     n = 0
     sample.offsets[0] = 0
     for e in range(memory.counts.shape[0]):
-        if memory.counts[e] > 0.0:
+        if memory.counts[e] > 0.0 and (n == 0 or sample.offsets[n] < most_rows):
             c = memory.contexts[e]
             sample.contexts[n] = c
             sample.weights[n] = memory.counts[e]

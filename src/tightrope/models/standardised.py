@@ -112,11 +112,20 @@ class Standardised(Model):
         """Means and standard deviations, (n, n_outputs) each."""
         n = self.n_actions if actions is None else len(actions)
         rows = self._rows(features, n)
-        if n is None or (rows.size and len(rows) != n and len(rows) != 1):
-            n = len(rows)
-        ids: Ids = np.arange(n) if actions is None else np.asarray(actions, dtype=np.int64)
+        ids: Ids = (
+            np.arange(len(rows) if n is None else n)
+            if actions is None
+            else np.asarray(actions, dtype=np.int64)
+        )
+        return self._predicted(rows, ids, self.spread.copy())
+
+    def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
+        """`predictions` of rows that are on offer, a row for each action or one for all: the first of them set the features' unit."""
+        return self._predicted(np.empty((1, 0)) if rows is None else rows, ids, self.spread)
+
+    def _predicted(self, rows: Array, ids: Ids, spread: Array) -> tuple[Array, Array]:
+        n = len(ids)
         means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
-        spread = self.spread.copy()
         one_row = len(rows) == 1 and n != 1
         room = np.empty(2 * (self.n_features + 1) + 2 * self.n_outputs)
         columns = np.arange(self.n_outputs)
