@@ -26,6 +26,7 @@ from tightrope.engine.gpu_program import (
     COMPARATOR,
     ONE_BLOCK,
     ONE_THREAD,
+    SHADOW_PRICE,
     SHARED_BYTES,
     SMALLEST_RIDGE,
     Precision,
@@ -33,6 +34,7 @@ from tightrope.engine.gpu_program import (
     program_for,
     require_short,
 )
+from tightrope.engine.gpu_shadow_price import shadow_price_arguments
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -173,10 +175,12 @@ def _launch(
     fields = program["FIELDS"]
     world = world_arguments(env)
     constants: dict[str, NDArray[Any]] = {"seed_keys": seed_keys(seed)}
+    real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
     if compared:
         own = comparator_arguments(policies, env, program["SETTINGS"])
+    elif program.kernel == SHADOW_PRICE:
+        own = shadow_price_arguments(policies, env, real)
     else:
-        real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
         known, packed = program["K_POLICY"] and program["KNOWN_COSTS"], program.kernel == ONE_THREAD
         queue: type[Any] = np.float64 if known else real
         own = policy_arguments(policies, env, rounds, packed=packed, real=real, queue=queue)
@@ -188,14 +192,15 @@ def _launch(
     seconds = 0.0
     for first in range(0, replications, most):
         n = min(most, replications - first)
-        blocks = n if program.kernel == ONE_BLOCK else math.ceil(n / program.threads)
+        blocks = math.ceil(n / program.together)
         randomised: list[Any] = []
-        if compared:
+        if compared or program.kernel == SHADOW_PRICE:
             numbers = range(first, first + n)
-            randomised = [
-                np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64),
-                np.array([policy.rounds for policy in policies], dtype=np.uint64),
-            ]
+            randomised.append(
+                np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64)
+            )
+        if compared:
+            randomised.append(np.array([policy.rounds for policy in policies], dtype=np.uint64))
         outputs, taken = device.run(
             program,
             blocks * S,
@@ -209,12 +214,7 @@ def _launch(
                 grid.astype(np.int32),
                 np.int32(G),
                 np.int32(blocks),
-                Work(
-                    _work_bytes(program)
-                    * blocks
-                    * (1 if program.kernel == ONE_BLOCK else program.threads)
-                    * S
-                ),
+                Work(_work_bytes(program) * blocks * program.together * S),
                 Output((S, G, fields, n), "f8", (0, 3, 1, 2)),
                 Output((S, K, n), "i4", (0, 2, 1)),
                 Output((S, rounds if keep_choices else 0, n), "u2", (0, 2, 1)),
@@ -232,6 +232,8 @@ def _launch(
 
 def _work_bytes(program: Program) -> int:
     """Global memory that one replication needs for its state."""
+    if program.kernel == SHADOW_PRICE:
+        return int(program["COLD"]) + (0 if program["HOT_IN_SHARED"] else int(program["HOT"]))
     if program.kernel == ONE_THREAD:
         itemsize = 4 if program["REAL"] == "float" else 8
         return 0 if program["STATE_IN_SHARED"] else int(program["STATE"]) * itemsize

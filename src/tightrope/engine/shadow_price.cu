@@ -78,7 +78,7 @@ struct Hot {
     alignas(4 * sizeof(REAL)) REAL inverse[BLOCKS * Q * QP];
     REAL theta[BLOCKS * 2 * QP];
     REAL product[QP];
-    REAL mean[J_ROOM], value[J_ROOM];
+    REAL above[J_ROOM], value[J_ROOM];
 #if K_POLICY > 0
     // By rule: λ, T/z + 1, 1/z, and ½ z ρ/m, which multiplies the wall
     Four rule[K];
@@ -218,12 +218,12 @@ DEVICE REAL deviation(const Spread& s, REAL whole, REAL hidden) {
     return sqrt(s.noise * (whole - hidden) + s.signal * hidden);
 }
 
-// Mean and standard deviation of a reward.
-DEVICE void predict_reward(const Hot& hot, int block, const REAL* x, const Spread& s, REAL& mean, REAL& sd) {
+// By how much a reward's mean is above its centre, and its standard deviation.
+DEVICE void predict_reward(const Hot& hot, int block, const REAL* x, const Spread& s, REAL& above, REAL& sd) {
     REAL whole, hidden;
     uncertainty<Q, QP>(hot.inverse + block * Q * QP, x, (REAL)RIDGE, whole, hidden);
     const REAL* theta = hot.theta + block * 2 * QP;
-    mean = s.centre + inner_product<QP>(theta, x) - s.centre * inner_product<QP>(theta + QP, x);
+    above = inner_product<QP>(theta, x) - s.centre * inner_product<QP>(theta + QP, x);
     sd = deviation(s, whole, hidden);
 }
 
@@ -718,8 +718,8 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         }
         lanes_meet();
 #define COST_CENTRE(k) (COST_CENTRED ? (REAL)hot.cost_mean[k] : (REAL)0)
-#define COST_MEAN(theta, x, k)                                          \
-    (COST_CENTRE(k) + inner_product<COST_QP>((theta) + (k) * COST_QP, x) - \
+#define COST_ABOVE(theta, x, k)                       \
+    (inner_product<COST_QP>((theta) + (k) * COST_QP, x) - \
      (COST_CENTRED ? COST_CENTRE(k) * inner_product<COST_QP>((theta) + K * COST_QP, x) : (REAL)0))
 #define COST_DEVIATION(k, whole, hidden) deviation({hot.noise[k], hot.signal[k], 0}, whole, hidden)
 #endif
@@ -750,6 +750,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                     REAL mean, sd;
                     if (row == 0 || ROWS > 1) load_row<P>(rows, met, ROWS, a, per_unit, x);
                     predict_reward(hot, BLOCKS > 1 ? a : 0, x, reward_spread, mean, sd);
+                    mean += reward_spread.centre;
                     sd *= explore;
                     high = fmax(high, mean + sd);
                     low = fmin(low, mean - sd);
@@ -762,7 +763,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                     const REAL* theta = hot.cost_theta + block * (K + 1) * COST_QP;
                     for (int k = 0; k < K; k++)
                         cold.costs[((size_t)i * J + row) * K + k] =
-                            COST_MEAN(theta, z, k) +
+                            COST_CENTRE(k) + COST_ABOVE(theta, z, k) +
                             (REAL)COST_DRAWS * explore * COST_DEVIATION(k, whole, hidden) * normals(number + 1 + k);
 #endif
                 }
@@ -796,10 +797,9 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         // Rewards, and the costs that are seen after acting.
         LANES_TAKE(row, n) {
             const int a = ACTION(c, row);
-            REAL x[QP], mean, sd;
+            REAL x[QP], sd;
             load_row<P>(rows, c, ROWS, a, per_unit, x);
-            predict_reward(hot, BLOCKS > 1 ? a : 0, x, reward_spread, mean, sd);
-            hot.mean[row] = mean;
+            predict_reward(hot, BLOCKS > 1 ? a : 0, x, reward_spread, hot.above[row], sd);
             hot.value[row] = explore * sd;
 #if LATE
             REAL z[COST_QP];
@@ -815,7 +815,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             REAL z[COST_QP];
             load_row<COST_P>(cost_rows, c, COST_ROWS, a, cost_per_unit, z);
             const REAL* theta = hot.cost_theta + (COST_BLOCKS > 1 ? a : 0) * (K + 1) * COST_QP;
-            hot.cost[item] = COST_MEAN(theta, z, k);
+            hot.cost[item] = COST_CENTRE(k) + COST_ABOVE(theta, z, k);
             hot.spread[item] = COST_DEVIATION(k, hot.whole[row], hot.hidden[row]);
         }
         lanes_meet();
@@ -893,7 +893,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         least = -largest_of_lanes(-least);
 #endif
         LANES_TAKE(row, n) {
-            REAL mean = hot.mean[row], sd = hot.value[row];
+            REAL mean = reward_spread.centre + hot.above[row], sd = hot.value[row];
 #if K_POLICY > 0
 #if LATE
             REAL variance = sd * sd;
@@ -960,7 +960,8 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 
         // Learn.
         {
-            const REAL y = (REAL)reward, error = y - hot.mean[row];
+            // In this order equal rewards leave no error at all, which the noise is told by.
+            const REAL y = (REAL)reward, error = (y - reward_spread.centre) - hot.above[row];
             const int block = BLOCKS > 1 ? a : 0;
             REAL x[QP];
             load_row<P>(rows, c, ROWS, a, per_unit, x);
@@ -979,7 +980,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                                                          hot.outcome, lane);
             LANES_TAKE(k, K) {
                 const REAL y = hot.outcome[k];
-                count_outcome(learnt, y, y - hot.cost[row * K + k], s, COST_CENTRED, hot.cost_mean[k], hot.cost_squares[k],
+                count_outcome(learnt, y, (y - COST_CENTRE(k)) - (hot.cost[row * K + k] - COST_CENTRE(k)), s, COST_CENTRED, hot.cost_mean[k], hot.cost_squares[k],
                               hot.cost_errors[k]);
             }
         }
