@@ -83,7 +83,7 @@ class Program:
             *((name, code) for code, name in CODES.items()),
             *self.sizes,
         ]
-        files = ("world.cuh", "shadow_price.cu" if own else "replicate.cu")
+        files = ["world.cuh", *(gpu_shadow_price.FILES if own else ["replicate.cu"])]
         return "\n".join([*(f"#define {name} {value}" for name, value in macros), *map(_text, files)])
 
     @property

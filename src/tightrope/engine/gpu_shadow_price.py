@@ -26,6 +26,7 @@ from tightrope.problem import Part
 
 Macros = dict[str, int | str]
 
+FILES = ["shadow_replication.cuh", "shadow_prices.cuh", "shadow_price.cu"]
 # The settings of a policy that are no macros; behind them a prior standard deviation for the reward and one for each cost
 EXPLORE, CAUTION, PRIORS = range(3)
 CONSTANTS = {
@@ -37,7 +38,7 @@ CONSTANTS = {
 # Up to so many actions the sums over pairs of them are kept in registers.
 FEW_ACTIONS = 8
 # A warp has 32 lanes; a replication gets as few as its actions need, and more where warps would else be too few to hide their waits.
-FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, 7
+FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, 12
 ALIGNED = 32
 
 
@@ -188,7 +189,7 @@ def _bytes(macros: Macros) -> tuple[int, int]:
 
     doubles = max(K, 1) * (1 + int(macros["SEPARATE_MEANS"])) + 3 * K * constrained + 4 * K * late
     model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
-    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 3 * K)
+    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + J * K)
     cost_model = (
         int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q) + padded(cost_q) + 2 * J * K + 2 * J + 4 * K
     )
