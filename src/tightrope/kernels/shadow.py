@@ -111,7 +111,7 @@ def trace_size(J, K):
 
 def room_size(J, K, q):
     """How much room `decide` needs for J actions, K constraints and models of at most q numbers a row."""
-    return J * K + 2 * q + 3 * K + 4
+    return J * K + 2 * q + 3 * K + 8
 
 
 # One round
@@ -172,6 +172,31 @@ def decide(
             z[i] = psi[first + i]
         for i in range(late):
             z[p + i] = trace[W_at + row * K + columns[i]]
+    return row
+
+
+@kernel
+def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, room):
+    """`decide` where all costs are seen before acting."""
+    J = ids.shape[0]
+    K = int(core[CONSTRAINTS])
+    phi = features.reshape(features.size)
+    costs = W.reshape(W.size)
+    if costs.shape[0] != J * K or not rows_fit(phi, reward, J):
+        return -1
+    if not inner(costs, 0, costs, 0, J * K) < math.inf:
+        return -1
+    p = int(reward[1]) - 1
+    one_row = phi.shape[0] == p and J != 1
+    _, deviations, _, _, W_at, _ = trace_parts(J, K)
+    for i in range(J * K):
+        trace[W_at + i] = costs[i]
+        room[i] = 0.0
+    predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, room[J * K :])
+    row = step(J, room, core, trace, seed, -1)
+    first = 0 if one_row else row * p
+    for i in range(p):
+        x[i] = phi[first + i]
     return row
 
 
@@ -445,7 +470,7 @@ def enter_memory(J, core, seed):
 
 @kernel
 def learn_reward(g, x, reward, flat, spread, room):
-    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 3 numbers."""
+    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 5 numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, x, 0, 1, p)
@@ -456,7 +481,7 @@ def learn_reward(g, x, reward, flat, spread, room):
 
 @kernel
 def learn_costs(g, z, costs, flat, spread, room):
-    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + M numbers."""
+    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + 2M numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, z, 0, 1, p)

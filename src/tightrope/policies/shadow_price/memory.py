@@ -46,6 +46,7 @@ class RoundMemory:
         self.slots: list[int] = []
         self.entries: list[Remembered | None] = []
         self.counts: list[int] = []
+        self._keys: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
         self._free: list[int] = []
 
@@ -61,11 +62,12 @@ class RoundMemory:
         if number is None:
             if self._free:
                 number = heapq.heappop(self._free)
-                self.entries[number], self.counts[number] = entry, 0
+                self.entries[number], self.counts[number], self._keys[number] = entry, 0, key
             else:
                 number = len(self.entries)
                 self.entries.append(entry)
                 self.counts.append(0)
+                self._keys.append(key)
             self._numbers[key] = number
         self.counts[number] += 1
         if slot < len(self.slots):
@@ -90,15 +92,13 @@ class RoundMemory:
             if entry is not None:
                 by = change if entry.force is None else change * entry.force
                 restated = entry._replace(W=entry.W + by)
-                self.entries[number] = restated
-                self._numbers[restated.key()] = number
+                self.entries[number], self._keys[number] = restated, restated.key()
+                self._numbers[self._keys[number]] = number
 
     def _release(self, number: int) -> None:
         self.counts[number] -= 1
         if self.counts[number] == 0:
-            entry = self.entries[number]
-            assert entry is not None
-            key = entry.key()
+            key = self._keys[number]
             if self._numbers.get(key) == number:
                 del self._numbers[key]
             self.entries[number] = None
@@ -123,13 +123,13 @@ class RoundMemory:
         memory.slots = arrays["slots"].tolist()
         numbers = arrays["numbers"].tolist()
         size = max(numbers, default=-1) + 1
-        memory.entries = [None] * size
+        memory.entries, memory._keys = [None] * size, [b""] * size
         memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
         if len(memory.counts) != size:
             raise ValueError("memory/slots names rounds that memory/numbers does not have")
         for number, entry in zip(numbers, unpack(arrays), strict=True):
-            memory.entries[number] = entry
-            memory._numbers[entry.key()] = number
+            memory.entries[number], memory._keys[number] = entry, entry.key()
+            memory._numbers[memory._keys[number]] = number
         memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
         return memory
 

@@ -16,6 +16,7 @@ from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+_SEED = np.uint64(0)
 
 
 class Predictions:
@@ -53,19 +54,46 @@ class Predictions:
 
 
 @cache
-def decide_entry(disjoint: bool) -> tuple[Any, ...]:
-    """`kernels.shadow.decide` by the number of dimensions of features, None where there is none, for costs seen before acting."""
+def decide_known(disjoint: bool) -> tuple[Any, ...]:
+    """`kernels.shadow.decide_known` by the number of dimensions of features, None where there is none."""
 
     def entry(features: Any) -> Any:
         return kernels.entry(
-            shadow.decide, features, _LINE, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE, _IDS, _LINE, _LINE, _LINE, _LINE, np.uint64(0),
-            _LINE,
-        )  # fmt: skip
+            shadow.decide_known, features, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE, _LINE, _SEED, _LINE
+        )
 
     return (None, entry(_LINE) if disjoint else None, entry(_TABLE))
 
 
 @cache
-def learn_entry() -> Any:
+def decide_all(disjoint: bool, cost_disjoint: bool) -> tuple[Any, ...]:
+    """`kernels.shadow.decide` by 3 · dimensions of φ + dimensions of ψ, None where there is none."""
+    ways: list[Any] = [None] * 9
+    for i, phi in enumerate((_LINE, _TABLE), start=1):
+        for j, psi in enumerate((_LINE, _TABLE), start=1):
+            if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
+                flats = (_LINE, _LINE, _LINE, _LINE)
+                ways[3 * i + j] = kernels.entry(
+                    shadow.decide, phi, psi, _IDS, _TABLE, *flats, _IDS, *flats, _SEED, _LINE
+                )
+    return tuple(ways)
+
+
+@cache
+def learn_reward() -> Any:
     """`kernels.shadow.learn_reward`."""
     return kernels.entry(shadow.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE)
+
+
+@cache
+def learn_costs() -> Any:
+    """`kernels.shadow.learn_costs`."""
+    return kernels.entry(shadow.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
+
+
+@cache
+def draw_remembered() -> Any:
+    """`kernels.shadow.draw_remembered`."""
+    rows, flats = (_LINE, 0, True), (_LINE, _LINE, _LINE, _LINE)
+    rest = (_IDS, _LINE, _LINE, _LINE, 0, _SEED, 0.0, _LINE)
+    return kernels.entry(shadow.draw_remembered, *rows, *rows, _IDS, _LINE, 0, *flats, *rest)
