@@ -355,7 +355,7 @@ def set_prices(core, trace, rules):
             core[correction] = min(q, 0.0) if unmet else q
             price = max(0.0, p + core[correction] + feedback)
             start = WALL * buffer
-            slope = 0.0 if unmet else rho / m
+            slope = 0.0 if unmet or start == 0.0 else rho / m
         trace[rules + k] = price
         trace[rules + K + k] = p
         trace[rules + 2 * K + k] = core[correction]
