@@ -35,7 +35,7 @@ using std::sqrt; using std::log; using std::exp; using std::cos; using std::sin;
 #define RESTRICT
 #define __global__
 #define __constant__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define SHARED_ROOM(type, name) type* name = (type*)shared_room
 
 struct Index { unsigned x; };

@@ -37,8 +37,9 @@ CONSTANTS = {
 }
 # Up to so many actions the sums over pairs of them are kept in registers.
 FEW_ACTIONS = 8
-# A warp has 32 lanes; a replication gets as few as its actions need, and more where warps would else be too few to hide their waits.
-FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, 12
+# A warp has 32 lanes; a replication gets as few as its actions need, and more where shared memory would else hold too few warps to
+# hide their waits. In double precision registers allow no more than that many.
+FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, {"float": 12, "double": 8}
 ALIGNED = 32
 
 
@@ -91,19 +92,20 @@ def shadow_price_sizes(
             f"a solve on a GPU draws up to 2³² normals, but {macros['ENTRIES']:,} remembered rounds need more: use engine='cpu'."
         )
     hot, cold = _bytes(macros)
-    lanes = _lanes(J, hot, shared_bytes)
+    lanes = _lanes(J, hot, shared_bytes, ENOUGH_WARPS[real])
     threads = 2 * MOST_LANES
     shared = threads // lanes * hot
     if shared > shared_bytes:
         threads, shared = MOST_LANES, MOST_LANES // lanes * hot
     if shared > shared_bytes:
         shared = 0
+    blocks = shared_bytes // shared if shared else 1
     macros |= {
         "HOT": hot,
         "COLD": cold,
         "HOT_IN_SHARED": int(shared > 0),
         "LANES": lanes,
-        "LAUNCH_BOUNDS": f"__launch_bounds__({threads})",
+        "LAUNCH_BOUNDS": f"__launch_bounds__({threads}, {blocks})",
     }
     return macros, threads, shared
 
@@ -203,8 +205,8 @@ def _bytes(macros: Macros) -> tuple[int, int]:
     return hot + (ALIGNED if hot % 128 == 0 else 0), cold
 
 
-def _lanes(J: int, hot: int, shared_bytes: int) -> int:
+def _lanes(J: int, hot: int, shared_bytes: int, warps: int) -> int:
     lanes = FEWEST_LANES
-    while lanes < MOST_LANES and (lanes < J or MOST_LANES // lanes * hot * ENOUGH_WARPS > shared_bytes):
+    while lanes < MOST_LANES and (lanes < J or MOST_LANES // lanes * hot * warps > shared_bytes):
         lanes *= 2
     return lanes

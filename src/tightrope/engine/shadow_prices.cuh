@@ -14,13 +14,12 @@ DEVICE void triangle_entry(int e, int& k, int& l) {
     l = c < first ? c : c - first;
 }
 
-// Value and sums of a pass over the sample at hot.point, by all lanes: Σ n_i τ log Σ exp.
+// A pass over the sample at hot.point by all lanes: Σ n_i τ log Σ exp, and the sums that `accept` makes gradient and curvature of.
+#if COMMON_COSTS
+// Costs are the same in every context: of each action and of each pair the likelihood is enough, and a lane takes whole rounds.
 DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
     const REAL scale = 1 / tau;
     double value = 0;
-#if COMMON_COSTS
-    // Costs are the same in every context: a pass needs the likelihood of each action and of each pair alone, and a lane takes
-    // whole rounds.
     LANES_TAKE(j, J) {
         REAL sum = 0;
         for (int k = 0; k < K; k++) sum += COST_OF(0, k, j) * hot.point[k];
@@ -72,12 +71,18 @@ DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const O
     }
     value = sum_of_lanes(value);
     lanes_meet();
+    return value;
+}
 #else
 #if LATE
 #define SAMPLED_COST(row, k) cold.costs[((size_t)i * J + (row)) * K + (k)]
 #else
 #define SAMPLED_COST(row, k) COST_OF(TABLE_OF(c), k, ACTION(c, row))
 #endif
+// Lanes take the rows of a round, then its costs, then pairs of them.
+DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
+    const REAL scale = 1 / tau;
+    double value = 0;
     LANES_TAKE(k, K) hot.cost_sum[k] = hot.square_sum[k] = 0;
     LANES_TAKE(e, K * K) hot.curvature[e] = 0;
     lanes_meet();
@@ -124,20 +129,20 @@ DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const O
             // Of one likely row alone the curvature is 0. About the mean: differences of large sums would lose the digits that single
             // precision has.
             lanes_meet();
-            LANES_TAKE(k, K) {
-                for (int l = 0; l <= k; l++) {
-                    REAL sum = 0;
-                    for (int r = 0; r < likely; r++) sum += hot.likely[r * K + k] * hot.likely[r * K + l];
-                    hot.curvature[k * K + l] += sum;
-                }
+            LANES_TAKE(entry, K * (K + 1) / 2) {
+                int k, l;
+                triangle_entry(entry, k, l);
+                REAL sum = 0;
+                for (int r = 0; r < likely; r++) sum += hot.likely[r * K + k] * hot.likely[r * K + l];
+                hot.curvature[k * K + l] += sum;
             }
         }
         value += weight * (best + tau * log(z));
         lanes_meet();
     }
-#endif
     return value;
 }
+#endif
 
 // hot.point becomes hot.solved, with its gradient, mean squares and curvature.
 DEVICE void accept(Hot& hot, const Offers& offers, REAL weight, REAL tau, REAL unit, int lane) {
