@@ -211,7 +211,9 @@ def table(scale: float) -> None:
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for case in cases(scale):
         for precision in ("single", "double"):
-            if precision == "single" and not isinstance(case.policy, (tr.PessimisticOptimistic, tr.ShadowPrice)):
+            if precision == "single" and not isinstance(
+                case.policy, (tr.PessimisticOptimistic, tr.ShadowPrice)
+            ):
                 continue
             seconds, regret = kernel_seconds(case, precision, 5)
             total = case.replications * case.rounds

@@ -63,7 +63,9 @@ CASES: dict[str, tuple[tr.ShadowPrice, Tabular]] = {
     "after, a row for each action": (policy(tr.Ridge(3), cost=tr.Ridge(3)), world(**AFTER)),
     "after, a model for each action, ranges known": (
         policy(tr.DisjointRidge(3, 3), cost=tr.DisjointRidge(3, 3), cost_range=(-1.0, 1.0)),
-        world(one_row=True, costs_seen="after", cost_noise="gaussian", cost_scale=0.3, reward_noise="gaussian"),
+        world(
+            one_row=True, costs_seen="after", cost_noise="gaussian", cost_scale=0.3, reward_noise="gaussian"
+        ),
     ),
     "after, arms": (
         policy(tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1, explore=0.5),
@@ -94,7 +96,9 @@ def both(
     """On the CPU, and by the GPU's source in double precision."""
     run = {"seed": 3, "optimum": 0.0, "keep_choices": True}
     expected = tr.simulate(*case, rounds=rounds, replications=replications, **run)
-    (there,) = simulate_many([case[0]], case[1], rounds, replications, precision="double", device=device, **run)
+    (there,) = simulate_many(
+        [case[0]], case[1], rounds, replications, precision="double", device=device, **run
+    )
     return expected, there
 
 
@@ -108,7 +112,12 @@ def test_double_precision_makes_the_choices_of_the_cpu(name: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "name", ["before, a row for each action", "before, the same costs in every context", "after, a row for each action"]
+    "name",
+    [
+        "before, a row for each action",
+        "before, the same costs in every context",
+        "after, a row for each action",
+    ],
 )
 def test_so_it_does_where_lanes_share_a_replication(name: str) -> None:
     expected, there = both(CASES[name], 18, 3, Host(lanes=4))
@@ -143,11 +152,15 @@ def test_the_hospital_and_simulate_itself(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["before, a row for each action", "after, a row for each action", "hospital"])
+@pytest.mark.parametrize(
+    "name", ["before, a row for each action", "after, a row for each action", "hospital"]
+)
 def test_single_precision_has_the_same_regret(name: str) -> None:
     case = CASES.get(name, (policy(tr.DisjointRidge(6, 10), constraints=18), hospital("any")))
     double, single = (
-        simulate_many([case[0]], case[1], 1500, 40, 7, precision=precision, keep_choices=True, device=Host())[0]
+        simulate_many([case[0]], case[1], 1500, 40, 7, precision=precision, keep_choices=True, device=Host())[
+            0
+        ]
         for precision in ("double", "single")
     )
     one, other = double.reward[:, -1], single.reward[:, -1]
@@ -160,7 +173,15 @@ def test_many_settings_share_a_launch_and_stay_apart() -> None:
     env, host = world(), Host()
     policies = [policy(tr.Ridge(3), explore=e, caution=c) for e, c in ((1.0, 3.0), (0.3, 3.0), (1.0, 1.0))]
     runs = simulate_many(
-        [*policies, tr.RoundRobin(3)], env, 200, 9, 3, optimum=0.0, keep_choices=True, precision="double", device=host
+        [*policies, tr.RoundRobin(3)],
+        env,
+        200,
+        9,
+        3,
+        optimum=0.0,
+        keep_choices=True,
+        precision="double",
+        device=host,
     )
     assert host.launches == 2
     for one, run in zip(policies, runs):
@@ -194,7 +215,11 @@ def taught() -> tr.ShadowPrice:
 @pytest.mark.parametrize(
     ("one", "env", "message"),
     [
-        (played(policy(tr.Ridge(3)), world()), world(), "from its first round on, but this one has 1 rounds.*engine='cpu'"),
+        (
+            played(policy(tr.Ridge(3)), world()),
+            world(),
+            "from its first round on, but this one has 1 rounds.*engine='cpu'",
+        ),
         (taught(), world(), "has learnt 2 outcomes.*engine='cpu'"),
         (policy(tr.Ridge(3)), world(cost_noise="bernoulli"), "drawn anew in every round.*engine='cpu'"),
         (policy(tr.Ridge(3), constraints=1), world(), "but the policy has 1"),

@@ -1,11 +1,12 @@
 """Replications on a GPU: tens of thousands at once, by the same formulas and the same draws as on the CPU.
 
-The kernels stand in `replicate.cu` and are compiled for the device and the shape at hand when they are first used: `gpu_program`
-says what is compiled, `gpu_arrays` what it reads, `gpu_device` where it runs. All of it needs NumPy and CuPy alone.
+The kernels stand in `replicate.cu` and `shadow_price.cu` and are compiled for the device and the shape at hand when they are
+first used: `gpu_program` says what is compiled, `gpu_arrays` what it reads, `gpu_shadow_price` both for `ShadowPrice`, `gpu_device`
+where it runs. All of it needs NumPy and CuPy alone.
 
-`precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms) in float32; the queues of known costs, the comparison
-of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused multiply-adds: the
-actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
+`precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms, shadow prices) in float32; the queues of known costs,
+the comparison of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused
+multiply-adds: the actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def simulate_many(
     Parameters
     ----------
     policies : sequence
-        `PessimisticOptimistic` (so `LinUCB` too), `OPB`, `RoundRobin`, `Uniform` and `Oracle`, in any mixture.
+        `PessimisticOptimistic` (so `LinUCB` too), `ShadowPrice` before its first round, `OPB`, `RoundRobin`, `Uniform` and
+        `Oracle`, in any mixture.
     env : Tabular
     rounds, replications, seed : int
         Of each policy.

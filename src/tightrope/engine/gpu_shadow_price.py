@@ -1,8 +1,8 @@
 """The shadow-price policy on a GPU: what `shadow_price.cu` is compiled with and what it reads, or why it can't run there.
 
-Prices are solved for on the device, beside the rounds: a few lanes of a warp are one replication, from its draws to its Newton steps.
-In either precision the rows of a solve are drawn in the rounds in which the CPU's loop draws them, and prices take effect in the same
-round as there; double precision makes the same choices. Σ⁻¹ is not refreshed, as in all kernels of the GPU.
+Prices are solved for on the device, beside the rounds: a few lanes of a warp are one replication, from its draws to its Newton
+steps. In either precision the rows of a solve are drawn in the rounds in which the CPU's loop draws them, and prices take effect in
+the same round as there; double precision makes the same choices. Σ⁻¹ is not refreshed, as in all kernels of the GPU.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ def shadow_price_sizes(
     tables, _ = cost_tables(env)
     fewest = int(env.available.sum(axis=1).min())
     capacity = min(policy.memory, max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
-    row_work = shadow.draw_work(
-        float(reward["P"] + 1), float(cost["P"] + 1) * late, float(K_policy) * late
-    )
+    q, cost_q = float(int(reward["P"]) + 1), float(int(cost["P"]) + 1)
+    row_work = shadow.draw_work(q, cost_q * late, float(K_policy * late))
     macros: Macros = {
         **common,
         "REAL": real,
@@ -193,7 +192,11 @@ def _bytes(macros: Macros) -> tuple[int, int]:
     model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
     solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + J * K)
     cost_model = (
-        int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q) + padded(cost_q) + 2 * J * K + 2 * J + 4 * K
+        int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q)
+        + padded(cost_q)
+        + 2 * J * K
+        + 2 * J
+        + 4 * K
     )
     reals = model + 2 * padded(J) + constrained * solve + late * cost_model
     integers = max(K, 1) + J + K * constrained
