@@ -35,11 +35,12 @@ CONSTANTS = {
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",
 }
-# Up to so many actions the sums over pairs of them are kept in registers.
+# Up to so many actions the sums over pairs of them are kept in registers; else so many rows at least are multiplied together.
 FEW_ACTIONS = 8
+LIKELY_ROWS = 16
 # A warp has 32 lanes; a replication gets as few as its actions need, and more where shared memory would else hold too few warps to
 # hide their waits. In double precision registers allow no more than that many.
-FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, {"float": 12, "double": 8}
+FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, {"float": 12, "double": 7}
 ALIGNED = 32
 
 
@@ -77,6 +78,7 @@ def shadow_price_sizes(
         "COMMON_COSTS": int(
             not late and tables.max(initial=0) == 0 and bool(env.available.all()) and J <= FEW_ACTIONS
         ),
+        "LIKELY_ROWS": max(J, LIKELY_ROWS),
         "GUARD": int(policy.guard),
         "MEMORY": policy.memory,
         "CAPACITY": capacity,
@@ -190,7 +192,7 @@ def _bytes(macros: Macros) -> tuple[int, int]:
 
     doubles = max(K, 1) * (1 + int(macros["SEPARATE_MEANS"])) + 3 * K * constrained + 4 * K * late
     model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
-    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + J * K)
+    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
     cost_model = (
         int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q)
         + padded(cost_q)
@@ -201,7 +203,7 @@ def _bytes(macros: Macros) -> tuple[int, int]:
     reals = model + 2 * padded(J) + constrained * solve + late * cost_model
     integers = max(K, 1) + J + K * constrained
     hot = 8 * doubles + itemsize * reals + 4 * integers + 2 * ALIGNED
-    sample = E * J * (1 + late * K) * itemsize
+    sample = E * J * (2 - common + late * K) * itemsize
     cold = constrained * (sample + 4 * (int(macros["CAPACITY"]) + 5 * E + C + 3)) + ALIGNED
     hot, cold = (-(-n // ALIGNED) * ALIGNED for n in (hot, cold))
     # Replications side by side should not begin in the same bank.

@@ -17,7 +17,7 @@ DEVICE void triangle_entry(int e, int& k, int& l) {
 // A pass over the sample at hot.point by all lanes: Σ n_i τ log Σ exp, and the sums that `accept` makes gradient and curvature of.
 #if COMMON_COSTS
 // Costs are the same in every context: of each action and of each pair the likelihood is enough, and a lane takes whole rounds.
-DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
+DEVICE double add_rounds(Hot& hot, Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
     const REAL scale = 1 / tau;
     double value = 0;
     LANES_TAKE(j, J) {
@@ -79,66 +79,94 @@ DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const O
 #else
 #define SAMPLED_COST(row, k) COST_OF(TABLE_OF(c), k, ACTION(c, row))
 #endif
-// Lanes take the rows of a round, then its costs, then pairs of them.
-DEVICE double add_rounds(Hot& hot, const Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
+// The curvature of `rows` likely rows that stand in hot.likely; lanes take pairs of rules.
+DEVICE void add_products(Hot& hot, int rows, int lane) {
+    lanes_meet();
+    LANES_TAKE(entry, K * (K + 1) / 2) {
+        int k, l;
+        triangle_entry(entry, k, l);
+        REAL sum = 0;
+        for (int r = 0; r < rows; r++) sum += hot.likely[r * K + k] * hot.likely[r * K + l];
+        hot.curvature[k * K + l] += sum;
+    }
+    lanes_meet();
+}
+
+// Lanes take whole rounds for the likelihood of their rows, then rules, and many rows at a time for pairs of rules.
+DEVICE double add_rounds(Hot& hot, Cold& cold, const World& world, const Offers& offers, int n, REAL tau, int lane) {
     const REAL scale = 1 / tau;
     double value = 0;
-    LANES_TAKE(k, K) hot.cost_sum[k] = hot.square_sum[k] = 0;
     LANES_TAKE(e, K * K) hot.curvature[e] = 0;
+    LANES_TAKE(i, n) {
+        const u32 c = cold.sample_contexts[i];
+        const int rows = OFFERED(c);
+        const REAL weight = (REAL)cold.sample_weights[i];
+        REAL* const likelihood = cold.likelihood + i * J;
+        REAL best = (REAL)-3e38, z = 0;
+        for (int row = 0; row < rows; row++) {
+            REAL v = SAMPLED_REWARD(i, row);
+            for (int k = 0; k < K; k++) v -= SAMPLED_COST(row, k) * hot.point[k];
+            likelihood[row] = v;
+            best = fmax(best, v);
+        }
+        for (int row = 0; row < rows; row++) {
+            likelihood[row] = exp_of_negative((likelihood[row] - best) * scale);
+            z += likelihood[row];
+        }
+        const REAL of_one = 1 / z;
+        for (int row = 0; row < rows; row++) likelihood[row] *= of_one;
+        value += weight * (best + tau * log(z));
+    }
+    value = sum_of_lanes(value);
     lanes_meet();
+    REAL cost_sum[K_LANES] = {}, square_sum[K_LANES] = {};
+    int waiting = 0;
     for (int i = 0; i < n; i++) {
         const u32 c = cold.sample_contexts[i];
         const int rows = OFFERED(c);
         const REAL weight = (REAL)cold.sample_weights[i];
-        REAL best = (REAL)-3e38, z = 0;
-        LANES_TAKE(row, rows) {
-            REAL v = SAMPLED_REWARD(i, row);
-            for (int k = 0; k < K; k++) v -= SAMPLED_COST(row, k) * hot.point[k];
-            hot.value[row] = v;
-            best = fmax(best, v);
-        }
-        best = largest_of_lanes(best);
-        LANES_TAKE(row, rows) {
-            hot.value[row] = exp_of_negative((hot.value[row] - best) * scale);
-            z += hot.value[row];
-        }
-        z = sum_of_lanes(z);
-        lanes_meet();
-        const REAL of_one = 1 / z;
+        const REAL* const likelihood = cold.likelihood + i * J;
         int likely = 0;
-        for (int row = 0; row < rows; row++) likely += hot.value[row] * of_one > (REAL)NEGLIGIBLE;
-        LANES_TAKE(k, K) {
+        for (int row = 0; row < rows; row++) likely += likelihood[row] > UNLIKELY;
+        // Of one likely row alone the curvature is 0.
+        if (likely == 1) likely = 0;
+        if (waiting + likely > LIKELY_ROWS) {
+            add_products(hot, waiting, lane);
+            waiting = 0;
+        }
+#pragma unroll
+        for (int m = 0; m < K_LANES; m++) {
+            const int k = m * LANES + lane;
+            if (k >= K) break;
             REAL bar = 0, square = 0;
             for (int row = 0; row < rows; row++) {
-                const REAL e = hot.value[row] * of_one;
-                if (e > (REAL)NEGLIGIBLE) {
+                const REAL e = likelihood[row];
+                if (e > UNLIKELY) {
                     const REAL w = SAMPLED_COST(row, k);
                     bar += e * w;
                     square += e * w * w;
                 }
             }
-            hot.cost_sum[k] += weight * bar;
-            hot.square_sum[k] += weight * square;
-            int r = 0;
-            for (int row = 0; row < rows; row++) {
-                const REAL e = hot.value[row] * of_one;
-                if (e > (REAL)NEGLIGIBLE) hot.likely[r++ * K + k] = sqrt(weight * e) * (SAMPLED_COST(row, k) - bar);
+            cost_sum[m] += weight * bar;
+            square_sum[m] += weight * square;
+            if (likely > 0) {
+                // About the mean: differences of large sums would lose the digits that single precision has.
+                int at = waiting;
+                for (int row = 0; row < rows; row++) {
+                    const REAL e = likelihood[row];
+                    if (e > UNLIKELY) hot.likely[at++ * K + k] = sqrt(weight * e) * (SAMPLED_COST(row, k) - bar);
+                }
             }
         }
-        if (likely > 1) {
-            // Of one likely row alone the curvature is 0. About the mean: differences of large sums would lose the digits that single
-            // precision has.
-            lanes_meet();
-            LANES_TAKE(entry, K * (K + 1) / 2) {
-                int k, l;
-                triangle_entry(entry, k, l);
-                REAL sum = 0;
-                for (int r = 0; r < likely; r++) sum += hot.likely[r * K + k] * hot.likely[r * K + l];
-                hot.curvature[k * K + l] += sum;
-            }
-        }
-        value += weight * (best + tau * log(z));
-        lanes_meet();
+        waiting += likely;
+    }
+    add_products(hot, waiting, lane);
+#pragma unroll
+    for (int m = 0; m < K_LANES; m++) {
+        const int k = m * LANES + lane;
+        if (k >= K) break;
+        hot.cost_sum[k] = cost_sum[m];
+        hot.square_sum[k] = square_sum[m];
     }
     return value;
 }
@@ -233,7 +261,7 @@ DEVICE double newton_step(Hot& hot, REAL unit, int lane) {
 }
 
 // Prices of the sample into hot.solved, with gradient, mean squares and caps: `tightrope.kernels.prices` in one go.
-DEVICE void solve_prices(Hot& hot, const Cold& cold, const World& world, const Offers& offers, int n, double weight, double rho,
+DEVICE void solve_prices(Hot& hot, Cold& cold, const World& world, const Offers& offers, int n, double weight, double rho,
                          int lane) {
     const REAL unit = (REAL)rho, last_tau = (REAL)(LAST_SMOOTHING * rho);
     LANES_TAKE(k, K) {

@@ -7,6 +7,8 @@
 #define J_ROOM PADDED(J)
 #define K_LANES ((K + LANES - 1) / LANES)
 #define PAIRS (J * (J - 1) / 2)
+// Rows less likely than this are left out of sums; what single precision can't tell is left out too.
+#define UNLIKELY (REAL)(sizeof(REAL) == 4 ? 1e-9 : NEGLIGIBLE)
 #define NORMALS (1 + LATE * K)
 
 // ---------------------------------------------------------------------------------------------- lanes of a replication
@@ -79,7 +81,7 @@ struct Hot {
 #if COMMON_COSTS
     REAL share[J], pair[PAIRS + 1];
 #else
-    REAL cost_sum[K], square_sum[K], likely[J * K];
+    REAL cost_sum[K], square_sum[K], likely[LIKELY_ROWS * K];
 #endif
 #endif
 #if LATE
@@ -100,6 +102,9 @@ static_assert(sizeof(Hot) <= HOT, "the host's sum of a replication's shared memo
 struct Cold {
 #if K_POLICY > 0
     REAL rewards[ENTRIES * J];
+#if !COMMON_COSTS
+    REAL likelihood[ENTRIES * J];
+#endif
 #if LATE
     REAL costs[(size_t)ENTRIES * J * K];
 #endif
