@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import kernels
+from tightrope.kernels import shadow
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
@@ -28,8 +31,13 @@ class Remembered(NamedTuple):
     force: NDArray[np.bool_] | None = None
     catalogue: bool = False
 
+    def mark(self) -> float:
+        """A number that equal rounds share, and others hardly ever do."""
+        rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
+        return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
+
     def key(self) -> bytes:
-        """What two equal rounds have in common."""
+        """What two equal rounds have in common, and no others."""
         parts = [self.ids.tobytes(), self.W.tobytes()]
         for rows in (self.phi, self.psi):
             if rows is not None:
@@ -39,6 +47,14 @@ class Remembered(NamedTuple):
         return b"".join(parts)
 
 
+_NONE = np.empty(0)
+
+
+@cache
+def _fingerprint() -> Any:
+    return kernels.entry(shadow.fingerprint, _NONE, _NONE, shadow.MARKS)
+
+
 class RoundMemory:
     """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first."""
 
@@ -46,29 +62,28 @@ class RoundMemory:
         self.slots: list[int] = []
         self.entries: list[Remembered | None] = []
         self.counts: list[int] = []
-        self._keys: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+        self._marks: list[float] = []
+        self._numbers: dict[float, list[int]] = {}
         self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self.slots)
 
-    def remember(self, slot: int, entry: Remembered) -> None:
-        """A round into a slot, the next one or one that is taken."""
+    def remember(self, slot: int, entry: Remembered, mark: float) -> None:
+        """A round, with its mark, into a slot, the next one or one that is taken."""
         if slot < len(self.slots):
             self._release(self.slots[slot])
-        key = entry.key()
-        number = self._numbers.get(key)
+        number = self._number_of(mark, entry)
         if number is None:
             if self._free:
                 number = heapq.heappop(self._free)
-                self.entries[number], self.counts[number], self._keys[number] = entry, 0, key
+                self.entries[number], self.counts[number], self._marks[number] = entry, 0, mark
             else:
                 number = len(self.entries)
                 self.entries.append(entry)
                 self.counts.append(0)
-                self._keys.append(key)
-            self._numbers[key] = number
+                self._marks.append(mark)
+            self._numbers.setdefault(mark, []).append(number)
         self.counts[number] += 1
         if slot < len(self.slots):
             self.slots[slot] = number
@@ -87,20 +102,35 @@ class RoundMemory:
 
     def restate(self, change: Array) -> None:
         """Add so much (K,) to the costs of every round, where the rules are in force."""
-        self._numbers.clear()
         for number, entry in enumerate(self.entries):
             if entry is not None:
                 by = change if entry.force is None else change * entry.force
-                restated = entry._replace(W=entry.W + by)
-                self.entries[number], self._keys[number] = restated, restated.key()
-                self._numbers[self._keys[number]] = number
+                self.entries[number] = entry._replace(W=entry.W + by)
+        self._mark_all()
+
+    def _number_of(self, mark: float, entry: Remembered) -> int | None:
+        """The number of an equal round, if there is one."""
+        for number in self._numbers.get(mark, ()):
+            other = self.entries[number]
+            if other is not None and other.key() == entry.key():
+                return number
+        return None
+
+    def _mark_all(self) -> None:
+        self._numbers.clear()
+        self._marks = [float("nan")] * len(self.entries)
+        for number, entry in enumerate(self.entries):
+            if entry is not None:
+                self._marks[number] = mark = entry.mark()
+                self._numbers.setdefault(mark, []).append(number)
 
     def _release(self, number: int) -> None:
         self.counts[number] -= 1
         if self.counts[number] == 0:
-            key = self._keys[number]
-            if self._numbers.get(key) == number:
-                del self._numbers[key]
+            mark = self._marks[number]
+            self._numbers[mark].remove(number)
+            if not self._numbers[mark]:
+                del self._numbers[mark]
             self.entries[number] = None
             heapq.heappush(self._free, number)
 
@@ -123,13 +153,13 @@ class RoundMemory:
         memory.slots = arrays["slots"].tolist()
         numbers = arrays["numbers"].tolist()
         size = max(numbers, default=-1) + 1
-        memory.entries, memory._keys = [None] * size, [b""] * size
+        memory.entries = [None] * size
         memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
         if len(memory.counts) != size:
             raise ValueError("memory/slots names rounds that memory/numbers does not have")
         for number, entry in zip(numbers, unpack(arrays), strict=True):
-            memory.entries[number], memory._keys[number] = entry, entry.key()
-            memory._numbers[memory._keys[number]] = number
+            memory.entries[number] = entry
+        memory._mark_all()
         memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
         return memory
 
