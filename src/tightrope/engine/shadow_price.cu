@@ -41,6 +41,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
     LANES_TAKE(i, COST_BLOCKS * COST_Q) hot.cost_inverse[i * COST_QP + i % COST_Q] = 1 / (REAL)COST_RIDGE;
 #endif
     double reward_mean = 0, reward_squares = 0, reward_errors = 0, reward_mean_total = 0, reward_total = 0;
+    double error_weights = 0, cost_error_weights = 0;
 #if K_POLICY > 0
     Cold& cold = *(Cold*)own;
     begin_memory(cold, lane);
@@ -72,10 +73,10 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             capacity = capacity < MEMORY ? capacity : MEMORY;
 #endif
         }
-        beliefs.reward = spread_of(learnt, reward_mean, reward_squares, reward_errors, prior, CENTRED);
+        beliefs.reward = spread_of(learnt, error_weights, reward_mean, reward_squares, reward_errors, prior, CENTRED);
 #if LATE
         LANES_TAKE(k, K) {
-            const Spread s = spread_of(learnt, hot.cost_mean[k], hot.cost_squares[k], hot.cost_errors[k],
+            const Spread s = spread_of(learnt, cost_error_weights, hot.cost_mean[k], hot.cost_squares[k], hot.cost_errors[k],
                                        (REAL)settings[SETTINGS_PRIORS + 1 + k], COST_CENTRED);
             hot.noise[k] = s.noise;
             hot.signal[k] = s.signal;
@@ -261,9 +262,10 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             const int block = BLOCKS > 1 ? a : 0;
             REAL x[QP];
             load_row<P>(rows, c, ROWS, a, beliefs.per_unit, x);
-            const REAL s =
+            const REAL leverage =
                 learn_row<Q, QP, 1>(hot.inverse + block * Q * QP, hot.theta + block * 2 * QP, hot.product, x, &y, lane);
-            count_outcome(learnt, reward, error, s, CENTRED, reward_mean, reward_squares, reward_errors);
+            count_outcome(learnt, reward, error, leverage, CENTRED, reward_mean, reward_squares, reward_errors);
+            if (t > 1 || !CENTRED) error_weights += error_weight(leverage);
         }
 #if LATE
         {
@@ -271,12 +273,12 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             REAL z[COST_QP];
             load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
             lanes_meet();
-            const REAL s = learn_row<COST_Q, COST_QP, K>(hot.cost_inverse + block * COST_Q * COST_QP,
-                                                         hot.cost_theta + block * (K + 1) * COST_QP, hot.cost_product, z,
-                                                         hot.outcome, lane);
+            REAL *const A = hot.cost_inverse + block * COST_Q * COST_QP, *const theta = hot.cost_theta + block * (K + 1) * COST_QP;
+            const REAL leverage = learn_row<COST_Q, COST_QP, K>(A, theta, hot.cost_product, z, hot.outcome, lane);
+            if (t > 1 || !COST_CENTRED) cost_error_weights += error_weight(leverage);
             LANES_TAKE(k, K) {
                 const REAL y = hot.outcome[k];
-                count_outcome(learnt, y, y - hot.cost[row * K + k], s, COST_CENTRED, hot.cost_mean[k], hot.cost_squares[k],
+                count_outcome(learnt, y, y - hot.cost[row * K + k], leverage, COST_CENTRED, hot.cost_mean[k], hot.cost_squares[k],
                               hot.cost_errors[k]);
             }
         }

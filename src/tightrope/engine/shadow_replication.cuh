@@ -154,14 +154,14 @@ struct Spread {
     REAL noise, signal, centre;
 };
 
-DEVICE Spread spread_of(double n, double mean, double squares, double errors, REAL prior, bool centred) {
+DEVICE Spread spread_of(double n, double weight, double mean, double squares, double errors, REAL prior, bool centred) {
     Spread out = {1, 1, centred ? (REAL)mean : (REAL)0};
-    const REAL learnt = (REAL)n, declared = prior * prior;
+    const REAL learnt = (REAL)n, declared = prior * prior, observations = (REAL)(weight + 1.0);
     if (prior > 0) {
-        out.noise = (declared + (REAL)errors) / (learnt + 1);
+        out.noise = (declared + (REAL)errors) / observations;
         out.signal = fmax(out.noise, (declared + (REAL)squares) / (learnt + 1));
     } else if (n > 0) {
-        const REAL signal = (REAL)squares / learnt, noise = (signal + (REAL)errors) / learnt;
+        const REAL signal = (REAL)squares / learnt, noise = (signal + (REAL)errors) / observations;
         if (noise > 0) {
             out.noise = noise;
             out.signal = fmax(noise, signal);
@@ -245,12 +245,12 @@ DEVICE REAL mean_cost(const Hot& hot, int action, const REAL* x, int k) {
 }
 #endif
 
-// Sherman-Morrison by all lanes, M outcomes and the constant 1 into M + 1 rows of theta; 1 / (1 + xᵀΣ⁻¹x).
+// Sherman-Morrison by all lanes, M outcomes and the constant 1 into M + 1 rows of theta; the row's leverage xᵀΣ⁻¹x before that.
 template <int N, int NP, int M>
 DEVICE REAL learn_row(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL* y, int lane) {
     LANES_TAKE(i, NP) u[i] = i < N ? inner_product<NP>(A + i * NP, x) : (REAL)0;
     lanes_meet();
-    const REAL s = 1 / (1 + fmax((REAL)0, inner_product<NP>(u, x)));
+    const REAL leverage = fmax((REAL)0, inner_product<NP>(u, x)), s = 1 / (1 + leverage);
     LANES_TAKE(i, N) {
         const REAL left = u[i];
 #pragma unroll
@@ -263,13 +263,17 @@ DEVICE REAL learn_row(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL* 
 #pragma unroll
         for (int i = 0; i < NP; i++) row[i] += gain * u[i];
     }
-    return s;
+    return leverage;
 }
 
+// How much the error of an outcome counts for, by the leverage of its row.
+DEVICE REAL error_weight(REAL leverage) { return sqrt(2 * leverage / (1 + leverage)); }
+
+
 // One outcome into the running mean, the squares about it and the errors; `error` is that of its prediction.
-DEVICE void count_outcome(double n, double y, REAL error, REAL shrink, bool centred, double& mean, double& squares,
+DEVICE void count_outcome(double n, double y, REAL error, REAL leverage, bool centred, double& mean, double& squares,
                           double& errors) {
-    if (n > 0 || !centred) errors += error * error * shrink;
+    if (n > 0 || !centred) errors += error_weight(leverage) * error * error / (1 + leverage);
     const double delta = y - (centred ? mean : 0.0);
     mean += (REAL)(y - mean) / (REAL)(n + 1);
     squares += delta * (y - (centred ? mean : 0.0));
