@@ -26,6 +26,26 @@ class Column(NamedTuple):
     rule: Rule
     side: Side
 
+    @property
+    def limit(self) -> float:
+        """The limit that the column stands for."""
+        return dict(self.rule.sides)[self.side]
+
+    @property
+    def sign(self) -> float:
+        """1 where more of the rule's quantity costs more, −1 where less does."""
+        return 1.0 if self.side == "at_most" else -1.0
+
+    def in_units(self, cost: float) -> float:
+        """The rule's quantity, in its own units, at a cost of this column.
+
+        >>> import tightrope as tr
+        >>> [column] = tr.Rules([tr.Budget("hours", at_most=3.0, range=(0, 8))], ["a", "b"]).columns
+        >>> column.in_units(0.25)
+        5.0
+        """
+        return self.limit + self.sign * self.rule.scale * cost
+
 
 class Rules:
     """A set of rules over named actions; turns usage into the (J, K) matrix of costs that a policy needs.
@@ -85,8 +105,8 @@ class Rules:
         refuse_conflicts(self._rules, self._names)
 
         quantities = [column.rule.quantity for column in self._columns]
-        signs = np.array([1.0 if column.side == "at_most" else -1.0 for column in self._columns])
-        limits = np.array([dict(column.rule.sides)[column.side] for column in self._columns])
+        signs = np.array([column.sign for column in self._columns])
+        limits = np.array([column.limit for column in self._columns])
         self._scales = np.array([column.rule.scale for column in self._columns])
         self._offsets = signs * limits + 0.0
         self._weights = np.zeros((len(self._actions), len(self._columns)))

@@ -4,12 +4,12 @@
 >>> from tightrope.service.operations import decide, learn
 >>> from tightrope.service.storage.memory import MemoryJournal
 >>> from tightrope.spec import make_spec
->>> spec = make_spec({"name": "beds", "actions": ["icu", "other"]})
+>>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
 >>> beds = Experiment(spec, MemoryJournal())
 >>> beds.open()
 >>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> first
-Answer(status=200, body=b'{"event_id":"visit-1","action":0,"name":"icu","sequence":0}', retry_after=None)
+Answer(status=200, body=b'{"event_id":"visit-1","action":1,"name":"other","sequence":0,"probability":0.5}', retry_after=None)
 >>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> again == first
 True
@@ -27,6 +27,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
@@ -337,7 +339,8 @@ class Experiment:
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
         wanted, present = self._config, state.started(__version__)
-        if wanted == present:
+        # A journal of an earlier format goes on as it is until something else changes.
+        if msgspec.structs.replace(wanted, format=present.format) == present:
             return
         was, now = present.spec, wanted.spec
         changed = [key for key in {**was, **now} if was.get(key) != now.get(key)]

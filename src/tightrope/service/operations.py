@@ -231,10 +231,12 @@ def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) 
         "action": entry.action,
         "name": actions[entry.action],
         "sequence": entry.number,
+        "probability": entry.probability,
     }
     if entry.proposed is not None:
         shown["proposed"] = actions[entry.proposed]
     if explain:
+        shown["probabilities"] = journal.named_probabilities(entry, actions)
         why = state.explain(entry)
         shown["explanation"] = {
             "actions": why.rows(),
