@@ -7,8 +7,8 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 >>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
 >>> state = ExperimentState(spec)
 >>> entry = state.decide("visit-1", DecisionRequest(), time=0)
->>> spec.actions[entry.action], state.queue.tolist()
-('a', [2.949489742783178])
+>>> spec.actions[entry.action], state.totals.tolist()
+('b', [-0.5])
 """
 
 from __future__ import annotations
