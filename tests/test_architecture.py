@@ -116,9 +116,7 @@ def test_a_policy_is_one_file(added: Callable[[str], None], tmp_path: Path) -> N
 def test_a_model_is_one_file(added: Callable[[str], None]) -> None:
     added("models/last_seen")
     assert check_model(lambda: MODELS.find("last-seen")(3)) == []
-    spec = make_spec(
-        {"environment": {"kind": "bandit"}, "policy": {"reward": {"model": "last-seen"}}}
-    )
+    spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"reward": {"model": "last-seen"}}})
     [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
     assert policy.reward_model.kind == "last-seen"
 

@@ -336,7 +336,12 @@ def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) ->
     stated = [name for name in ("slater", "horizon", "V", "epsilon") if name in table]
     for part in _MODEL_PARTS:
         model = table.get(part)
-        if isinstance(model, Mapping) and model.get("model") in (None, "ridge", "disjoint-ridge", "arm-means"):
+        if isinstance(model, Mapping) and model.get("model") in (
+            None,
+            "ridge",
+            "disjoint-ridge",
+            "arm-means",
+        ):
             stated += [f"{part}.{name}" for name in ("bonus", "m", "ridge") if name in model]
     if stated:
         default = "" if "kind" in table else ", the default,"

@@ -69,7 +69,8 @@ def unpack_trace(trace: Array, J: int, scales: Array, names: Sequence[str]) -> d
         "queue": seen["price"].copy(),
         "extra": seen["rewards"][:, None] * 0.0 + wall_penalties(seen),
         "probabilities": choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan),
-        "words": price_words(seen, scales, names),
+        # A decision that was recorded under other rules is read by the policy of today.
+        "words": price_words(seen, scales, names) if len(names) == len(seen["price"]) else (),
     }
 
 
