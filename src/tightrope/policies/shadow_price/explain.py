@@ -84,7 +84,8 @@ def price_words(seen: dict[str, Array], scales: Array, names: Sequence[str]) -> 
     """
     lines = []
     for k, name in enumerate(names):
-        price, base, extra = (seen[part][k] / scales[k] for part in ("price", "shadow", "correction"))
+        # + 0.0 turns −0 into 0.
+        price, base, extra = (seen[part][k] / scales[k] + 0.0 for part in ("price", "shadow", "correction"))
         rest = price - base - extra
         lines.append(
             f"price of {name} {price:.4g}: shadow price {base:.4g}, correction {extra:.4g}, "
