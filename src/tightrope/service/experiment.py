@@ -34,6 +34,7 @@ from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
+from tightrope.service.configuration import continued, served_part
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
@@ -338,6 +339,10 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
+        spec = continued(self.spec, state.spec)
+        if spec is not self.spec:
+            log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
+            self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
         wanted, present = self._config, state.started(__version__)
         # A journal of an earlier format goes on as it is until something else changes.
         if msgspec.structs.replace(wanted, format=present.format) == present:

@@ -7,8 +7,8 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 >>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
 >>> state = ExperimentState(spec)
 >>> entry = state.decide("visit-1", DecisionRequest(), time=0)
->>> spec.actions[entry.action], state.queue.tolist()
-('a', [2.949489742783178])
+>>> spec.actions[entry.action], state.totals.tolist()
+('b', [-0.5])
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -152,6 +153,23 @@ class ExperimentState:
         return self.policy.dual if self.policy.n_constraints else np.zeros(len(self._totals))
 
     @property
+    def prices(self) -> Array | None:
+        """What one more unit of each limit would earn, (K,), in the rule's own units; None for a policy without prices."""
+        return self.queue / self.scales if hasattr(self.policy, "prices") else None
+
+    @property
+    def scales(self) -> Array:
+        """What the costs of each constraint are divided by, (K,)."""
+        columns = () if self.spec.rules is None else self.spec.rules.columns
+        return np.array([column.rule.scale for column in columns], dtype=float)
+
+    @property
+    def infeasible(self) -> list[bool]:
+        """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
+        found = getattr(self.policy, "infeasible", np.zeros(len(self._totals), dtype=bool))
+        return [bool(one) for one in found]
+
+    @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
         return self.policy.totals if self.policy.n_constraints else self._totals.copy()
@@ -175,7 +193,9 @@ class ExperimentState:
         if labels.constraints is not None:
             names = next(names for first, names in reversed(self.labels) if first <= entry.number)
             labels = labels._replace(constraints=names)
-        return Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        why = Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        # The words speak of the rules of today.
+        return why if entry.number >= self.labels[-1][0] else replace(why, words=())
 
     # What changes it
 

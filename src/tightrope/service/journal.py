@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import TightropeError
 from tightrope.service.bodies import Costs, DecisionRequest
+from tightrope.spec import named_kinds
 
 FORMAT: Final = 1  # of the tables
 ENTRIES: Final = 2  # of what is in them; since 2 every decision is stored with its probability
@@ -45,13 +46,20 @@ class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True)
 
 
 class Started(_Entry, tag="started"):
-    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes."""
+    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
+
+    A spec that names no kind of policy was written when the default was pessimistic-optimistic: that is what decided.
+    """
 
     format: int
     version: str
     spec: dict[str, Any]
     expire_after: float
     max_pending: int
+
+    def __post_init__(self) -> None:
+        policy = named_kinds(self.spec.get("policy", {}), "pessimistic-optimistic")
+        self.spec = {**self.spec, "policy": policy}
 
 
 class Decided(_Entry, tag="decided"):

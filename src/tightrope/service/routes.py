@@ -214,7 +214,7 @@ PARAMETERS: Final = {
     "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
 }
 
-_WHY: Final = "By action the optimistic reward, the penalty by constraint and the value; queue, V and ε."
+_WHY: Final = "By action the reward, the penalty by constraint and the value; queue, V and ε; of a price, what it is made of."
 _CHANCE: Final = (
     "With which the action was served; 1 if nothing was drawn, null where there is no closed form."
 )

@@ -82,10 +82,10 @@ def tune(
     >>> import tempfile
     >>> from tightrope.spec import make_spec
     >>> spec = make_spec({"environment": {"kind": "bandit", "threshold": 0.5},
-    ...                   "simulation": {"rounds": 500, "replications": 5}, "sweep": {"policy.slater": [0.1, 0.5]}})
+    ...                   "simulation": {"rounds": 500, "replications": 5}, "sweep": {"policy.caution": [1.0, 3.0]}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = tune(spec, "violation<=0 after 100", folder, workers=1)
-    ...     found.checked["met"], read_spec(found.path).policies[0].slater == found.settings["policy.slater"]
+    ...     found.checked["met"], read_spec(found.path).policies[0].settings["caution"] == found.settings["policy.caution"]
     (True, True)
     """
     goal = target if isinstance(target, Target) else Target.parse(target)

@@ -67,7 +67,7 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
 
     `kind` may also be a class of your own as in `own_entry`, where the path starts in `folder`.
 
-    >>> entry = spec_entry(PolicySpec(name="bold", slater=0.5))
+    >>> entry = spec_entry(PolicySpec(kind="pessimistic-optimistic", name="bold", slater=0.5))
     >>> from tightrope.environments.scenarios import scenario
     >>> entry.make(scenario("tight-slater"), 100)
     PessimisticOptimistic(reward=Ridge(4, bonus=0.62392, m=1, ridge=1), constraints=2, slater=0.5, horizon=100)
