@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from tightrope.errors import TightropeError
 from tightrope.files import replacing
-from tightrope.progress import progress_bar
+from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
 from tightrope.sweep.cells import Cell, Plan, Row
 from tightrope.sweep.design import Step, refuse
@@ -22,7 +23,7 @@ from tightrope.sweep.run import Runner, Sweep, running
 from tightrope.sweep.store import Rows
 from tightrope.sweep.target import Target
 from tightrope.sweep.toml import dumps
-from tightrope.sweep.verdict import Check, Trial
+from tightrope.sweep.verdict import Check, Trial, listed
 
 CHECKS = 5  # candidates that may fail the check before it is given up
 LENGTHS = (
@@ -158,31 +159,24 @@ def tune(
         rows = sweep.rows()
         candidates = _candidates(rows)
         found = _cells(plan, {rows["cell"][i]: None for i in candidates})
+        fresh = spec.simulation.seed + 1
+        rival = _rival(runner, fresh)
         trials: list[Trial] = []
         for i in candidates:
             cell = found[rows["cell"][i]]
-            trials.append(_trial(runner, cell, rows.row(i), spec.simulation.seed + 1 + len(trials)))
+            trials.append(_trial(runner, cell, rows.row(i), rival, fresh + len(trials)))
             if not trials[-1].passed_over:
                 break
-        if trials and trials[-1].worth_it:
-            untouched = [check.untouched for check in trials[-1].checks]
-        else:
-            cell = plan.untouched(cell.policy if trials else 0)
-            untouched = _lengths(runner, cell, spec.simulation.seed + max(1, len(trials)))
-            if not all(row["met"] for row in untouched):
-                raise TargetMissed(_missed(plan, goal, rows, trials), sweep)
+        worth_it = bool(trials) and trials[-1].worth_it
+        if not worth_it:
+            cell = rival.cell
+            if not rival.meets_the_target:
+                raise TargetMissed(_missed(plan, goal, rows, trials, rival), sweep)
+    untouched = tuple(check.untouched for check in trials[-1].checks) if worth_it else rival.rows
     path = Path(out) / "tuned.toml"
-    tuned = Tuned(
-        goal,
-        dict(cell.settings),
-        plan.names[cell.policy],
-        tuple(trials),
-        tuple(untouched),
-        _than(plan, cell),
-        path,
-        sweep,
-    )
-    write_tuned(spec, plan, cell, path, _comment(goal, tuned))
+    settings, policy = dict(cell.settings), plan.names[cell.policy]
+    tuned = Tuned(goal, settings, policy, tuple(trials), untouched, rival.called, path, sweep)
+    write_tuned(spec, plan, cell, path, _comment(tuned))
     return tuned
 
 
@@ -231,35 +225,64 @@ def _with_sweep(spec: Spec) -> Spec:
     return msgspec.structs.replace(spec, sweep=VARIED[kinds.pop()])
 
 
-def _trial(runner: Runner, cell: Cell, chosen: Row, seed: int) -> Trial:
-    """The settings beside the untouched spec on fresh draws, at greater and greater length while they hold."""
+class _Rival(NamedTuple):
+    """The spec as it stands, which is served unless settings are found that are better: the best of its policies, if several."""
+
+    cell: Cell
+    called: str
+    rows: tuple[Row, ...]  # on fresh draws, at each length
+
+    @property
+    def meets_the_target(self) -> bool:
+        return all(row["met"] for row in self.rows)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        regret = self.rows[0]["regret"]
+        return not self.meets_the_target, math.inf if regret is None else regret
+
+
+def _rival(runner: Runner, seed: int) -> _Rival:
     plan = runner.plan
-    pair, than = (cell, plan.untouched(cell.policy)), _than(plan, cell)
-    trial = Trial(cell.settings, chosen, (), than)
+    rivals = []
+    for policy in range(len(plan.names)):
+        cell = plan.untouched(policy)
+        rows = _run(runner, [_lengthened(plan, cell, times, seed) for times in LENGTHS])
+        rivals.append(_Rival(cell, _called(plan, policy), tuple(rows)))
+    return min(rivals, key=lambda one: one.rank)
+
+
+def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) -> Trial:
+    """The settings beside their rival on fresh draws, at greater and greater length while they hold."""
+    missed = tuple(row["round"] for row in rival.rows if row["met"] is False)
+    trial = Trial(cell.settings, chosen, (), rival.called, missed)
     with progress_bar("fresh draws", 2 * len(LENGTHS), "runs", runner.progress) as advance:
         for times in LENGTHS:
-            rounds = times * plan.rounds
-            cells = [plan.changed(one, seed=seed, rounds=rounds, by_run=True) for one in pair]
-            rung = runner.run(cells, advance)
-            rows = runner.store.load(rung.names, by_run=True)
-            check = Check.of(rounds, rows.row(0), rows.row(1))
-            trial = Trial(cell.settings, chosen, (*trial.checks, check), than)
-            if trial.passed_over or check.same:
+            pair = [_lengthened(runner.plan, one, times, seed) for one in (cell, rival.cell)]
+            check = Check.of(times * runner.plan.rounds, *_run(runner, pair, advance, by_run=True))
+            trial = replace(trial, checks=(*trial.checks, check))
+            if trial.passed_over:
                 break
     return trial
 
 
-def _lengths(runner: Runner, cell: Cell, seed: int) -> list[Row]:
-    """A cell on fresh draws, at each length."""
-    rounds = [times * runner.plan.rounds for times in LENGTHS]
-    cells = [runner.plan.changed(cell, seed=seed, rounds=one, by_run=True) for one in rounds]
-    rows = runner.store.load(runner.run(cells).names)
-    return [rows.row(i) for i in range(len(rows))]
+def _run(
+    runner: Runner, cells: list[Cell], advance: Advance = lambda done=1, failed=0: None, by_run: bool = False
+) -> list[Row]:
+    """A row for each cell, in their order; two may be the same cell."""
+    names = runner.run(cells, advance).names
+    return [runner.store.load([name], by_run=by_run).row(0) for name in names]
 
 
-def _than(plan: Plan, cell: Cell) -> str:
-    """What the untouched spec is called: the defaults, unless it states a field that was varied."""
-    tables = plan.tables(cell.policy, {})
+def _lengthened(plan: Plan, cell: Cell, times: int, seed: int) -> Cell:
+    return plan.changed(cell, rounds=times * plan.rounds, seed=seed, by_run=True)
+
+
+def _called(plan: Plan, policy: int) -> str:
+    """The untouched spec in words: the defaults, unless it states a field that was varied."""
+    if len(plan.names) > 1:
+        return f"{plan.names[policy]} as it stands"
+    tables = plan.tables(policy, {})
     stated = [axis for axis in plan.design.axes if _states(tables, axis.steps)]
     return "the spec as it stands" if stated else "the defaults"
 
@@ -274,15 +297,15 @@ def _states(tables: Any, steps: Sequence[Step]) -> bool:
     return True
 
 
-def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial]) -> str:
+def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial], rival: _Rival) -> str:
     if not trials:
         return _nearest(rows, goal, len(plan))
-    lines = [
-        f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws, nor does the spec as it "
-        "stands: raise simulation.replications, or allow for more",
-        *(f"  {trial.words}" for trial in trials),
-    ]
-    return "\n".join(lines)
+    lengths = listed([times * plan.rounds for times in LENGTHS])
+    head = (
+        f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws in {lengths} rounds, "
+        f"and {rival.called} did not either: raise simulation.replications, or allow for more"
+    )
+    return "\n".join([head, *(f"  {trial.words}" for trial in trials)])
 
 
 def _nearest(rows: Rows, goal: Target, tried: int) -> str:
@@ -296,12 +319,12 @@ def _nearest(rows: Rows, goal: Target, tried: int) -> str:
     return f"none of the {tried:,} settings meets the target {goal}; {missed}"
 
 
-def _comment(goal: Target, tuned: Tuned) -> str:
+def _comment(tuned: Tuned) -> str:
     checks = [
         f"{row['round']:,} rounds: regret {row['regret']:.6g} [{row['regret_low']:.6g}, {row['regret_high']:.6g}], "
-        f"{row['violated_share']:.0%} of the runs end in violation"
+        f"{100 * row['violated_share']:.0f} % of the runs end in violation"
         for row in tuned.checked
     ]
     first = tuned.checked[0]
-    head = f"Tuned for {goal}: on {first['replications']} fresh runs (seed {first['seed']}) of"
+    head = f"Tuned for {tuned.target}: on {first['replications']} fresh runs (seed {first['seed']}) of"
     return "\n".join([head, *checks, *tuned.words])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ class Trial:
     chosen: Row  # in the sweep
     checks: tuple[Check, ...]
     than: str  # what the untouched spec is called
+    missed: tuple[int, ...] = ()  # in how many rounds the untouched spec misses the target
 
     @property
     def failure(self) -> str:
@@ -72,7 +74,7 @@ class Trial:
     @property
     def comparable(self) -> bool:
         """Whether the untouched spec runs and meets the target too, so that regret decides."""
-        return all(check.untouched["met"] and check.difference is not None for check in self.checks)
+        return not self.missed and all(check.difference is not None for check in self.checks)
 
     @property
     def passed_over(self) -> bool:
@@ -93,7 +95,7 @@ class Trial:
         settings = ", ".join(
             f"{path.removeprefix('policy.')} {shown(value)}" for path, value in self.settings.items()
         )
-        if self.checks[-1].same:
+        if not self.failure and all(check.same for check in self.checks):
             return f"{settings}: the same decisions as {self.than}"
         found = [self._compared(), self.failure, *self._untouched()]
         return f"{settings}: {'; '.join(filter(None, found))}: {self._answer()}"
@@ -118,19 +120,27 @@ class Trial:
         return ", ".join(parts)
 
     def _untouched(self) -> list[str]:
-        error = self.checks[0].untouched["error"]
-        alone = (
-            [] if error is None else [f"{self.than} can't run, so there is nothing to compare with ({error})"]
-        )
-        missed = [f"{check.rounds:,}" for check in self.checks if check.untouched["met"] is False]
-        return alone + (
-            [f"the target is missed by {self.than} at {' and '.join(missed)} rounds"] if missed else []
-        )
+        found = []
+        if (error := self.checks[0].untouched["error"]) is not None:
+            found.append(f"{self.than} can't run, so there is nothing to compare with ({error})")
+        if self.missed:
+            found.append(f"{self.than} missed the target at {listed(self.missed)} rounds")
+        return found
 
     def _answer(self) -> str:
         if self.worth_it:
             return "worth it"
         return "not worth it" if self.passed_over else "not worth it, since chance alone may explain it"
+
+
+def listed(rounds: Sequence[int]) -> str:
+    """Numbers of rounds in words.
+
+    >>> listed([2000]), listed([2000, 4000, 10000])
+    ('2,000', '2,000, 4,000 and 10,000')
+    """
+    *most, last = (f"{one:,}" for one in rounds)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _mean_of(values: Array) -> Estimate:
