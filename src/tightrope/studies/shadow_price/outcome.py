@@ -47,15 +47,25 @@ class Outcome:
         return np.asarray(positive_part(self.end / units).sum(axis=1))
 
     @property
+    def violation(self) -> float:
+        """Σ_k (mean over runs of S_k)⁺ after the last round."""
+        return float(positive_part(self.end.mean(axis=0)).sum())
+
+    @property
+    def kept(self) -> bool:
+        """Whether the rules were kept at the end: on average over runs, or in every one of them."""
+        return self.violation <= VIOLATION or not self.ends_above.any()
+
+    @property
     def ends_above(self) -> Array:
         """(R,) of bool: which runs ended with a total above zero."""
         return np.asarray((self.end > VIOLATION).any(axis=1))
 
     def rows(self, optimum: float, **more: Any) -> list[dict[str, Any]]:
         """One row for each recorded round, ready for JSON."""
-        violation = float(positive_part(self.end.mean(axis=0)).sum())
         whole = {
-            "violation": violation,
+            "violation": self.violation,
+            "kept": self.kept,
             "runs_in_violation": float(self.ends_above.mean()),
             "path": float(self.path.mean()),
             "last_violation": float(self.last.mean()),
@@ -84,13 +94,8 @@ def outcome_of(
     name: str | None = None,
 ) -> Outcome:
     """Simulate, looking at every round."""
-    runs = [
-        simulate(
-            policy, env, rounds, replications, seed,
-            workers=workers, record=rounds, optimum=0.0, progress=False, name=name,
-        )
-    ]  # fmt: skip
-    run = runs[0]
+    how: dict[str, Any] = {"workers": workers, "record": rounds, "optimum": 0.0, "progress": False, "name": name}
+    run = simulate(policy, env, rounds, replications, seed, **how)
     if run.interrupted:
         raise KeyboardInterrupt
     units = np.maximum(np.abs(env.cost_range).max(axis=1), 1e-300)
