@@ -26,12 +26,15 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 def default_policy(env: Tabular, **settings: Any) -> ShadowPrice:
     """`ShadowPrice` with the models that fit the environment, and nothing set unless it is said here.
 
+    Of costs that are seen only after acting it is told what they lie in, as rules in words would tell it.
+
     >>> from tightrope.environments import hospital
     >>> default_policy(hospital()).n_constraints
     18
     """
-    cost = None if env.costs_seen == "before" else _model(env, env.cost_features)
-    return ShadowPrice(reward=_model(env, env.features), constraints=env.n_constraints, cost=cost, **settings)
+    if env.costs_seen == "after":
+        settings = {"cost": _model(env, env.cost_features), "cost_range": env.cost_range, **settings}
+    return ShadowPrice(reward=_model(env, env.features), constraints=env.n_constraints, **settings)
 
 
 def papers_policy(env: Tabular, *, bonus: float = 1.0, **schedules: Any) -> PessimisticOptimistic:
