@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
-    from tightrope.models import ArmMeans, DisjointRidge, Ridge
+    from tightrope.models import ArmMeans, DisjointRidge, Ridge, Standardised
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         RoundRobin,
         SafeLTS,
         SafeLUCB,
+        ShadowPrice,
         Uniform,
         load,
     )
@@ -68,10 +69,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
     "engine": "simulate",
-    "models": "ArmMeans DisjointRidge Ridge",
+    "models": "ArmMeans DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
-    "PrimalDualBwK RoundRobin SafeLTS SafeLUCB Uniform load",
+    "PrimalDualBwK RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
     "result": "Result",
     "rules": "Budget Capacity Mean Rules Share",
     "schedules": "Power",
@@ -95,7 +96,7 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts"]
+__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",
@@ -109,7 +110,7 @@ __all__ += [
     "LinUCB",
     "Oracle",
 ]
-__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "RoundRobin", "SafeLTS", "SafeLUCB", "Uniform", "load"]
+__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "RoundRobin", "SafeLTS", "SafeLUCB", "ShadowPrice", "Uniform", "load"]
 __all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
 __all__ += ["check", "simulate", "solve"]
 

@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 class Learner(Protocol):
     """What of a model a problem looks at."""
 
-    takes_features: ClassVar[bool]
+    takes_features: bool
     unit_features: ClassVar[bool]
     n_features: int
     n_actions: int | None

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.engine.replication import Replication, model_rows
 from tightrope.environments.tabular import Tabular
-from tightrope.policies import PessimisticOptimistic
+from tightrope.kernels import shadow_loop
+from tightrope.policies import PessimisticOptimistic, ShadowPrice
+from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
@@ -39,6 +41,11 @@ def compiled(
     loop = vars(type(policy)).get("loop")
     if loop == "pessimistic-optimistic" and policy.compiles:
         simulate = _pessimistic_optimistic(policy, env, world)
+    elif loop == "shadow-price" and policy.compiles and not (env.costs_seen == "before" and env.random_costs):
+        found = _shadow_price(policy, env, world)
+        if found is None:
+            return None
+        simulate = found
     elif loop in COMPARATORS:
         simulate = functools.partial(_comparator, policy, world)
     else:
@@ -72,6 +79,93 @@ def _pessimistic_optimistic(
         return rounds
 
     return simulate
+
+
+def _shadow_price(
+    policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays
+) -> Callable[[kernels.Run], int] | None:
+    """None where what the policy remembers are not rounds of this world."""
+    reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
+    keys = [_shown(env, c, policy, reward_rows, cost_rows).key() for c in range(env.n_contexts)]
+    first = {key: c for c, key in reversed(list(enumerate(keys)))}
+    twins = np.array([first[key] for key in keys], dtype=np.int64)
+    if policy._solve is not None or any(
+        entry is not None and entry.key() not in first for entry in policy._memory.entries
+    ):
+        return None
+
+    def simulate(run: kernels.Run) -> int:
+        twin = policy.copy(policy_seed(int(run.seed), run.replication))
+        reward = _standardised_arrays(twin._reward, reward_rows)
+        cost = _standardised_arrays(twin._cost, cost_rows)
+        memory = _memory_arrays(twin, env.n_contexts, twins, first)
+        K, J = twin.n_constraints, env.n_actions
+        E = len(memory.counts)
+        sample = shadow_loop.SampleArrays(
+            contexts=np.zeros(E, dtype=np.int64),
+            weights=np.zeros(E),
+            offsets=np.zeros(E + 1, dtype=np.int64),
+            rewards=np.zeros(E * J),
+            costs=np.zeros(E * J * K),
+            solver=np.zeros(kernels.prices.solver_size(K)),
+            state=np.zeros(shadow_loop.SAMPLE_STATE),
+        )
+        arrays = shadow_loop.ShadowArrays(
+            reward, cost, twin._columns, twin._core, memory, sample, np.uint64(twin.seed)
+        )
+        q = max(reward_rows.shape[2], cost_rows.shape[2]) + 1
+        workspace = shadow_loop.ShadowWorkspace(
+            trace=np.empty(kernels.shadow.trace_size(J, K)),
+            costs=np.zeros(J * K),
+            y=np.empty(len(twin._columns)),
+            booked=np.empty(len(twin._columns)),
+            room=np.empty(2 * J + kernels.shadow.room_size(J, K, q)),
+            inverse=np.empty(2 * q * q),
+        )
+        rounds: int = shadow_loop.simulate_shadow_price(world, arrays, workspace, run)
+        return rounds
+
+    return simulate
+
+
+def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:
+    """What the policy is shown of context c."""
+    ids = np.flatnonzero(env.available[c]).astype(np.int64)
+    phi, psi = (
+        None
+        if model is None or not model.takes_features
+        else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
+        for model, rows in ((policy._reward, reward_rows), (policy._cost, cost_rows))
+    )
+    W = np.array(env.costs[c, ids]) if not len(policy._columns) else np.zeros((len(ids), policy.n_constraints))
+    return Remembered(ids, phi, psi, np.ascontiguousarray(W[:, : policy.n_constraints]))
+
+
+def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArrays:
+    if model is None:
+        return shadow_loop.StandardisedArrays(np.zeros(1), 1, np.zeros(1), np.zeros(1), np.zeros(1))
+    if not model.takes_features:
+        return shadow_loop.StandardisedArrays(np.zeros(1), 1, model.flat, model.spread, np.zeros(1))
+    per_context, p = rows.shape[1:]
+    return shadow_loop.StandardisedArrays(
+        rows.reshape(-1), per_context, model.flat, model.spread, np.empty(per_context * p)
+    )
+
+
+def _memory_arrays(
+    policy: ShadowPrice, n_contexts: int, twins: NDArray[np.int64], first: dict[bytes, int]
+) -> shadow_loop.MemoryArrays:
+    memory, E = policy._memory, min(n_contexts, policy.memory)
+    slots = np.full(policy.memory, -1, dtype=np.int64)
+    contexts, counts = np.zeros(max(E, len(memory.entries)), dtype=np.int64), np.zeros(max(E, len(memory.entries)))
+    entries = np.full(n_contexts, -1, dtype=np.int64)
+    slots[: len(memory)] = memory.slots
+    for number, entry in enumerate(memory.entries):
+        if entry is not None:
+            contexts[number] = first[entry.key()]
+            counts[number] = memory.counts[number]
+            entries[contexts[number]] = number
+    return shadow_loop.MemoryArrays(slots, contexts, counts, entries, twins)
 
 
 def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> int:

@@ -4,5 +4,15 @@ from tightrope.models.arm_means import ArmMeans
 from tightrope.models.disjoint_ridge import DisjointRidge
 from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
+from tightrope.models.standardised import Standardised
 
-__all__ = ["MODELS", "ArmMeans", "DisjointRidge", "Model", "Ridge", "model_from_settings", "register"]
+__all__ = [
+    "MODELS",
+    "ArmMeans",
+    "DisjointRidge",
+    "Model",
+    "Ridge",
+    "Standardised",
+    "model_from_settings",
+    "register",
+]

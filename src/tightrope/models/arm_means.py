@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.models.model import Model, checked_outcome, factor, known_action, register
+from tightrope.models.model import (
+    Model,
+    checked_outcome,
+    factor,
+    known_action,
+    register,
+)
+from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
 
 
@@ -36,7 +43,7 @@ class ArmMeans(Model):
     """
 
     compiled: ClassVar[str | None] = "arms"
-    takes_features: ClassVar[bool] = False
+    takes_features: bool = False
     n_actions: int
 
     def __init__(self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1) -> None:
@@ -83,6 +90,10 @@ class ArmMeans(Model):
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½/√N: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
         return 0.5 * self.widths(features, actions)
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
+        """`Standardised` without features."""
+        return standardised_like(self, n_outputs, centred, prior)
 
     def radius(self, horizon: float) -> float:
         """bonus · sqrt(log t) at t = horizon."""

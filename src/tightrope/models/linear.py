@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.models.model import Ids, Model, checked_outcome, factor
+from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
 
 SMALLEST_RIDGE = 1e-8
@@ -51,6 +52,10 @@ class Linear(Model):
     def n_learnt(self) -> int:
         """Outcomes learnt so far, over all actions."""
         return int(self.stat[kernels.LEARNT])
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
+        """`Standardised` of the same size: `bonus`, `m` and `ridge` are of the paper's radius, and have no part in it."""
+        return standardised_like(self, n_outputs, centred, prior)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""

@@ -41,11 +41,11 @@ class Model(ABC):
     """
 
     kind: ClassVar[str]
-    # The compiled kernels that can take the place of the methods: "ridge", "arms", or None for the plain path.
+    # The compiled kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
     compiled: ClassVar[str | None] = None
     # Whether a prediction is linear in the features, so that features may be added up.
     linear: ClassVar[bool] = False
-    takes_features: ClassVar[bool] = True
+    takes_features: bool = True
     # Whether ‖φ‖ ≤ 1 is asked for.
     unit_features: ClassVar[bool] = False
 
@@ -136,6 +136,18 @@ class Model(ABC):
                 f"a model that has learnt {self.n_outputs} quantities can't go on with {n}: make it with n_outputs={n}."
             )
         return fresh
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
+        """A copy for a policy that asks for means and deviations in the outcome's own units, for features in any unit.
+
+        `prior` (n_outputs,) is what outcomes are known to deviate by, 0 for unknown. A model that takes care of all this itself, as
+        most do, is copied as it is.
+        """
+        return self.with_outputs(n_outputs)
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output, those that were learnt too, become larger by so much; where a model can't, it learns it anew."""
+        return
 
     def copy(self) -> Self:
         """An independent copy, state included."""

@@ -16,6 +16,7 @@ from tightrope.policies.registry import POLICIES, load, register
 from tightrope.policies.round_robin import RoundRobin
 from tightrope.policies.safe_lts import SafeLTS
 from tightrope.policies.safe_lucb import SafeLUCB
+from tightrope.policies.shadow_price import ShadowPrice
 from tightrope.policies.ucb_alp import UCBALP
 from tightrope.policies.uniform import Uniform
 
@@ -40,6 +41,7 @@ __all__ = [
     "RoundRobin",
     "SafeLTS",
     "SafeLUCB",
+    "ShadowPrice",
     "Uniform",
     "load",
     "register",

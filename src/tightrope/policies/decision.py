@@ -20,6 +20,8 @@ class Labels(NamedTuple):
     actions: tuple[str, ...] | None
     constraints: tuple[str, ...] | None
     unpack: Callable[[Array, int], dict[str, Any]]
+    # Of a policy whose probabilities are computed when they are read: those of every action, from a trace.
+    probabilities: Callable[[Array, int], Array] | None = None
 
 
 class Decision:
@@ -39,7 +41,7 @@ class Decision:
         ids: NDArray[np.int64],
         trace: Array | Callable[[], Array],
         labels: Labels,
-        probability: float = 1.0,
+        probability: float | None = 1.0,
         shown: int | None = None,
     ) -> None:
         self.action = action
@@ -58,7 +60,20 @@ class Decision:
     @property
     def probability(self) -> float:
         """With what probability a randomised policy took this action; 1 for one that is not randomised."""
-        return self._behind[3]
+        known = self._behind[3]
+        return float(self.probabilities[self.row]) if known is None else known
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability of every action on offer, by row; computed when it is read. NaN where there is no closed form."""
+        ids, _, labels, _, shown = self._behind
+        if labels.probabilities is not None:
+            return labels.probabilities(self.trace, len(ids))
+        given = labels.unpack(self.trace, len(ids)).get("probabilities")
+        if given is None:
+            given = np.zeros(len(ids))
+            given[self.row if shown is None else shown] = 1.0
+        return np.asarray(given)
 
     @property
     def trace(self) -> Array:
@@ -99,7 +114,8 @@ class Explanation:
     """The numbers behind a decision; `print` it for a table.
 
     By action: `rewards`, what the policy expects at best, `values`, by which it chooses (reward − Σ penalties where there are
-    some, −∞ for what it may not choose), and for randomised policies `probabilities`. Penalties are costs · queue / V.
+    some, −∞ for what it may not choose), and for randomised policies `probabilities`. Penalties are costs · queue / V, and what a
+    policy charges beyond that (`extra`). `words` says what the prices are made of.
     """
 
     round: int
@@ -113,11 +129,13 @@ class Explanation:
     V: float = 1.0
     epsilon: float = 0.0
     probabilities: Array | None = None
+    extra: Array | float = 0.0
+    words: tuple[str, ...] = ()
 
     @property
     def penalties(self) -> Array:
         """What each constraint takes from each action's value, (J, K)."""
-        return self.costs * self.queue / self.V
+        return self.costs * self.queue / self.V + self.extra
 
     def rows(self) -> list[dict[str, Any]]:
         """One plain dict for each action on offer, ready for JSON."""
@@ -153,7 +171,10 @@ class Explanation:
             mark = "→" if j == self.row else " "
             lines.append(mark + "".join(cells[j].rjust(w) for (_, cells), w in zip(columns, widths)))
         last = f"round {self.round}"
-        if len(self.queue):
+        if self.words:
+            rest = len(self.words) - _SHOWN
+            lines += self.words[:_SHOWN] + ((f"{rest} more prices",) if rest > 0 else ())
+        elif len(self.queue):
             queue = ", ".join(f"{q:.4g}" for q in self.queue[:_SHOWN]) + (
                 ", …" if len(self.queue) > _SHOWN else ""
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.validation import Array, real_array
 
-__all__ = ["Offer", "feature_rows", "logged_rows", "offered_ids", "plain_group", "rows_for_each"]
+__all__ = ["Offer", "feature_rows", "logged_rows", "offered_ids", "plain_group", "rounds_given", "rows_for_each"]
 
 Ids = NDArray[np.int64]
 
@@ -95,3 +95,10 @@ def _are_given(name: str, value: Any, model: Model, of: str) -> bool:
     if not model.takes_features and value is not None:
         raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
     return model.takes_features
+
+
+def rounds_given(name: str, value: Any) -> int:
+    """For how many rounds an argument of `decide_many` is."""
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
+        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
+    return len(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -273,10 +273,3 @@ def power_settings(name: str, power: Any) -> list[float] | None:
         return None
     schedule = schedules.as_schedule(name, power)
     return [schedule.scale, schedule.exponent]
-
-
-def rounds_given(name: str, value: Any) -> int:
-    """For how many rounds an argument of `decide_many` is."""
-    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
-        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
-    return len(value)

@@ -29,7 +29,6 @@ from tightrope.policies.pessimistic_optimistic.input import (
     cost_ranges,
     power_settings,
     require_in_ranges,
-    rounds_given,
     seen_before,
     slater_meter,
 )
@@ -359,25 +358,7 @@ class PessimisticOptimistic(Policy):
             "usage": usage,
             "group": group,
         }
-        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
-        if rounds is not None:
-            lengths["rounds"] = whole_number("rounds", rounds)
-        if not lengths:
-            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
-        if len(set(lengths.values())) > 1:
-            raise InvalidInput(
-                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
-            )
-        offers = []
-        for i in range(next(iter(lengths.values()))):
-            entry = {name: None if value is None else value[i] for name, value in given.items()}
-            try:
-                offer = self._input.offer(**entry)
-                self._input.require_valid(offer)
-            except InvalidInput as error:
-                raise InvalidInput(f"round {i} of decide_many: {error}") from error
-            offers.append(offer)
-        return [self._commit(offer) for offer in offers]
+        return [self._commit(offer) for offer in self._many(given, rounds)]
 
     # Learn
 
@@ -618,6 +599,11 @@ class PessimisticOptimistic(Policy):
         context: Any = None,
     ) -> Offer:
         return self._input.offer(features, costs, cost_features, actions, usage, group)
+
+    def _checked_offer(self, **given: Any) -> Offer:
+        offer = self._input.offer(**given)
+        self._input.require_valid(offer)
+        return offer
 
     def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""

@@ -1,0 +1,175 @@
+"""The probability of each action to have the largest of independent Gaussian values: exact, by quadrature.
+
+P(j) = ∫ f_j(y) Π_{i≠j} F_i(y) dy. The line is cut where the values that can win have their mean ± {0, 2, 4, 7} standard deviations,
+and each piece takes six Gauss–Legendre nodes: standard deviations may differ by any factor. One uniform grid would miss the narrow.
+The error is below 1e−6 in absolute terms, and of the order of 1e−8 as a rule.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.layout import TIE
+
+# A value that is this many deviations below another's lower end can't win; where the line is cut; how near two cuts may be.
+REACH = 7.0
+CUTS = np.array([-7.0, -4.0, -2.0, 0.0, 2.0, 4.0, 7.0])
+N_CUTS = 7
+NEAREST = 0.25
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(6)
+N_NODES = 6
+LEAST = 1e-200
+
+
+def probabilities_room(J):
+    """How many numbers of room `largest_probabilities` needs for J values."""
+    return 2 * N_CUTS * J + J
+
+
+@kernel
+def largest_probabilities(mean, sd, out, room):
+    """P(value j is the largest) into out (J,), for independent N(mean_j, sd_j²); sd_j may be 0.
+
+    Among equal values that do not vary the lowest row wins, as everywhere. Values of actions that may not be chosen are left out by
+    the caller.
+    """
+    J = mean.shape[0]
+    floor = -math.inf
+    for j in range(J):
+        out[j] = 0.0
+        floor = max(floor, mean[j] - REACH * sd[j])
+    # The best of the values that do not vary; `floor` is at least as high.
+    fixed = -1
+    varying = 0
+    for j in range(J):
+        if sd[j] > 0.0:
+            if mean[j] + REACH * sd[j] >= floor:
+                varying += 1
+        elif fixed < 0 or mean[j] > mean[fixed] + TIE:
+            fixed = j
+    if fixed >= 0 and mean[fixed] + TIE < floor:
+        fixed = -1
+    if varying == 0:
+        out[fixed] = 1.0
+        return
+    pieces = cut_points(mean, sd, floor, room)
+    products = 2 * N_CUTS * J
+    for i in range(pieces - 1):
+        low = room[i]
+        half = 0.5 * (room[i + 1] - low)
+        for node in range(N_NODES):
+            add_node(
+                mean,
+                sd,
+                floor,
+                low + half * (1.0 + NODES[node]),
+                half * NODE_WEIGHTS[node],
+                out,
+                room,
+                products,
+            )
+    if fixed >= 0:
+        below = 1.0
+        for j in range(J):
+            if sd[j] > 0.0:
+                below *= normal_cdf((mean[fixed] - mean[j]) / sd[j])
+        out[fixed] = below
+    total = 0.0
+    for j in range(J):
+        total += out[j]
+    for j in range(J):
+        out[j] /= total
+
+
+@inlined
+def normal_cdf(z):
+    """Φ(z)."""
+    return 0.5 * math.erfc(-0.7071067811865476 * z)
+
+
+@kernel
+def add_node(mean, sd, floor, y, weight, out, room, products):
+    """weight · f_j(y) Π_{i≠j} F_i(y) into out[j], for the values that can win."""
+    J = mean.shape[0]
+    product = weight * 0.3989422804014327
+    for j in range(J):
+        if sd[j] > 0.0 and mean[j] + REACH * sd[j] >= floor:
+            z = (y - mean[j]) / sd[j]
+            F = 1.0 if z > 8.5 else max(normal_cdf(z), LEAST)
+            room[products + j] = F
+            product *= F
+    if product == 0.0:
+        return
+    for j in range(J):
+        if sd[j] > 0.0 and mean[j] + REACH * sd[j] >= floor:
+            z = (y - mean[j]) / sd[j]
+            if abs(z) < 8.5:
+                out[j] += product * math.exp(-0.5 * z * z) / (room[products + j] * sd[j])
+
+
+@kernel
+def cut_points(mean, sd, floor, room):
+    """The ends of the pieces in rising order into room, and how many; from floor to the highest upper end.
+
+    A cut is left out where one stands already within a quarter of its own value's deviation.
+    """
+    J = mean.shape[0]
+    n = 1
+    room[0] = floor
+    room[1] = math.inf
+    for j in range(J):
+        if sd[j] > 0.0 and mean[j] + REACH * sd[j] >= floor:
+            for c in range(N_CUTS):
+                y = mean[j] + CUTS[c] * sd[j]
+                if y > floor:
+                    room[2 * n] = y
+                    room[2 * n + 1] = sd[j]
+                    n += 1
+    sort_pairs(room, n)
+    kept = 1
+    for i in range(1, n):
+        y = room[2 * i]
+        if y - room[kept - 1] >= NEAREST * room[2 * i + 1]:
+            room[kept] = y
+            kept += 1
+    return kept
+
+
+@kernel
+def sort_pairs(room, n):
+    """Put n pairs in rising order of their first numbers (heapsort; equal ones in the order of the second)."""
+    for start in range(n // 2 - 1, -1, -1):
+        sift(room, start, n)
+    for end in range(n - 1, 0, -1):
+        swap(room, 0, end)
+        sift(room, 0, end)
+
+
+@inlined
+def swap(room, a, b):
+    """Exchange pairs a and b."""
+    y, s = room[2 * a], room[2 * a + 1]
+    room[2 * a], room[2 * a + 1] = room[2 * b], room[2 * b + 1]
+    room[2 * b], room[2 * b + 1] = y, s
+
+
+@inlined
+def before(room, a, b):
+    """Whether pair a stands before pair b."""
+    return room[2 * a] < room[2 * b] or (room[2 * a] == room[2 * b] and room[2 * a + 1] < room[2 * b + 1])
+
+
+@kernel
+def sift(room, root, n):
+    """Let a pair sink to its place in the heap."""
+    while 2 * root + 1 < n:
+        child = 2 * root + 1
+        if child + 1 < n and before(room, child, child + 1):
+            child += 1
+        if not before(room, root, child):
+            return
+        swap(room, root, child)
+        root = child

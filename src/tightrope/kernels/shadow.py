@@ -1,0 +1,580 @@
+"""One round of the shadow-price policy: what is on offer, prices, values, a choice, and what it moves.
+
+`core` is the policy's state beside its models and its memory: a head of single numbers, then vectors of K. Names of places are used
+with the module's name (`shadow.PRICE`), for other layouts have places of the same names.
+
+The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds; the
+feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run. Units are
+the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square root of a sum
+of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units, b = caution ·
+√(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an action pays for the
+step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tightrope.kernels import prices, standardised
+from tightrope.kernels.compile import inlined, kernel
+from tightrope.kernels.draws import uniforms
+from tightrope.kernels.layout import TIE
+from tightrope.kernels.linear_algebra import inner
+
+# the head of core
+(
+    CONSTRAINTS,  # K
+    ROUNDS,
+    SOLVES,  # prices solved for so far
+    RHO,  # ρ in force, 1 before the first solve
+    EXPLORE,
+    CAUTION,
+    GUARD,
+    CAPACITY,  # how many rounds are remembered at most; −memory until the first offer has told how large they are
+    REMEMBERED,
+    SLOT,  # where the present round enters the memory, −1 where it does not
+    NEXT_SOLVE,  # the round in which the next solve starts
+) = range(11)
+HEAD = 11
+# vectors of K: cumulative costs that are known, estimates booked for outcomes to come, Σ mean size, Σ mean square size and Σ of
+# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, whether it is known before
+TOTALS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(10)
+VECTORS = 10
+
+GAIN = 4.0
+# The wall starts at this part of the buffer below 0.
+WALL = 0.6
+# The feedback's part that stays is carried over within so many √clock rounds, and halved when a new price comes.
+CARRY, CARRY_KEPT = 64.0, 0.5
+# Draws of unknown costs: their part of a standard deviation, and the least part of that where there is no slack.
+COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
+# Old rounds fade: a full memory takes the present one with probability FADE · capacity / t.
+FADE = 2.0
+# Prices are at most this many ρ/m; a rule whose price is there, with enough rounds remembered and a mean cost so many standard
+# errors above 0, can't be met.
+CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
+LEAST_RHO = 1e-9
+# The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
+MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
+# Numbers that a remembered round may take in all, and the least number of rounds.
+MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
+# The multiplications of a solve that a decision may wait for, about half a millisecond, how many of these the last one may, the
+# passes that a solve takes as a rule, and what a row of a pass takes beside its products
+BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
+
+
+def core_size(K):
+    """Length of core for K constraints."""
+    return HEAD + VECTORS * K
+
+
+def new_core(K, explore, caution, memory, guard, known):
+    """The state before the first round."""
+    core = np.zeros(core_size(K))
+    core[[CONSTRAINTS, RHO, EXPLORE, CAUTION, GUARD]] = K, 1.0, explore, caution, guard
+    core[[CAPACITY, SLOT, NEXT_SOLVE]] = -memory, -1.0, 2.0
+    vector(core, KNOWN)[:] = known
+    return core
+
+
+def vector(core, which):
+    """A view on one of the vectors."""
+    K = int(core[CONSTRAINTS])
+    return core[HEAD + which * K : HEAD + (which + 1) * K]
+
+
+@inlined
+def at(core, which):
+    """The address of one of the vectors."""
+    return HEAD + which * int(core[CONSTRAINTS])
+
+
+# Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 where the action may be taken (J,), costs (J, K), then by
+# rule λ, p, q, T, where the wall starts (z) and its slope ρ/m, 0 for a rule that can't be met.
+
+
+@inlined
+def trace_parts(J, K):
+    """The addresses of means, deviations, values, marks, costs and of the vectors by rule; r̂ comes first."""
+    return J, 2 * J, 3 * J, 4 * J, 5 * J, 5 * J + J * K
+
+
+TRACE_VECTORS = 6
+
+
+def trace_size(J, K):
+    """How many numbers are behind a decision."""
+    return trace_parts(J, K)[5] + TRACE_VECTORS * K
+
+
+def room_size(J, K, q):
+    """How much room `decide` needs for J actions, K constraints and models of at most q numbers a row."""
+    return J * K + 2 * q + 3 * K + 4
+
+
+# One round
+
+
+@kernel
+def decide(
+    features,
+    cost_features,
+    ids,
+    W,
+    reward,
+    reward_spread,
+    cost,
+    cost_spread,
+    columns,
+    core,
+    trace,
+    x,
+    z,
+    seed,
+    room,
+):
+    """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
+
+    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others.
+    """
+    J = ids.shape[0]
+    K = int(core[CONSTRAINTS])
+    phi = features.reshape(features.size)
+    psi = cost_features.reshape(cost_features.size)
+    costs = W.reshape(W.size)
+    late = columns.shape[0]
+    if costs.shape[0] != J * K or not known_are_finite(costs, J, core) or not rows_fit(phi, reward, J):
+        return -1
+    if late > 0 and not rows_fit(psi, cost, J):
+        return -1
+    q = int(reward[1])
+    one_row = phi.shape[0] == q - 1 and J != 1
+    free = room[J * K :]
+    _, deviations, _, _, W_at, _ = trace_parts(J, K)
+    for i in range(J * K):
+        trace[W_at + i] = costs[i]
+        room[i] = 0.0
+    predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, free)
+    if late > 0:
+        one_cost_row = psi.shape[0] == int(cost[1]) - 1 and J != 1
+        predict_costs(cost, cost_spread, psi, 0, one_cost_row, ids, columns, trace, W_at, room, K, free)
+    row = step(J, room, core, trace, seed, -1)
+    p = q - 1
+    first = 0 if one_row else row * p
+    for i in range(p):
+        x[i] = phi[first + i]
+    if late > 0:
+        p = int(cost[1]) - 1
+        first = 0 if one_cost_row else row * p
+        for i in range(p):
+            z[i] = psi[first + i]
+        for i in range(late):
+            z[p + i] = trace[W_at + row * K + columns[i]]
+    return row
+
+
+@inlined
+def rows_fit(phi, flat, J):
+    """Whether phi holds finite features of a model: a row for each of J actions, or one for all where each has its own block."""
+    p = int(flat[1]) - 1
+    if phi.shape[0] != J * p and not (phi.shape[0] == p and flat[0] > 1.0):
+        return False
+    return inner(phi, 0, phi, 0, phi.shape[0]) < math.inf
+
+
+@inlined
+def known_are_finite(costs, J, core):
+    """Whether the costs that are seen before acting are finite."""
+    K = int(core[CONSTRAINTS])
+    known = at(core, KNOWN)
+    bad = 0
+    for j in range(J):
+        for k in range(K):
+            bad += core[known + k] != 0.0 and not abs(costs[j * K + k]) < math.inf
+    return bad == 0
+
+
+@kernel
+def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
+    """Means and standard deviations of the actions' rewards into out; room of 2q numbers."""
+    p = int(flat[1]) - 1
+    J = ids.shape[0]
+    if spread[standardised.UNIT] == 0.0:
+        standardised.begin_unit(spread, phi, a, 1 if one_row else J, p)
+    for j in range(J):
+        if j == 0 or not one_row:
+            standardised.extend_row(spread, phi, a + j * p, p, room, 0)
+        g = ids[j] if flat[0] > 1.0 else 0
+        standardised.predict(flat, spread, g, room, 0, out, means + j, out, deviations + j, room[p + 1 :])
+
+
+@kernel
+def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, deviations, K, room):
+    """Means of the costs that are seen after acting into their columns of out, deviations into those of `deviations` (J, K).
+
+    room has 2q + 2M numbers.
+    """
+    p = int(flat[1]) - 1
+    M = columns.shape[0]
+    J = ids.shape[0]
+    if spread[standardised.UNIT] == 0.0:
+        standardised.begin_unit(spread, psi, a, 1 if one_row else J, p)
+    for j in range(J):
+        if j == 0 or not one_row:
+            standardised.extend_row(spread, psi, a + j * p, p, room, 0)
+        g = ids[j] if flat[0] > 1.0 else 0
+        mean = 2 * (p + 1)
+        standardised.predict(flat, spread, g, room, 0, room, mean, room, mean + M, room[p + 1 :])
+        for i in range(M):
+            out[means + j * K + columns[i]] = room[mean + i]
+            deviations[j * K + columns[i]] = room[mean + M + i]
+
+
+@kernel
+def step(J, spreads, core, trace, seed, forced):
+    """One round once the predictions stand in trace (r̂, their deviations and the costs) and in spreads (J, K): the row.
+
+    Moves scales, correction, totals and bookings, counts the round, and says where it enters the memory. `forced`: the row that
+    somebody else has chosen, else −1.
+    """
+    K = int(core[CONSTRAINTS])
+    means, deviations, values, marks, W, rules = trace_parts(J, K)
+    core[ROUNDS] += 1.0
+    if K > 0:
+        measure(J, spreads, core, trace, W)
+        set_prices(core, trace, rules)
+    explore = core[EXPLORE]
+    for j in range(J):
+        trace[marks + j] = 1.0
+        mean = trace[j]
+        s = explore * trace[deviations + j]
+        variance = s * s
+        for k in range(K):
+            w = trace[W + j * K + k]
+            price = trace[rules + k]
+            mean -= price * w
+            start = trace[rules + 4 * K + k]
+            if trace[rules + 5 * K + k] > 0.0:
+                T = trace[rules + 3 * K + k]
+                mean -= trace[rules + 5 * K + k] * (wall(T + w, start) - wall(T, start))
+            if spreads[j * K + k] > 0.0:
+                s = explore * draw_scale(core, trace, rules, k) * price * spreads[j * K + k]
+                variance += s * s
+        trace[means + j] = mean
+        trace[deviations + j] = math.sqrt(variance)
+    if core[GUARD] != 0.0 and K > 0:
+        keep_least_excess(J, core, trace)
+    row = draw_values(J, K, trace, seed, core[ROUNDS])
+    if forced >= 0:
+        row = forced
+    for k in range(K):
+        which = TOTALS if core[at(core, KNOWN) + k] != 0.0 else BOOKED
+        core[at(core, which) + k] += trace[W + row * K + k]
+    enter_memory(J, core, seed)
+    return row
+
+
+@kernel
+def measure(J, spreads, core, trace, W):
+    """How large the costs are that can be chosen, and for those known before how far they move the total."""
+    K = int(core[CONSTRAINTS])
+    size, square, moved, known = at(core, SIZE), at(core, SQUARE), at(core, MOVED), at(core, KNOWN)
+    for k in range(K):
+        sizes = 0.0
+        squares = 0.0
+        for j in range(J):
+            w = trace[W + j * K + k]
+            s = spreads[j * K + k]
+            s2 = w * w + s * s
+            squares += s2
+            sizes += math.sqrt(s2)
+        core[size + k] += sizes / J
+        core[square + k] += squares / J
+        if core[known + k] != 0.0:
+            core[moved + k] += squares / J
+
+
+@inlined
+def typical_size(core, k):
+    """m of rule k; 0 where it has never cost anything."""
+    size = core[at(core, SIZE) + k]
+    return core[at(core, SQUARE) + k] / size if size > 0.0 else 0.0
+
+
+@kernel
+def set_prices(core, trace, rules):
+    """λ, p, q, T, z and ρ/m of every rule into trace; moves the correction q."""
+    K = int(core[CONSTRAINTS])
+    rho = core[RHO]
+    for k in range(K):
+        m = typical_size(core, k)
+        total = core[at(core, TOTALS) + k] + core[at(core, BOOKED) + k]
+        p = core[at(core, PRICE) + k]
+        correction = at(core, CORRECTION) + k
+        price = 0.0
+        start = 0.0
+        slope = 0.0
+        if m > 0.0:
+            moved2 = max(core[at(core, MOVED) + k], core[at(core, SQUARE) + k])
+            moved = math.sqrt(moved2)
+            buffer = buffer_of(core, k, m)
+            feedback = (total + buffer) * rho / (GAIN * moved * m)
+            unmet = core[at(core, INFEASIBLE) + k] != 0.0
+            if unmet:
+                feedback = min(feedback, 0.0)
+            passed = moved2 - core[at(core, CLOCK) + k]
+            core[at(core, CLOCK) + k] = moved2
+            q = max(-p, core[correction] + feedback * passed / (CARRY * moved * m))
+            core[correction] = min(q, 0.0) if unmet else q
+            price = max(0.0, p + core[correction] + feedback)
+            start = WALL * buffer
+            slope = 0.0 if unmet else rho / m
+        trace[rules + k] = price
+        trace[rules + K + k] = p
+        trace[rules + 2 * K + k] = core[correction]
+        trace[rules + 3 * K + k] = total
+        trace[rules + 4 * K + k] = start
+        trace[rules + 5 * K + k] = slope
+
+
+@kernel
+def buffer_of(core, k, m):
+    """b: `caution` standard deviations of the total, as it fluctuates under the gain V."""
+    square = core[at(core, SQUARE) + k]
+    moved = core[at(core, MOVED) + k]
+    noise = math.sqrt(max(1.0, moved / square))
+    return core[CAUTION] * noise * math.sqrt(math.sqrt(max(moved, square)) * m)
+
+
+@inlined
+def wall(s, start):
+    """Φ(s) = ½ z (s/z + 1)₊², z = start."""
+    u = max(0.0, s / start + 1.0)
+    return 0.5 * start * u * u
+
+
+@inlined
+def draw_scale(core, trace, rules, k):
+    """How much of its deviation an unknown cost is drawn with: least where the total is near 0."""
+    K = int(core[CONSTRAINTS])
+    start = trace[rules + 4 * K + k]
+    slack = abs(trace[rules + 3 * K + k]) * WALL / start if start > 0.0 else 1.0
+    return COST_DRAWS * min(1.0, max(LEAST_DRAWS, slack))
+
+
+@kernel
+def keep_least_excess(J, core, trace):
+    """Mark the actions that lead above 0 by the least sum over rules known before, each in its own size; 0 where one is safe."""
+    K = int(core[CONSTRAINTS])
+    _, _, _, marks, W, _ = trace_parts(J, K)
+    least = math.inf
+    for j in range(J):
+        excess = 0.0
+        for k in range(K):
+            if core[at(core, KNOWN) + k] != 0.0:
+                m = typical_size(core, k)
+                over = core[at(core, TOTALS) + k] + trace[W + j * K + k]
+                if over > 0.0 and m > 0.0:
+                    excess += over / m
+        trace[marks + j] = excess
+        least = min(least, excess)
+    for j in range(J):
+        trace[marks + j] = 1.0 if trace[marks + j] <= least + TIE else 0.0
+
+
+@kernel
+def draw_values(J, K, trace, seed, t):
+    """A value for each action; the lowest row among the highest of those that may be taken."""
+    means, deviations, values, marks, _, _ = trace_parts(J, K)
+    other = 0.0
+    best = -math.inf
+    for j in range(J):
+        if j % 2 == 0:
+            z, other = two_normals(seed, t, CHOICE_SLOT + j // 2)
+        else:
+            z = other
+        v = trace[means + j] + trace[deviations + j] * z
+        trace[values + j] = v
+        if trace[marks + j] != 0.0:
+            best = max(best, v)
+    for j in range(J):
+        if trace[marks + j] != 0.0 and trace[values + j] >= best - TIE:
+            return j
+    return 0
+
+
+@inlined
+def two_normals(seed, t, slot):
+    """Two independent standard normals for one slot of round t (Box–Muller)."""
+    u, v = uniforms(seed, 0, t, slot)
+    radius = math.sqrt(-2.0 * math.log(1.0 - u))
+    angle = 2.0 * math.pi * v
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+@inlined
+def one_normal(seed, t, first_slot, i):
+    """Normal number i of a stream that has two in each slot."""
+    a, b = two_normals(seed, t, first_slot + i // 2)
+    return a if i % 2 == 0 else b
+
+
+@kernel
+def enter_memory(J, core, seed):
+    """Where the present round enters the memory, into core[SLOT]; −1 where it does not."""
+    K = int(core[CONSTRAINTS])
+    core[SLOT] = -1.0
+    if K == 0:
+        return
+    if core[CAPACITY] < 0.0:
+        most = max(LEAST_CAPACITY, MOST_NUMBERS // (J * (1 + K)))
+        core[CAPACITY] = min(-core[CAPACITY], most)
+    if core[REMEMBERED] < core[CAPACITY]:
+        core[SLOT] = core[REMEMBERED]
+        core[REMEMBERED] += 1.0
+        return
+    u, v = uniforms(seed, 0, core[ROUNDS], MEMORY_SLOT)
+    if u * core[ROUNDS] < FADE * core[CAPACITY]:
+        core[SLOT] = math.floor(v * core[CAPACITY])
+
+
+# Learning
+
+
+@kernel
+def learn_reward(g, x, reward, flat, spread, room):
+    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 3 numbers."""
+    p = int(flat[1]) - 1
+    if spread[standardised.UNIT] == 0.0:
+        standardised.begin_unit(spread, x, 0, 1, p)
+    standardised.extend_row(spread, x, 0, p, room, 0)
+    room[p + 1] = reward
+    return standardised.learn(flat, spread, g, room, 0, room, p + 1, room[p + 2 :])
+
+
+@kernel
+def learn_costs(g, z, costs, flat, spread, room):
+    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + M numbers."""
+    p = int(flat[1]) - 1
+    if spread[standardised.UNIT] == 0.0:
+        standardised.begin_unit(spread, z, 0, 1, p)
+    standardised.extend_row(spread, z, 0, p, room, 0)
+    return standardised.learn(flat, spread, g, room, 0, costs, 0, room[p + 1 :])
+
+
+@kernel
+def take_costs(costs, z, p, columns, core):
+    """Costs seen after acting: into the totals, in place of what was booked for them (behind p numbers in z)."""
+    totals, booked, moved = at(core, TOTALS), at(core, BOOKED), at(core, MOVED)
+    for i in range(columns.shape[0]):
+        k = columns[i]
+        core[booked + k] -= z[p + i]
+        core[totals + k] += costs[i]
+        core[moved + k] += costs[i] * costs[i]
+
+
+# A solve: when it is over, drawing the remembered rounds, and taking the result
+
+
+@kernel
+def draw_work(reward_row, cost_row, cost_outputs):
+    """How many multiplications it takes to draw a row, for models with rows of so many numbers; 0 where there is no cost model."""
+    return reward_row * reward_row + 2.0 * reward_row + cost_row * cost_row + cost_outputs * cost_row
+
+
+@inlined
+def solve_work(row_work, K):
+    """How many multiplications a row takes until the prices are solved for."""
+    return row_work + USUAL_PASSES * (2.0 * K + ROW_WORK + 0.25 * K * K)
+
+
+@kernel
+def rows_allowed(t, row_work, K):
+    """How many rows the sample of a solve that starts in round t may have, so that no decision waits long for it."""
+    return math.floor(BUDGET * (math.floor(0.5 * t) + LAST_BUDGETS) / solve_work(row_work, K))
+
+
+@kernel
+def deadline(t, rows, row_work, K):
+    """The round in which the prices of a solve that starts in round t take effect: a function of its size alone."""
+    return t + min(math.ceil(rows * solve_work(row_work, K) / BUDGET) - 1.0, math.floor(0.5 * t))
+
+
+@kernel
+def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row, seed, t):
+    """Draw J rows of the sample from `row` on: rewards from means and deviations (J,), costs, which stand there, by spreads (J, K).
+
+    Gives the largest optimistic less the smallest pessimistic reward. Its numbers are those of the solve that began in round t.
+    """
+    K = int(core[CONSTRAINTS])
+    A = columns.shape[0]
+    explore = core[EXPLORE]
+    high = -math.inf
+    low = math.inf
+    for j in range(J):
+        s = explore * deviations[j]
+        number = (row + j) * (1 + A)
+        high = max(high, means[j] + s)
+        low = min(low, means[j] - s)
+        rewards[row + j] = means[j] + s * one_normal(seed, t, SOLVE_SLOT, number)
+        for i in range(A):
+            k = columns[i]
+            z = one_normal(seed, t, SOLVE_SLOT, number + 1 + i)
+            costs[(row + j) * K + k] += COST_DRAWS * explore * spreads[j * K + k] * z
+    return high - low
+
+
+@kernel
+def draw_remembered(
+    phi, a, one_row, psi, b, one_cost_row, ids, W, w, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, row, seed,
+    t, room
+):  # fmt: skip
+    """`draw_round` of one remembered round with compiled models: φ at phi[a], ψ at psi[b], costs known before at W[w].
+
+    room has `room_size` and 2J numbers more.
+    """
+    J = ids.shape[0]
+    K = int(core[CONSTRAINTS])
+    spreads = room[2 * J :]
+    free = room[2 * J + J * K :]
+    for i in range(J * K):
+        costs[row * K + i] = W[w + i]
+        spreads[i] = 0.0
+    predict_rewards(reward, reward_spread, phi, a, one_row, ids, room, 0, J, free)
+    if columns.shape[0] > 0:
+        predict_costs(cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, K, free)
+    return draw_round(J, room, room[J:], spreads, core, columns, rewards, costs, row, seed, t)
+
+
+@kernel
+def begin_solve(core, solver, rho, room):
+    """The sample is drawn: start to solve for its prices from those in force. room has 3K numbers."""
+    K = int(core[CONSTRAINTS])
+    size, cap, margin = room[:K], room[K : 2 * K], room[2 * K : 3 * K]
+    for k in range(K):
+        m = typical_size(core, k)
+        size[k] = m
+        cap[k] = CAP * rho / m if m > 0.0 else 0.0
+        margin[k] = 0.0
+    price = at(core, PRICE)
+    prices.begin_prices(solver, core[price : price + K], cap, size, margin, rho)
+
+
+@kernel
+def finish_solve(core, solver, weight):
+    """A solve on so many rounds is over: its prices and ρ take effect, and it is known which rules can't be met."""
+    K = int(core[CONSTRAINTS])
+    price, _, _, _, gradient, _, _, _, square, cap, _, _, _, _ = prices.solver_parts(K)
+    for k in range(K):
+        mean = -solver[gradient + k]
+        error = math.sqrt(max(0.0, solver[square + k] - mean * mean) / weight)
+        top = solver[cap + k]
+        at_cap = top > 0.0 and solver[price + k] >= AT_CAP * top
+        unmet = at_cap and weight >= ENOUGH_ROUNDS and mean > ERRORS_ABOVE * error
+        core[at(core, PRICE) + k] = solver[price + k]
+        core[at(core, INFEASIBLE) + k] = 1.0 if unmet else 0.0
+        core[at(core, CORRECTION) + k] *= CARRY_KEPT
+    core[RHO] = solver[prices.UNIT]
+    core[SOLVES] += 1.0

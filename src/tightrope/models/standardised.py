@@ -1,0 +1,181 @@
+"""A linear model in any unit: it scales its features, centres its outcomes and estimates their noise by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.errors import InvalidInput
+from tightrope.kernels import standardised
+from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
+from tightrope.validation import Array, finite_array, real_array, require_finite, whole_number
+
+
+@register("standardised")
+class Standardised(Model):
+    """Ridge regression that sets everything by itself: means and standard deviations in the user's units, whatever these are.
+
+    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen, a
+    constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of predictions
+    (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans` into it.
+
+    Parameters
+    ----------
+    n_features : int
+        0 for arms alone.
+    n_actions : int, optional
+        Parameters for each action; None shares them between all.
+    centred : bool
+        Whether outcomes are centred. Costs are not: their 0 has a meaning.
+    prior : float or (n_outputs,) of float
+        The standard deviation of an outcome as far as it is known beforehand, which counts as one observation; 0 for unknown.
+    n_outputs : int
+
+    Examples
+    --------
+    >>> model = Standardised(1)
+    >>> for x in range(10):
+    ...     model.learn([float(x)], 1000.0 + 5.0 * x)
+    >>> model.means([[4.0], [20.0]]).round(-1)
+    array([1020., 1100.])
+    """
+
+    compiled: ClassVar[str | None] = "standardised"
+    linear: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_features: int = 0,
+        n_actions: int | None = None,
+        *,
+        centred: bool = True,
+        prior: Any = 0.0,
+        n_outputs: int = 1,
+    ) -> None:
+        self.n_features = p = whole_number("n_features", n_features)
+        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
+        if p == 0 and self.n_actions is None:
+            raise InvalidInput(
+                "a model without features needs n_actions: nothing else tells its outcomes apart."
+            )
+        self.takes_features = p > 0
+        self.n_outputs = M = whole_number("n_outputs", n_outputs)
+        self.centred = bool(centred)
+        given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
+        if (given < 0.0).any():
+            raise InvalidInput(f"prior must be at least 0, but got {given.min():g}.")
+        self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
+        G = self.n_actions or 1
+        self.flat = np.zeros(standardised.flat_size(G, p, M))
+        self.spread = np.zeros(standardised.spread_size(M))
+        priors = np.array(np.broadcast_to(given, (M,)))
+        standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, priors)
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far, over all actions."""
+        return int(self.spread[standardised.LEARNT_OUTCOMES])
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
+        """The model as it is, for so many outputs."""
+        return self.with_outputs(n_outputs)
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
+        block = 0 if self.n_actions is None else known_action(action, self.n_actions)
+        x = self._rows(features if self.takes_features else np.empty(0), 1)
+        y = checked_outcome(outcome, self.n_outputs)
+        self.learn_row(block, x.reshape(-1), y)
+
+    def learn_row(self, block: int, x: Array, y: Array) -> None:
+        """`learn` without a look at what is given."""
+        room = np.empty(2 * len(x) + 5 + self.n_outputs)
+        if kernels.shadow.learn_costs(block, x, y, self.flat, self.spread, room):
+            self.refresh(block)
+
+    def refresh(self, block: int) -> None:
+        """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
+        kernels.ridge_refresh(self.flat, block, np.empty(2 * (self.n_features + 1) ** 2))
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The expected outcome of each row, (n,) or (n, n_outputs)."""
+        return self._shaped(self.predictions(features, actions)[0])
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """The standard deviation of each mean, (n,) or (n, n_outputs)."""
+        return self._shaped(self.predictions(features, actions)[1])
+
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and standard deviations, (n, n_outputs) each."""
+        n = self.n_actions if actions is None else len(actions)
+        rows = self._rows(features, n)
+        ids: Ids = (
+            np.arange(len(rows) if n is None else n)
+            if actions is None
+            else np.asarray(actions, dtype=np.int64)
+        )
+        return self._predicted(rows, ids, self.spread.copy())
+
+    def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
+        """`predictions` of rows that are on offer, a row for each action or one for all: the first of them set the features' unit."""
+        return self._predicted(np.empty((1, 0)) if rows is None else rows, ids, self.spread)
+
+    def _predicted(self, rows: Array, ids: Ids, spread: Array) -> tuple[Array, Array]:
+        n = len(ids)
+        means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
+        one_row = len(rows) == 1 and n != 1
+        room = np.empty(2 * (self.n_features + 1) + 2 * self.n_outputs)
+        columns = np.arange(self.n_outputs)
+        kernels.shadow.predict_costs(
+            self.flat, spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1),
+            self.n_outputs, room,
+        )  # fmt: skip
+        return means, deviations
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, not copies."""
+        return {"flat": self.flat, "spread": self.spread}
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output, those that were learnt too, become larger by so much."""
+        standardised.shift_output(self.flat, self.spread, output, by)
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Standardised:
+        """Shared parameters where each action has its own features, else parameters for each action."""
+        return cls(n_features, None if per_action else n_actions, **settings)
+
+    def _rows(self, features: Any, n: int | None) -> Array:
+        p = self.n_features
+        if not self.takes_features:
+            return np.empty((1, 0))
+        shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
+        rows = real_array("features", features, *shapes)
+        require_finite("features", rows)
+        return np.ascontiguousarray(np.atleast_2d(rows))
+
+    def _shaped(self, values: Array) -> Array:
+        return values.reshape(-1) if self.n_outputs == 1 else values
+
+    def __repr__(self) -> str:
+        J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
+        return f"Standardised({self.n_features}{J})"
+
+
+def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
+    """The standardised model of the same size, which must not have learnt anything: what was seen can't be told from what is kept."""
+    if model.n_learnt:
+        raise InvalidInput(
+            f"{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to warm_start, "
+            f"or teach a Standardised model."
+        )
+    return Standardised(
+        model.n_features if model.takes_features else 0,
+        model.n_actions,
+        centred=centred,
+        prior=prior,
+        n_outputs=n_outputs,
+    )

@@ -1,0 +1,92 @@
+"""What is behind a decision of the shadow-price policy: numbers by action, prices in words, exact probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.kernels import probabilities, shadow
+from tightrope.validation import Array
+
+# For more actions than this probabilities are not computed: they would take a second and more.
+MOST_ACTIONS = 1024
+
+
+def parts(trace: Array, J: int) -> dict[str, Array]:
+    """The numbers behind a decision, by name."""
+    K = (len(trace) - 5 * J) // (J + shadow.TRACE_VECTORS)
+    mean, deviation, value, mark, costs, rules = shadow.trace_parts(J, K)
+    by_rule = trace[rules:].reshape(shadow.TRACE_VECTORS, K)
+    return {
+        "rewards": trace[:mean],
+        "means": trace[mean:deviation],
+        "deviations": trace[deviation:value],
+        "values": trace[value:mark],
+        "allowed": trace[mark:costs] != 0.0,
+        "costs": trace[costs:rules].reshape(J, K),
+        **dict(zip(("price", "shadow", "correction", "total", "start", "slope"), by_rule)),
+    }
+
+
+def choice_probabilities(trace: Array, J: int) -> Array:
+    """The probability of every action on offer, exact to 1e-6 (`tightrope.kernels.probabilities`); the guard's ban counts."""
+    if J > MOST_ACTIONS:
+        raise InvalidInput(
+            f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
+        )
+    seen = parts(trace, J)
+    allowed = seen["allowed"]
+    found = np.zeros(J)
+    n = int(allowed.sum())
+    out, room = np.empty(n), np.empty(probabilities.probabilities_room(n))
+    mean, sd = seen["means"][allowed], seen["deviations"][allowed]
+    probabilities.largest_probabilities(mean, sd, out, room)
+    found[allowed] = out
+    return found
+
+
+def wall_penalties(seen: dict[str, Array]) -> Array:
+    """What the wall below zero takes from each action's value, by rule (J, K)."""
+    start = np.where(seen["start"] > 0.0, seen["start"], 1.0)
+
+    def potential(s: Array) -> Array:
+        return 0.5 * start * np.maximum(0.0, s / start + 1.0) ** 2
+
+    step = potential(seen["total"] + seen["costs"]) - potential(seen["total"])
+    return np.where(seen["start"] > 0.0, seen["slope"] * step, 0.0)
+
+
+def unpack_trace(trace: Array, J: int, scales: Array, names: Sequence[str]) -> dict[str, Any]:
+    """The numbers behind a decision, by their names in an `Explanation`."""
+    seen = parts(trace, J)
+    return {
+        "rewards": seen["rewards"].copy(),
+        "costs": seen["costs"].copy(),
+        "values": seen["means"].copy(),
+        "queue": seen["price"].copy(),
+        "extra": seen["rewards"][:, None] * 0.0 + wall_penalties(seen),
+        "probabilities": choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan),
+        "words": price_words(seen, scales, names),
+    }
+
+
+def price_words(seen: dict[str, Array], scales: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """Each price and what it is made of, in the rule's own units.
+
+    >>> zeros = np.zeros(1)
+    >>> seen = {"price": zeros + 0.31, "shadow": zeros + 0.28, "correction": zeros + 0.01, "total": zeros - 4.0}
+    >>> price_words(seen, np.ones(1), ["nurse_hours"])
+    ('price of nurse_hours 0.31: shadow price 0.28, correction 0.01, running total 0.02 (total -4)',)
+    """
+    lines = []
+    for k, name in enumerate(names):
+        price, base, extra = (seen[part][k] / scales[k] for part in ("price", "shadow", "correction"))
+        rest = price - base - extra
+        lines.append(
+            f"price of {name} {price:.4g}: shadow price {base:.4g}, correction {extra:.4g}, "
+            f"running total {rest:.4g} (total {seen['total'][k] * scales[k]:.4g})"
+        )
+    return tuple(lines)

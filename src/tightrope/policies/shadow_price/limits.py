@@ -1,0 +1,199 @@
+"""What changes under a running policy: limits that an operator moves, rounds from before it, another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.kernels import shadow
+from tightrope.policies.offer import Offer
+from tightrope.policies.pessimistic_optimistic.input import Log
+from tightrope.policies.shadow_price.memory import Remembered
+from tightrope.rules import Rules
+from tightrope.validation import finite_number, whole_number
+
+
+def change_limit(
+    policy: Any, rule: str | int, limit: float | None, shift: float | None, forgive: bool
+) -> None:
+    """Move a limit: see `ShadowPrice.change_limit`."""
+    k = _column(policy, rule)
+    if policy.rules is None:
+        if limit is not None or shift is None:
+            raise InvalidInput("costs without rules have no limits to name: give shift=, how much they change by.")
+        by = finite_number("shift", shift)
+    else:
+        if limit is None or shift is not None:
+            raise InvalidInput("with rules, give the new limit.")
+        by = _with_limit(policy, k, finite_number("limit", limit))
+    change = np.zeros(policy.n_constraints)
+    change[k] = by
+    late = np.flatnonzero(policy._columns == k)
+    if len(late):
+        policy._cost.shift(int(late[0]), by)
+    else:
+        policy._memory.restate(change)
+    core = policy._core
+    rounds = 1.0 if forgive else max(1.0, float(core[shadow.ROUNDS]))
+    _measure_again(policy, [k], rounds)
+    shadow.vector(core, shadow.CORRECTION)[k] = 0.0
+    if forgive:
+        totals = shadow.vector(core, shadow.TOTALS)
+        totals[k] = min(totals[k], 0.0)
+    _solve_next(policy)
+
+
+def _column(policy: Any, rule: str | int) -> int:
+    names = policy._input.constraints
+    if isinstance(rule, str):
+        if rule not in names:
+            raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
+        return names.index(rule)
+    k = whole_number("rule", rule)
+    if k >= policy.n_constraints:
+        raise InvalidInput(f"rule must be below {policy.n_constraints}, but got {k}.")
+    return k
+
+
+def _with_limit(policy: Any, k: int, limit: float) -> float:
+    """Let the policy's rules have another limit in column k; by how much its costs change."""
+    rules: Rules = policy.rules
+    column = rules.columns[k]
+    old = column.rule
+    new = replace(old, **{column.side: limit})
+    if new.scale != old.scale:
+        raise InvalidInput(
+            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is declared of its usage, so that costs would change their scale: "
+            "make a policy with new rules."
+        )
+    policy.rules = Rules([new if rule is old else rule for rule in rules], list(rules.actions))
+    policy._input.rules = policy.rules
+    policy._label()
+    sign = 1.0 if column.side == "at_most" else -1.0
+    return sign * (dict(old.sides)[column.side] - limit) / old.scale
+
+
+def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:
+    """The scales of rules on the costs that are remembered, as if they had been seen for so many rounds."""
+    core = policy._core
+    entries, weights = policy._memory.sample(np.inf)
+    if not entries:
+        return
+    squares, sizes = np.zeros(policy.n_constraints), np.zeros(policy.n_constraints)
+    for entry, weight in zip(entries, weights / weights.sum()):
+        means, spreads = policy.expected_costs(entry)
+        size2 = means**2 + spreads**2
+        squares += weight * size2.mean(axis=0)
+        sizes += weight * np.sqrt(size2).mean(axis=0)
+    for name, value in ((shadow.SQUARE, squares), (shadow.SIZE, sizes), (shadow.MOVED, squares)):
+        shadow.vector(core, name)[which] = rounds * value[which]
+    shadow.vector(core, shadow.CLOCK)[which] = rounds * squares[which]
+
+
+def _solve_next(policy: Any) -> None:
+    """Drop a solve in progress, and start one in the next round."""
+    policy._solve = None
+    policy._core[shadow.NEXT_SOLVE] = max(2.0, policy._core[shadow.ROUNDS] + 1.0)
+    policy._set_alarm()
+
+
+# Rounds from before
+
+
+def logged_offers(policy: Any, log: Log, offers: Sequence[Mapping[str, Any]] | None) -> list[Remembered]:
+    """What was on offer in logged rounds, all of it checked: as told, or where one x serves all actions and no cost is known before."""
+    if offers is not None:
+        found = []
+        for i, given in enumerate(offers):
+            try:
+                found.append(_remembered(policy, policy._offer(**given)))
+            except (InvalidInput, TypeError) as error:
+                raise InvalidInput(f"offers[{i}]: {error}") from error
+        return found
+    K, late = policy.n_constraints, len(policy._columns)
+    models = [model for model in (policy._reward, policy._cost) if model is not None]
+    if not K or late < K or policy.rules is not None or any(model.n_actions is None for model in models):
+        return []
+    ids = np.arange(policy.n_actions)
+    W = np.zeros((len(ids), K))
+    psi = log.psi if log.psi is not None else log.phi
+    return [
+        Remembered(
+            ids,
+            None if log.phi is None else log.phi[i : i + 1].copy(),
+            None if psi is None or not policy._cost.takes_features else psi[i : i + 1].copy(),
+            W,
+        )
+        for i in range(len(log.ids))
+    ]
+
+
+def _remembered(policy: Any, offer: Offer) -> Remembered:
+    phi, psi = (None if rows is None else rows.copy() for rows in (offer.phi, offer.psi))
+    return Remembered(offer.ids, phi, psi, offer.W.copy(), policy._force(offer.group))
+
+
+def remember_offers(policy: Any, offers: list[Remembered]) -> None:
+    """Keep the last of them, as many as may be kept; a solve starts with the next decision."""
+    if not offers:
+        return
+    core = policy._core
+    if core[shadow.CAPACITY] < 0.0:
+        J, K = max(len(offer.ids) for offer in offers), policy.n_constraints
+        most = max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (J * (1 + K)))
+        core[shadow.CAPACITY] = min(-core[shadow.CAPACITY], most)
+    capacity = int(core[shadow.CAPACITY])
+    fresh = core[shadow.ROUNDS] == 0.0
+    for offer in offers[-capacity:]:
+        slot = len(policy._memory)
+        if slot >= capacity:
+            break
+        policy._memory.remember(slot, offer)
+    core[shadow.REMEMBERED] = len(policy._memory)
+    if fresh:
+        _measure_again(policy, list(range(policy.n_constraints)), 1.0)
+        known = shadow.vector(core, shadow.KNOWN) != 0.0
+        # One round's worth: its ratio is the typical cost. What has moved the totals is nothing yet.
+        square, size = shadow.vector(core, shadow.SQUARE), shadow.vector(core, shadow.SIZE)
+        m = np.divide(square, size, out=np.zeros_like(square), where=size > 0.0)
+        square[:], size[:] = m * m, m
+        shadow.vector(core, shadow.MOVED)[:] = np.where(known, square, 0.0)
+        shadow.vector(core, shadow.CLOCK)[:] = square
+    policy._solve = None
+    core[shadow.NEXT_SOLVE] = core[shadow.ROUNDS] + 1.0
+    policy._set_alarm()
+
+
+# Another configuration
+
+
+def resume(policy: Any, old: Any, same_costs: bool) -> None:
+    """Go on where `old` stands: see `ShadowPrice.resume`."""
+    now, fresh = old.state(), policy.state()
+    same = same_costs and policy._input.constraints == old._input.constraints
+    carried = ("reward/", "cost/", "pending/", "made", *(("memory/", "solve/") if same else ()))
+    arrays = {name: now.get(name, array) if name.startswith(carried) else array for name, array in fresh.items()}
+    if same:
+        arrays |= {name: one for name, one in now.items() if name.startswith("solve/")}
+    policy.load(arrays)
+    policy._pending.update(old._pending)
+    mine, theirs = policy._core, old._core
+    heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
+    mine[list(heads)] = theirs[list(heads)]
+    names = list(old._input.constraints)
+    for k, name in enumerate(policy._input.constraints):
+        if name in names:
+            for which in range(shadow.VECTORS):
+                if which != shadow.KNOWN:
+                    shadow.vector(mine, which)[k] = shadow.vector(theirs, which)[names.index(name)]
+    if same:
+        kept = (shadow.CAPACITY, shadow.REMEMBERED, shadow.NEXT_SOLVE)
+        mine[list(kept)] = theirs[list(kept)]
+    else:
+        mine[shadow.NEXT_SOLVE] = mine[shadow.ROUNDS] + shadow.LEAST_CAPACITY
+    policy._book_again()
+    policy._set_alarm()

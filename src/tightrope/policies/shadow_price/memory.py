@@ -1,0 +1,194 @@
+"""The rounds that prices are made from: what was on offer in them, each distinct round once, with how often it is remembered."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import Array
+
+Ids = NDArray[np.int64]
+
+
+class Remembered(NamedTuple):
+    """One round: ids on offer (J,), φ and ψ (a row for each, or one for all), costs known before (J, K), rules in force (K,).
+
+    Features of a `catalogue` are the catalogue's own array, not a copy, and are told apart by what they are, not by their numbers.
+    """
+
+    ids: Ids
+    phi: Array | None
+    psi: Array | None
+    W: Array
+    force: NDArray[np.bool_] | None = None
+    catalogue: bool = False
+
+    def key(self) -> bytes:
+        """What two equal rounds have in common."""
+        parts = [self.ids.tobytes(), self.W.tobytes()]
+        for rows in (self.phi, self.psi):
+            if rows is not None:
+                parts += [b"%d;" % len(rows), b"%d" % id(rows) if self.catalogue else rows.tobytes()]
+        if self.force is not None:
+            parts.append(self.force.tobytes())
+        return b"".join(parts)
+
+
+class RoundMemory:
+    """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first."""
+
+    def __init__(self) -> None:
+        self.slots: list[int] = []
+        self.entries: list[Remembered | None] = []
+        self.counts: list[int] = []
+        self._numbers: dict[bytes, int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def remember(self, slot: int, entry: Remembered) -> None:
+        """A round into a slot, the next one or one that is taken."""
+        if slot < len(self.slots):
+            self._release(self.slots[slot])
+        key = entry.key()
+        number = self._numbers.get(key)
+        if number is None:
+            if self._free:
+                number = heapq.heappop(self._free)
+                self.entries[number], self.counts[number] = entry, 0
+            else:
+                number = len(self.entries)
+                self.entries.append(entry)
+                self.counts.append(0)
+            self._numbers[key] = number
+        self.counts[number] += 1
+        if slot < len(self.slots):
+            self.slots[slot] = number
+        else:
+            self.slots.append(number)
+
+    def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
+        """The distinct rounds in order of their numbers, with their weights: as many as have no more than so many rows."""
+        entries, weights, rows = [], [], 0
+        for entry, count in zip(self.entries, self.counts):
+            if entry is not None and count and (not entries or rows < most_rows):
+                entries.append(entry)
+                weights.append(float(count))
+                rows += len(entry.ids)
+        return entries, np.array(weights)
+
+    def restate(self, change: Array) -> None:
+        """Add so much (K,) to the costs of every round, where the rules are in force."""
+        self._numbers.clear()
+        for number, entry in enumerate(self.entries):
+            if entry is not None:
+                by = change if entry.force is None else change * entry.force
+                restated = entry._replace(W=entry.W + by)
+                self.entries[number] = restated
+                self._numbers[restated.key()] = number
+
+    def _release(self, number: int) -> None:
+        self.counts[number] -= 1
+        if self.counts[number] == 0:
+            entry = self.entries[number]
+            assert entry is not None
+            key = entry.key()
+            if self._numbers.get(key) == number:
+                del self._numbers[key]
+            self.entries[number] = None
+            heapq.heappush(self._free, number)
+
+    # Save and restore
+
+    def arrays(self) -> Arrays:
+        """The state, by name."""
+        used = [number for number, entry in enumerate(self.entries) if entry is not None]
+        packed = pack([entry for entry in self.entries if entry is not None])
+        return {
+            "slots": np.array(self.slots, dtype=np.int64),
+            "numbers": np.array(used, dtype=np.int64),
+            **packed,
+        }
+
+    @classmethod
+    def restore(cls, arrays: Arrays) -> RoundMemory:
+        """The memory that gave `arrays`."""
+        memory = cls()
+        memory.slots = arrays["slots"].tolist()
+        numbers = arrays["numbers"].tolist()
+        size = max(numbers, default=-1) + 1
+        memory.entries = [None] * size
+        memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
+        if len(memory.counts) != size:
+            raise ValueError("memory/slots names rounds that memory/numbers does not have")
+        for number, entry in zip(numbers, unpack(arrays), strict=True):
+            memory.entries[number] = entry
+            memory._numbers[entry.key()] = number
+        memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
+        return memory
+
+
+def pack(entries: Sequence[Remembered]) -> Arrays:
+    """Rounds as arrays; an array that several share is written once."""
+    shared: dict[int, tuple[int, Array]] = {}
+
+    def kept(rows: Array | None) -> int:
+        if rows is None:
+            return -1
+        return shared.setdefault(id(rows), (len(shared), rows))[0]
+
+    phi = np.array([kept(entry.phi) for entry in entries], dtype=np.int64)
+    psi = np.array([kept(entry.psi) for entry in entries], dtype=np.int64)
+    tables = [rows for _, rows in shared.values()]
+    K = entries[0].W.shape[1] if entries else 0
+    every = np.ones(K, dtype=np.bool_)
+    return {
+        "sizes": np.array([len(entry.ids) for entry in entries], dtype=np.int64),
+        "ids": _joined([entry.ids for entry in entries], np.int64),
+        "costs": _joined([entry.W.reshape(-1) for entry in entries], np.float64),
+        "phi": phi,
+        "psi": psi,
+        "table_shapes": np.array([rows.shape for rows in tables], dtype=np.int64).reshape(len(tables), 2),
+        "tables": _joined([rows.reshape(-1) for rows in tables], np.float64),
+        "force": np.array(
+            [every if entry.force is None else entry.force for entry in entries], dtype=np.bool_
+        ).reshape(len(entries), K),
+        "forced": np.array([entry.force is not None for entry in entries], dtype=np.bool_),
+        "catalogue": np.array([entry.catalogue for entry in entries], dtype=np.bool_),
+    }
+
+
+def unpack(arrays: Arrays) -> list[Remembered]:
+    """What was packed."""
+    tables, at = [], 0
+    for n, p in arrays["table_shapes"].tolist():
+        tables.append(np.ascontiguousarray(arrays["tables"][at : at + n * p].reshape(n, p)))
+        at += n * p
+    found, first, cost = [], 0, 0
+    sizes = arrays["sizes"].tolist()
+    K = arrays["force"].shape[1]
+    for i, J in enumerate(sizes):
+        phi, psi = int(arrays["phi"][i]), int(arrays["psi"][i])
+        found.append(
+            Remembered(
+                arrays["ids"][first : first + J].astype(np.int64),
+                None if phi < 0 else tables[phi],
+                None if psi < 0 else tables[psi],
+                np.array(arrays["costs"][cost : cost + J * K].reshape(J, K)),
+                np.array(arrays["force"][i], dtype=np.bool_) if arrays["forced"][i] else None,
+                bool(arrays["catalogue"][i]),
+            )
+        )
+        first += J
+        cost += J * K
+    return found
+
+
+def _joined(parts: list[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
+    return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype=dtype)

@@ -1,0 +1,753 @@
+"""The policy: one round in two steps, what may be refused, then what changes the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.catalogue import Catalogue, SparseCosts
+from tightrope.errors import InvalidInput
+from tightrope.kernels import shadow
+from tightrope.models import Model
+from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.offer import Offer, plain_group
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.pessimistic_optimistic.fast_path import READABLE
+from tightrope.policies.pessimistic_optimistic.input import seen_before
+from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.registry import register
+from tightrope.policies.shadow_price import conflict, limits
+from tightrope.policies.shadow_price.explain import choice_probabilities, parts, unpack_trace
+from tightrope.policies.shadow_price.input import PriceInput, dense, finite_ranges, in_force
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
+from tightrope.policies.shadow_price.predict import Predictions, decide_entry, learn_entry
+from tightrope.policies.shadow_price.solve import PriceSolve
+from tightrope.policies.state_file import Arrays
+from tightrope.problem import Setting
+from tightrope.rules import Rules
+from tightrope.validation import FLOAT, Array, finite_number, whole_number
+
+ndarray, empty = np.ndarray, np.empty  # looked up in every round
+_NONE = np.empty(0)
+
+
+@register("shadow-price")
+class ShadowPrice(Policy):
+    """Maximise reward under rules on running totals, with nothing to set.
+
+    Every rule has a price: the reward that one more unit of its limit would earn. It comes from the dual of the allocation program on
+    remembered rounds, solved anew whenever the number of rounds has doubled, and is corrected in every round by the running total.
+    An action's value is its estimated reward less the prices of its costs, drawn from its posterior (Thompson sampling), and the
+    highest is chosen. `docs/shadow-price.md` has the formulas, and what was measured. Nothing is promised beyond what `guarantees`
+    says: that totals stay at or below zero is measured, not proved, unless `guard` is on and every round offers an action that breaks
+    no rule.
+
+    Costs may be seen before acting, after (give `cost`), or some each way (rules with `seen="after"`). Features, rewards and costs
+    come in any unit.
+
+    Parameters
+    ----------
+    reward : Model
+        Model of the reward. `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` have no part in it.
+    constraints : int or Rules
+        K, or rules in words, which also state names, ranges and what is seen when.
+    cost : Model, optional
+        Model of the costs that are seen after acting.
+    explore : float
+        Standard deviations of the draws, as a part of the posterior's; less earns more as a rule, and may miss the best for good.
+    caution : float
+        How many of their standard deviations totals are kept below zero.
+    memory : int
+        Rounds that are remembered for the prices.
+    guard : bool
+        Never let a total whose cost is known beforehand rise above zero where some action avoids it; else take the least excess.
+    seed : int
+        Of the draws.
+    cost_range : pair or (K, 2), optional
+        What costs seen after acting lie in, where that is known: it says how uncertain they are before any was seen.
+
+    Examples
+    --------
+    Two actions; the better one costs 5 a round, the other gives 5 back.
+
+    >>> import tightrope as tr
+    >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+    >>> for _ in range(1000):
+    ...     decision = policy.decide(costs=[[5.0], [-5.0]])
+    ...     policy.learn(decision, reward=(90.0, 20.0)[decision.action])
+    >>> bool(policy.totals[0] <= 0), policy.prices.round(0)
+    (True, array([7.]))
+    """
+
+    loop: ClassVar[str | None] = "shadow-price"
+    _reward: Model
+
+    def __init__(
+        self,
+        reward: Model,
+        constraints: int | Rules = 0,
+        cost: Model | None = None,
+        *,
+        explore: float = 1.0,
+        caution: float = 3.0,
+        memory: int = 2048,
+        guard: bool = False,
+        seed: int = 0,
+        cost_range: Any = None,
+    ) -> None:
+        for name, model in (("reward", reward), ("cost", cost)):
+            if not isinstance(model, Model) and (name == "reward" or model is not None):
+                raise InvalidInput(
+                    f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
+                )
+        self.rules = constraints if isinstance(constraints, Rules) else None
+        self.n_constraints = K = (
+            constraints.n_constraints
+            if isinstance(constraints, Rules)
+            else whole_number("constraints must be Rules or their number, which", constraints)
+        )
+        known = seen_before(K, self.rules, cost)
+        self._columns = after = np.flatnonzero(~known).astype(np.int64)
+        self.explore = finite_number("explore", explore, low=0.0)
+        self.caution = finite_number("caution", caution, low=0.0)
+        self.memory = whole_number("memory", memory, low=1)
+        self.guard = bool(guard)
+        self.seed = whole_number("seed", seed)
+        ranges = finite_ranges(K, self.rules, cost_range)
+        self.cost_range = None if ranges is None else ranges.tolist()
+        prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
+        self._reward = reward.standardised(1, centred=True, prior=0.0)
+        self._cost = (
+            None
+            if cost is None or not len(after)
+            else cost.standardised(len(after), centred=False, prior=prior)
+        )
+        self._input = PriceInput(self._reward, self._cost, self.rules, K, known)
+        self.n_actions = self._input.n_actions
+        self._core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known)
+        self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
+        # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
+        self._pending = self.decisions = PendingDecisions()
+        self._memory = RoundMemory()
+        self._solve: PriceSolve | None = None
+        self._seed = np.uint64(self.seed)
+        self._disjoint = self._reward.n_actions is not None
+        self._compiled = self._reward.compiled == "standardised" and (
+            self._cost is None or self._cost.compiled == "standardised"
+        )
+        self._row_work = self._work_of_a_row()
+        # By the number of actions on offer: their ids, how many numbers are behind a decision, and room for it.
+        self._offers: dict[int, tuple[NDArray[np.int64], int, Array]] = {}
+        self._fast: tuple[Any, ...] | None = None
+        self._learn_fast: Any = None
+        # From which round on a decision has prices to work on, and must take the careful way.
+        self._wake = 2.0
+        self._label()
+
+    def _label(self) -> None:
+        rules = self.rules
+        self._scales = (
+            np.ones(self.n_constraints)
+            if rules is None
+            else np.array([column.rule.scale for column in rules.columns], dtype=float)
+        )
+        names = self._input.constraints
+        self._labels = Labels(
+            self._input.names,
+            None if rules is None else rules.names,
+            partial(unpack_trace, scales=self._scales, names=names),
+            choice_probabilities,
+        )
+
+    # What the policy knows
+
+    @property
+    def prices(self) -> Array:
+        """λ as used in the last decision, (K,): the reward that one more unit of each limit would earn, in the rule's own units."""
+        trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
+        core = self._core.copy()
+        if core[shadow.ROUNDS]:
+            shadow.set_prices(core, trace, 0)
+        return trace[: self.n_constraints] / self._scales
+
+    @property
+    def dual(self) -> Array:
+        """λ as multiplied with costs, (K,)."""
+        return self.prices * self._scales
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
+        return shadow.vector(self._core, shadow.TOTALS).copy()
+
+    @property
+    def expected_totals(self) -> Array:
+        """`totals` with the estimates of those that are still to come."""
+        return self.totals + shadow.vector(self._core, shadow.BOOKED)
+
+    @property
+    def infeasible(self) -> NDArray[np.bool_]:
+        """Which rules can't be met on what was seen, (K,)."""
+        return np.asarray(shadow.vector(self._core, shadow.INFEASIBLE) != 0.0)
+
+    def conflict(self) -> conflict.Conflict | None:
+        """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
+        return conflict.find(self)
+
+    def guarantees(self) -> dict[str, Any]:
+        """What is proved of this policy: with `guard` one thing, without it nothing. What was measured is in `docs/shadow-price.md`."""
+        if not self.guard:
+            return {}
+        return {
+            "totals at or below zero in every round": (
+                "with certainty, for costs that are known before acting, if every round offers an action with no cost above zero"
+            )
+        }
+
+    @property
+    def labels(self) -> Labels:
+        """Names of actions and constraints, and how its traces are read."""
+        return self._labels
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a whole run can be compiled."""
+        return self._compiled
+
+    @property
+    def setting(self) -> Setting:
+        """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
+        known = np.isin(np.arange(self.n_constraints), self._input.known_columns)
+        return Setting(
+            n_constraints=self.n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
+        )
+
+    # Decide
+
+    def decide(  # type: ignore[override]
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[int | str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+    ) -> Decision:
+        """Choose one action, and count its cost, or the estimate of it, in the totals.
+
+        Parameters
+        ----------
+        features : (J, d) array, (p,) for a model with parameters for each action, or a Catalogue; none for arms
+            φ of each action on offer, in any unit. J may change from round to round.
+        costs : (J, K) array or SparseCosts
+            The costs of each action on offer, in any unit. With `cost=` it is the cost features instead. Where some constraints are
+            seen after acting, only the columns of the others, (J, K_before), may be given.
+        cost_features : (J, d_w) array, or (p_w,)
+            ψ of each action on offer; `features` by default, where they are of that size.
+        actions : sequence of ids or names
+            Which action each row is; 0..J−1 by default.
+        usage, group
+            With rules they stand in for the cost matrix: see `Rules.costs`.
+        """
+        fast = self._fast
+        core = self._core
+        if (
+            fast is not None
+            and type(features) is ndarray
+            and actions is None
+            and cost_features is None
+            and core[shadow.ROUNDS] + 1.0 < self._wake
+            and ((usage is None and group is None) or (costs is None and self.rules is not None))
+        ):
+            # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
+            # below says why.
+            W = costs
+            if W is None and self.rules is not None:
+                group = plain_group(group)
+                W = self.rules.costs(usage, group)
+            if (
+                type(W) is ndarray
+                and features.dtype is FLOAT
+                and W.dtype is FLOAT
+                and W.ndim == 2
+                and features.flags.num & READABLE == READABLE
+                and W.flags.num & READABLE == READABLE
+                and (features.ndim == 1 or len(features) == len(W))
+                and (offer := self._offers.get(len(W))) is not None
+                and (decide := fast[features.ndim if features.ndim < 3 else 0]) is not None
+            ):
+                ids, size, room = offer
+                trace, x = empty(size), empty(self._reward.n_features)
+                reward = self._reward
+                row = decide(
+                    features, _NONE, ids, W, reward.flat, reward.spread, _NONE, _NONE, self._columns, core, trace, x, _NONE,
+                    self._seed, room,
+                )  # fmt: skip
+                if row >= 0:
+                    if core[shadow.SLOT] >= 0.0:
+                        rows = features.reshape(-1, reward.n_features).copy()
+                        self._remember(Remembered(ids, rows, None, W.copy(), self._force(group)))
+                    pending = self._pending
+                    number = pending.made
+                    pending.made = number + 1
+                    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                    return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
+        return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
+
+    def propose(self, *args: Any, **kwargs: Any) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
+
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+        >>> proposed = policy.propose(costs=[[0.5], [-0.5]])
+        >>> policy.rounds, proposed.action == policy.decide(costs=[[0.5], [-0.5]]).action
+        (0, True)
+        """
+        offer = self._offer(*args, **kwargs)
+        row, trace, _ = self._proposed(offer)
+        return Decision(
+            int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels, None
+        )
+
+    def follow(self, action: int, **offer: Any) -> Decision:
+        """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
+        read = self._offer(**offer)
+        return self._commit(read, read.row_of("the action that was chosen", action))
+
+    def choose(self, offer: Offer) -> Choice:
+        """The row whose drawn value is the highest."""
+        row, trace, _ = self._proposed(offer)
+        seen = parts(trace, len(offer.ids))
+        return Choice(row, seen["rewards"], seen["means"], choice_probabilities(trace, len(offer.ids)))
+
+    def decide_many(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        actions: Sequence[Sequence[int | str] | None] | None = None,
+        usage: Sequence[Mapping[str, Any] | None] | None = None,
+        group: Sequence[Any] | None = None,
+        rounds: int | None = None,
+    ) -> list[Decision]:
+        """As many successive `decide` calls with no `learn` between.
+
+        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
+        such argument. All input is checked before the first decision is made.
+
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(3))
+        >>> len(policy.decide_many(rounds=2))
+        2
+        """
+        given = {
+            "features": features,
+            "costs": costs,
+            "cost_features": cost_features,
+            "actions": actions,
+            "usage": usage,
+            "group": group,
+        }
+        return [self._commit(offer) for offer in self._many(given, rounds)]
+
+    # Learn
+
+    def learn(
+        self,
+        decision: Decision | int,
+        reward: Any = None,
+        costs: Any = None,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            A decision of this policy (or of the one that it was restored from), or its number.
+        reward : float, optional
+        costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
+            The costs that are seen after acting, in the order of the constraints.
+        usage : mapping of usage names to numbers, optional
+            With rules, in place of costs.
+        """
+        fast = self._learn_fast
+        if (
+            fast is not None
+            and type(decision) is Decision
+            and type(reward) is float
+            and costs is None
+            and usage is None
+            and decision.owner == self._pending.owner
+            and reward - reward == 0.0
+        ):
+            # The fast path again; what is refused is left to the careful way below.
+            waiting = self._pending.pop(decision.number, None)
+            if waiting is not None:
+                g = waiting[1] if self._disjoint else 0
+                model: Any = self._reward
+                if fast(g, waiting[2], reward, model.flat, model.spread, self._room):
+                    model.refresh(g)
+                return
+        number = self._pending.number_of(decision)
+        pending = self._pending[number]
+        if usage is not None:
+            if costs is not None:
+                raise InvalidInput("give costs, or usage by name, not both.")
+            costs = dict(usage)
+        if reward is None and costs is None:
+            raise InvalidInput("learn needs a reward, costs, or both.")
+        _, action, phi, _, group, _ = pending
+        done, y, w = 0, None, None
+        if reward is not None:
+            self._pending.require(number, AWAITS_REWARD)
+            y, done = finite_number("reward", reward), AWAITS_REWARD
+        if costs is not None:
+            if self._cost is None:
+                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
+            self._pending.require(number, AWAITS_COSTS)
+            w = self._input.observed(costs, action, group)
+            done |= AWAITS_COSTS
+        if y is not None:
+            self._reward.learn(phi, y, action)
+        if w is not None:
+            self.learn_costs(pending, w)
+        self._pending.learnt(number, done)
+        if not self._pending:
+            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
+        cost, z = self._cost, pending[3]
+        assert cost is not None and z is not None
+        p = cost.n_features if cost.takes_features else 0
+        shadow.take_costs(costs, z, p, self._columns, self._core)
+        psi = z[:p] if p else None
+        if self.rules is not None:
+            # Of a rule that is not in force nothing is seen: its model is told what it believes already.
+            idle = ~self.rules.in_force(pending[4])[self._columns]
+            if idle.any():
+                ids = np.array([pending[1]])
+                believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
+                costs = np.where(idle, believed, costs)
+        cost.learn(psi, costs, pending[1])
+
+    def forget(self, decision: Decision | int) -> None:
+        """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
+        number = self._pending.number_of(decision)
+        self._take_back(self._pending[number])
+        del self._pending[number]
+
+    def _take_back(self, pending: Pending) -> None:
+        if pending[0] & AWAITS_COSTS and pending[3] is not None and len(self._columns):
+            booked = shadow.vector(self._core, shadow.BOOKED)
+            booked[self._columns] -= pending[3][-len(self._columns) :]
+
+    def warm_start(
+        self,
+        features: Any,
+        actions: Any,
+        rewards: Any,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        offers: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Teach the models what was logged before this policy goes live; rounds and totals stay as they are.
+
+        Parameters
+        ----------
+        features : (n, d) array, or (n, p) for a model with parameters for each action; None for arms
+            φ of what was done.
+        actions : (n,) ids or names; None where no model tells actions apart
+        rewards : (n,) array
+        costs : (n, K_after) array, optional; (n,) where K_after is 1
+            The costs that are seen after acting.
+        cost_features : (n, d_w) array, optional
+            ψ of what was done; `features` by default.
+        offers : sequence of mappings, optional
+            What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the first
+            decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+        >>> policy.warm_start(None, [0, 1, 1], [0.0, 1.0, 1.0], offers=[{"costs": [[1.0], [-1.0]]}] * 3)
+        >>> policy.rounds, policy.totals
+        (0, array([0.]))
+        """
+        log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
+        seen = limits.logged_offers(self, log, offers)
+        for i, action in enumerate(log.ids):
+            self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
+            if log.costs is not None and self._cost is not None:
+                self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
+        limits.remember_offers(self, seen)
+
+    def change_limit(
+        self, rule: str | int, limit: float | None = None, *, shift: float | None = None, forgive: bool = False
+    ) -> None:
+        """Move the limit of a rule while running: what is remembered and learnt is restated, and prices are solved for anew.
+
+        Parameters
+        ----------
+        rule : str or int
+            The name of a constraint, as `rules.names` has it, or its number.
+        limit : float
+            The new limit, of a policy with rules.
+        shift : float
+            Of one without: by how much all its costs change, which is minus the change of an upper limit.
+        forgive : bool
+            An excess over the old limit is forgiven; by default it is paid back.
+        """
+        limits.change_limit(self, rule, limit, shift, forgive)
+
+    # Save, restore, go on
+
+    def settings(self) -> dict[str, Any]:
+        """All that is not arrays, as plain data."""
+        rules = self.rules
+        return {
+            "reward": self._reward.settings(),
+            "cost": None if self._cost is None else self._cost.settings(),
+            "constraints": self.n_constraints
+            if rules is None
+            else {"rules": rules.to_data(), "actions": list(rules.actions)},
+            **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
+            "cost_range": None if rules is not None else self.cost_range,
+            "owner": self._pending.owner,
+            "pending_groups": self._pending.groups(),
+        }
+
+    @classmethod
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        given, constraints = Policy.parameters_from(settings), settings["constraints"]
+        if isinstance(constraints, dict):
+            given["constraints"] = Rules.from_data(constraints["rules"], constraints["actions"])
+        return given
+
+    def kept_lengths(self) -> tuple[int, int]:
+        """φ, and ψ with the costs booked behind it."""
+        phi, psi = Policy.kept_lengths(self)
+        return phi, psi + len(self._columns)
+
+    def state(self) -> Arrays:
+        """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
+        memory = {f"memory/{name}": array for name, array in self._memory.arrays().items()}
+        solve = {} if self._solve is None else self._solve.arrays()
+        return Policy.state(self) | memory | {f"solve/{name}": array for name, array in solve.items()}
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+
+        def part(prefix: str) -> Arrays:
+            return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
+
+        memory, solve = RoundMemory.restore(part("memory/")), part("solve/")
+        restored = PriceSolve.restore(solve, self.n_constraints) if solve else None
+        Policy.load(self, arrays)
+        self._memory, self._solve = memory, restored
+        self._set_alarm()
+
+    def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
+        """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
+        now = {**self.state()}
+        if learnt_only:
+            then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
+        kept = {name: now[name] for name in now if name.startswith("pending/") or name == "made"}
+        dropped = (
+            [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
+        )
+        pending = dict(self.decisions)
+        self.load({**then, **kept})
+        self.decisions.update(pending)
+        for number in dropped:
+            del self.decisions[number]
+        self._book_again()
+        return dropped
+
+    def resume(self, old: Policy, *, same_costs: bool) -> None:
+        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name all that is kept of them.
+
+        `same_costs` says that costs seen before acting are what they were, so that what was remembered of them still holds.
+        """
+        assert isinstance(old, ShadowPrice)
+        limits.resume(self, old, same_costs)
+
+    def _all_arrays(self) -> Arrays:
+        arrays = Policy._all_arrays(self)
+        del arrays["totals"]
+        return {"core": self._core, **arrays}
+
+    def _book_again(self) -> None:
+        """What is booked for costs to come, from the decisions that await them."""
+        booked = shadow.vector(self._core, shadow.BOOKED)
+        booked[:] = 0.0
+        for pending in self._pending.values():
+            if pending[0] & AWAITS_COSTS and pending[3] is not None and len(self._columns):
+                booked[self._columns] += pending[3][-len(self._columns) :]
+
+    def copy(self, seed: int | None = None) -> ShadowPrice:
+        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
+        return Policy.copy(self, seed)
+
+    def __repr__(self) -> str:
+        made = [f"reward={self._reward!r}"]
+        if self._cost is not None:
+            made.append(f"cost={self._cost!r}")
+        K = self.n_constraints
+        made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
+        usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False}
+        made += [f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one]
+        return f"ShadowPrice({', '.join(made)})"
+
+    # One round
+
+    def _offer(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        context: Any = None,
+    ) -> Offer:
+        """One round's input, all of it checked."""
+        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
+            if actions is not None or usage is not None or group is not None:
+                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+            features, costs = dense(features, costs)
+        offer = self._input.offer(features, costs, cost_features, actions, usage, group)
+        self._input.require_valid(offer)
+        return offer
+
+    def _commit(self, offer: Offer, forced: int = -1) -> Decision:
+        core = self._core
+        self._solve = self._work_on_prices(core, self._solve)
+        J = len(offer.ids)
+        row, trace, kept = self._step(offer, core, self._models(), forced)
+        self._open_fast(J)
+        if core[shadow.SLOT] >= 0.0:
+            catalogue = offer.phi is not None and not offer.phi.flags.owndata and offer.phi.size > 2**16
+            phi, psi = (
+                rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi)
+            )
+            self._remember(
+                Remembered(offer.ids, phi, psi, offer.W.copy(), self._force(offer.group), catalogue)
+            )
+        self._set_alarm()
+        number = self._pending.add(self._awaits, int(offer.ids[row]), *kept, offer.group)
+        return Decision(
+            int(offer.ids[row]), row, number, self._pending.owner, offer.ids, trace, self._labels, None
+        )
+
+    def _proposed(self, offer: Offer) -> tuple[int, Array, Any]:
+        """The row that `decide` would choose and the numbers behind it; all on copies."""
+        core, models = self._core.copy(), self._models()
+        self._work_on_prices(core, None if self._solve is None else self._solve.copy())
+        return self._step(offer, core, models.copy(), -1)
+
+    def _models(self) -> Predictions:
+        return Predictions(self._reward, self._cost)
+
+    def _step(
+        self, offer: Offer, core: Array, models: Predictions, forced: int
+    ) -> tuple[int, Array, tuple[Array | None, Array | None]]:
+        """The row, the numbers behind it, and φ and ψ of it with the costs booked; moves `core`."""
+        ids, phi, W, psi, group, _ = offer
+        J, K = len(ids), self.n_constraints
+        trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
+        _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
+        trace[:J], trace[deviations:values] = models.rewards(phi, ids)
+        costs = trace[costs_at:rules_at].reshape(J, K)
+        costs[:] = W
+        if self._cost is not None:
+            means, sds = models.costs(psi, ids)
+            force = self._force(group)
+            if force is not None:
+                late = force[self._columns]
+                means, sds = means * late, sds * late
+            costs[:, self._columns], spreads[:, self._columns] = means, sds
+        row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._seed, forced))
+        x = None if phi is None else phi[row if len(phi) == J else 0].copy()
+        z = None
+        if self._cost is not None:
+            first = np.empty(0) if psi is None else psi[row if len(psi) == J else 0]
+            z = np.concatenate([first, costs[row, self._columns]])
+        return row, trace, (x, z)
+
+    def _force(self, group: Any) -> NDArray[np.bool_] | None:
+        """Which rules are in force, where some are not."""
+        return in_force(self.rules, group)
+
+    def _remember(self, entry: Remembered) -> None:
+        self._memory.remember(int(self._core[shadow.SLOT]), entry)
+
+    # Prices
+
+    def _work_on_prices(self, core: Array, solve: PriceSolve | None) -> PriceSolve | None:
+        """Start a solve where it is time, and go on with the one in progress; what is left of it."""
+        t = float(core[shadow.ROUNDS]) + 1.0
+        if t >= core[shadow.NEXT_SOLVE] and len(self._memory):
+            K = self.n_constraints
+            most = shadow.rows_allowed(t, self._row_work, K)
+            solve = PriceSolve.start(*self._memory.sample(most), t, self._row_work, K)
+            core[shadow.NEXT_SOLVE] = 2.0 * t
+        if solve is None:
+            return None
+        return None if solve.work(t, core, self._row_work, self._draw) else solve
+
+    def expected_costs(self, entry: Remembered) -> tuple[Array, Array]:
+        """Costs of a remembered round (J, K), as known or as estimated now, and their standard deviations."""
+        means, spreads = entry.W.copy(), np.zeros(entry.W.shape)
+        if self._cost is not None:
+            found, sds = self._models().costs(entry.psi, entry.ids)
+            late = 1.0 if entry.force is None else entry.force[self._columns]
+            means[:, self._columns], spreads[:, self._columns] = found * late, sds * late
+        return means, spreads
+
+    def mean_costs(self, entry: Remembered) -> Array:
+        """Costs of a remembered round (J, K), as known or as estimated now."""
+        return self.expected_costs(entry)[0]
+
+    def _draw(self, solve: PriceSolve, i: int) -> float:
+        """Draw round i of a sample with the models of now."""
+        entry, row, K = solve.entries[i], int(solve.offsets[i]), self.n_constraints
+        J = len(entry.ids)
+        means, sds = self._models().rewards(entry.phi, entry.ids)
+        costs, spreads = self.expected_costs(entry)
+        solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
+        return float(
+            shadow.draw_round(
+                J, means, sds, spreads.reshape(-1), self._core, self._columns, solve.rewards, solve.costs, row, self._seed, solve.begun
+            )
+        )  # fmt: skip
+
+    def _set_alarm(self) -> None:
+        self._wake = 0.0 if self._solve is not None else float(self._core[shadow.NEXT_SOLVE])
+        if not self.n_constraints:
+            self._wake = np.inf
+
+    def _work_of_a_row(self) -> float:
+        cost = self._cost
+        late = (0.0, 0.0) if cost is None else (cost.n_features + 1.0, float(cost.n_outputs))
+        return float(shadow.draw_work(self._reward.n_features + 1.0, *late))
+
+    def _open_fast(self, J: int) -> None:
+        if J not in self._offers:
+            width = max(self.kept_lengths()) + 1
+            room = np.empty(shadow.room_size(J, self.n_constraints, width))
+            self._offers[J] = (np.arange(J), shadow.trace_size(J, self.n_constraints), room)
+        if self._fast is None and self._compiled and self._cost is None and self._reward.takes_features:
+            self._room = np.empty(2 * self._reward.n_features + 8)
+            self._fast, self._learn_fast = decide_entry(self._disjoint), learn_entry()

@@ -1,0 +1,100 @@
+"""A solve for prices that is spread over decisions: the sample that it is made on, and how far it has come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tightrope.kernels import prices, shadow
+from tightrope.policies.shadow_price.memory import Remembered, pack, unpack
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import Array
+
+# Draws a round of the sample with the models of now, and says what its rewards are spread by.
+Draw = Callable[["PriceSolve", int], float]
+
+
+class PriceSolve:
+    """The remembered rounds as they were when the solve began, drawn as the work goes on; its prices take effect at `deadline`.
+
+    `entries`, `weights`, `offsets`: the rounds and where their rows stand in `rewards` (R,) and `costs` (R·K,). `numbers`: how many
+    rounds are drawn, the round it began in, the deadline, Σ weighted spreads, Σ weights, whether the solver has begun.
+    """
+
+    DRAWN, BEGUN, DEADLINE, SPREAD, WEIGHT, STARTED = range(6)
+
+    def __init__(self, entries: list[Remembered], weights: Array, K: int) -> None:
+        self.entries, self.weights = entries, weights
+        self.offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])]).astype(np.int64)
+        rows = int(self.offsets[-1])
+        self.rewards, self.costs = np.zeros(rows), np.zeros(rows * K)
+        self.solver = np.zeros(prices.solver_size(K))
+        self.numbers = np.zeros(6)
+        self.room = np.empty(max((len(entry.ids) for entry in entries), default=1) + 3 * K)
+
+    @classmethod
+    def start(cls, entries: list[Remembered], weights: Array, t: float, row_work: float, K: int) -> PriceSolve:
+        """A solve that begins in round t."""
+        solve = cls(entries, weights, K)
+        solve.numbers[cls.BEGUN] = t
+        solve.numbers[cls.DEADLINE] = shadow.deadline(t, float(solve.offsets[-1]), row_work, K)
+        return solve
+
+    @property
+    def begun(self) -> float:
+        """The round in which it began."""
+        return float(self.numbers[self.BEGUN])
+
+    def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
+        """Go on in round t as far as a decision may wait, in the last round to the end; whether it is over."""
+        numbers, n = self.numbers, len(self.entries)
+        last = t >= numbers[self.DEADLINE]
+        budget = math.inf if last else shadow.BUDGET
+        while numbers[self.DRAWN] < n and budget > 0.0:
+            i = int(numbers[self.DRAWN])
+            numbers[self.SPREAD] += self.weights[i] * draw(self, i)
+            numbers[self.WEIGHT] += self.weights[i]
+            numbers[self.DRAWN] += 1
+            budget -= float(self.offsets[i + 1] - self.offsets[i]) * row_work
+        if numbers[self.DRAWN] < n:
+            return False
+        if not numbers[self.STARTED]:
+            rho = max(shadow.LEAST_RHO, float(numbers[self.SPREAD] / numbers[self.WEIGHT]))
+            shadow.begin_solve(core, self.solver, rho, self.room)
+            numbers[self.STARTED] = 1.0
+        if budget > 0.0:
+            prices.advance_prices(
+                self.solver, self.rewards, self.costs, self.offsets, self.weights, self.room, budget
+            )
+        if last:
+            shadow.finish_solve(core, self.solver, float(numbers[self.WEIGHT]))
+        return last
+
+    def copy(self) -> PriceSolve:
+        """One that goes on by itself."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        for name in ("rewards", "costs", "solver", "numbers", "room"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def arrays(self) -> Arrays:
+        """The state, by name."""
+        own = {name: getattr(self, name) for name in ("weights", "rewards", "costs", "solver", "numbers")}
+        return {
+            **{f"rounds/{name}": array for name, array in pack(self.entries).items()},
+            **{name: array.copy() for name, array in own.items()},
+        }
+
+    @classmethod
+    def restore(cls, arrays: Arrays, K: int) -> PriceSolve:
+        """The solve that gave `arrays`."""
+        rounds = {
+            name.removeprefix("rounds/"): one for name, one in arrays.items() if name.startswith("rounds/")
+        }
+        solve = cls(unpack(rounds), arrays["weights"].copy(), K)
+        for name in ("rewards", "costs", "solver", "numbers"):
+            getattr(solve, name)[...] = arrays[name]
+        return solve
