@@ -125,7 +125,12 @@ def _paired(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str,
     logs = np.array([np.log(_softened(a["regret"]) / _softened(b["regret"])) for a, b in pairs])
     earlier = np.array([a["last_violation"] - b["last_violation"] for a, b in pairs])
     error = float(logs.std(ddof=1) / np.sqrt(logs.size)) if logs.size > 1 else 0.0
+    both = [(a["regret"], b["regret"]) for a, b in pairs if a["keeps"] and b["keeps"]]
+    ours, theirs = (float(np.mean(column)) if both else None for column in (list(zip(*both)) or ((), ())))
     return {
+        "kept_by_both": len(both),
+        "regret_kept": ours,
+        "regret_kept_prototype": theirs,
         "geometric_ratio": float(np.exp(logs.mean())),
         "geometric_ratio_low": float(np.exp(logs.mean() - 2 * error)),
         "geometric_ratio_high": float(np.exp(logs.mean() + 2 * error)),

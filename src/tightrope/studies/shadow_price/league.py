@@ -47,11 +47,12 @@ def run(size: Size, seed: int, workers: int, advance: Callable[[], None]) -> dic
         tried = list(_others(name, size, seed, workers))
         if tried:
             best = best_in_hindsight(tried).policy
-            shown.append(_entry(best, name, T, R, seed, workers))
+            shown.append(_entry(best, name, T, size.league_best, seed, workers))
         for one, role in zip(shown, ("default", "paper", "best other")):
             rows += one.rows(found.optimum, part="league", role=role, asked=ASKED[name])
         advance()
-    return {"rounds": size.league_rounds, "runs": size.league_runs, "tried": size.league_tries, "rows": rows}
+    runs = {"runs": size.league_runs, "tried": size.league_tries, "best_runs": size.league_best}
+    return {"rounds": size.league_rounds, **runs, "rows": rows}
 
 
 def _entry(policy: str, name: str, rounds: int, replications: int, seed: int, workers: int) -> Outcome:
