@@ -110,7 +110,16 @@ __all__ += [
     "LinUCB",
     "Oracle",
 ]
-__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "RoundRobin", "SafeLTS", "SafeLUCB", "ShadowPrice", "Uniform", "load"]
+__all__ += [
+    "PessimisticOptimistic",
+    "PrimalDualBwK",
+    "RoundRobin",
+    "SafeLTS",
+    "SafeLUCB",
+    "ShadowPrice",
+    "Uniform",
+    "load",
+]
 __all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
 __all__ += ["check", "simulate", "solve"]
 

@@ -137,7 +137,11 @@ def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_r
         else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
         for model, rows in ((policy._reward, reward_rows), (policy._cost, cost_rows))
     )
-    W = np.array(env.costs[c, ids]) if not len(policy._columns) else np.zeros((len(ids), policy.n_constraints))
+    W = (
+        np.array(env.costs[c, ids])
+        if not len(policy._columns)
+        else np.zeros((len(ids), policy.n_constraints))
+    )
     return Remembered(ids, phi, psi, np.ascontiguousarray(W[:, : policy.n_constraints]))
 
 
@@ -157,7 +161,10 @@ def _memory_arrays(
 ) -> shadow_loop.MemoryArrays:
     memory, E = policy._memory, min(n_contexts, policy.memory)
     slots = np.full(policy.memory, -1, dtype=np.int64)
-    contexts, counts = np.zeros(max(E, len(memory.entries)), dtype=np.int64), np.zeros(max(E, len(memory.entries)))
+    contexts, counts = (
+        np.zeros(max(E, len(memory.entries)), dtype=np.int64),
+        np.zeros(max(E, len(memory.entries))),
+    )
     entries = np.full(n_contexts, -1, dtype=np.int64)
     slots[: len(memory)] = memory.slots
     for number, entry in enumerate(memory.entries):

@@ -111,7 +111,7 @@ def trace_size(J, K):
 
 def room_size(J, K, q):
     """How much room `decide` needs for J actions, K constraints and models of at most q numbers a row."""
-    return J * K + 2 * q + 3 * K + 4
+    return J * K + 2 * q + 3 * K + 8
 
 
 # One round
@@ -172,6 +172,31 @@ def decide(
             z[i] = psi[first + i]
         for i in range(late):
             z[p + i] = trace[W_at + row * K + columns[i]]
+    return row
+
+
+@kernel
+def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, room):
+    """`decide` where all costs are seen before acting."""
+    J = ids.shape[0]
+    K = int(core[CONSTRAINTS])
+    phi = features.reshape(features.size)
+    costs = W.reshape(W.size)
+    if costs.shape[0] != J * K or not rows_fit(phi, reward, J):
+        return -1
+    if not inner(costs, 0, costs, 0, J * K) < math.inf:
+        return -1
+    p = int(reward[1]) - 1
+    one_row = phi.shape[0] == p and J != 1
+    _, deviations, _, _, W_at, _ = trace_parts(J, K)
+    for i in range(J * K):
+        trace[W_at + i] = costs[i]
+        room[i] = 0.0
+    predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, room[J * K :])
+    row = step(J, room, core, trace, seed, -1)
+    first = 0 if one_row else row * p
+    for i in range(p):
+        x[i] = phi[first + i]
     return row
 
 
@@ -445,7 +470,7 @@ def enter_memory(J, core, seed):
 
 @kernel
 def learn_reward(g, x, reward, flat, spread, room):
-    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 3 numbers."""
+    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 5 numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, x, 0, 1, p)
@@ -456,7 +481,7 @@ def learn_reward(g, x, reward, flat, spread, room):
 
 @kernel
 def learn_costs(g, z, costs, flat, spread, room):
-    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + M numbers."""
+    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + 2M numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, z, 0, 1, p)
@@ -546,6 +571,67 @@ def draw_remembered(
     if columns.shape[0] > 0:
         predict_costs(cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, K, free)
     return draw_round(J, room, room[J:], spreads, core, columns, rewards, costs, row, seed, t)
+
+
+@kernel
+def draw_sample(
+    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i, n,
+    seed, t, sums, room
+):  # fmt: skip
+    """Rounds i … i + n − 1 of a sample, whose features, ids and costs stand one after the other; adds to Σ spreads and Σ weights.
+
+    phi_at, psi_at (n + 1,): where the features of each start; a single row stands for all actions.
+    """
+    K = int(core[CONSTRAINTS])
+    p = int(reward[1]) - 1
+    first = offsets[i]
+    for r in range(n):
+        row = offsets[i + r]
+        J = offsets[i + r + 1] - row
+        offered = ids[row - first : row - first + J]
+        one_row = phi_at[r + 1] - phi_at[r] == p and J != 1
+        one_cost_row = False
+        if columns.shape[0] > 0:
+            one_cost_row = psi_at[r + 1] - psi_at[r] == int(cost[1]) - 1 and J != 1
+        spread = draw_remembered(
+            phi,
+            phi_at[r],
+            one_row,
+            psi,
+            psi_at[r],
+            one_cost_row,
+            offered,
+            W,
+            (row - first) * K,
+            reward,
+            reward_spread,
+            cost,
+            cost_spread,
+            columns,
+            core,
+            rewards,
+            costs,
+            row,
+            seed,
+            t,
+            room,
+        )
+        sums[0] += weights[i + r] * spread
+        sums[1] += weights[i + r]
+
+
+@kernel
+def fingerprint(x, y):
+    """A number that equal arrays share, and others hardly ever do."""
+    total = 0.0
+    a = 0.6180339887498949
+    for i in range(x.shape[0]):
+        a = a * 0.9375 + 0.0390625 * (i % 7 + 1)
+        total += a * x[i]
+    for i in range(y.shape[0]):
+        a = a * 0.9375 + 0.0390625 * (i % 5 + 1)
+        total += a * y[i]
+    return total
 
 
 @kernel

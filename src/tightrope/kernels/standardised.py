@@ -137,27 +137,31 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
 
 @kernel
 def learn(flat, spread, g, Z, z, Y, y, room):
-    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether block g is to be refreshed. room: p + 2 + M numbers."""
-    _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
+    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether block g is to be refreshed. room: p + 2 + 2M numbers."""
+    _, q, outputs, theta, _, _, _, _ = ridge_parts(flat)
     M, mean, squares, errors, _ = spread_parts(spread)
-    matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
-    shrink = 1.0 / (1.0 + max(0.0, inner(Z, z, room, 0, q)))
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     n = spread[LEARNT_OUTCOMES]
     centred = spread[CENTRED] > 0.0
+    told = n > 0.0 or not centred
     for i in range(M):
         c = spread[mean + i] if centred else 0.0
-        if n > 0.0 or not centred:
-            e = Y[y + i] - c - inner(flat, row + i * q, Z, z, q) + c * one
-            spread[errors + i] += e * e * shrink
+        room[q + M + 1 + i] = Y[y + i] - c - inner(flat, row + i * q, Z, z, q) + c * one
         room[q + i] = Y[y + i]
         delta = Y[y + i] - c
         spread[mean + i] += (Y[y + i] - spread[mean + i]) / (n + 1.0)
         spread[squares + i] += delta * (Y[y + i] - (spread[mean + i] if centred else 0.0))
     room[q + M] = 1.0
     spread[LEARNT_OUTCOMES] = n + 1.0
-    return ridge_learn(flat, g, Z, z, room, q, room, 0)
+    refresh = ridge_learn(flat, g, Z, z, room, q, room, 0)
+    if told:
+        # Learning has left Σ⁻¹x, as it was before, in room.
+        shrink = 1.0 / (1.0 + max(0.0, inner(Z, z, room, 0, q)))
+        for i in range(M):
+            e = room[q + M + 1 + i]
+            spread[errors + i] += e * e * shrink
+    return refresh
 
 
 @kernel

@@ -92,7 +92,7 @@ class Standardised(Model):
 
     def learn_row(self, block: int, x: Array, y: Array) -> None:
         """`learn` without a look at what is given."""
-        room = np.empty(2 * len(x) + 5 + self.n_outputs)
+        room = np.empty(2 * len(x) + 5 + 2 * self.n_outputs)
         if kernels.shadow.learn_costs(block, x, y, self.flat, self.spread, room):
             self.refresh(block)
 

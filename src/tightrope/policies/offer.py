@@ -13,7 +13,15 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.validation import Array, real_array
 
-__all__ = ["Offer", "feature_rows", "logged_rows", "offered_ids", "plain_group", "rounds_given", "rows_for_each"]
+__all__ = [
+    "Offer",
+    "feature_rows",
+    "logged_rows",
+    "offered_ids",
+    "plain_group",
+    "rounds_given",
+    "rows_for_each",
+]
 
 Ids = NDArray[np.int64]
 

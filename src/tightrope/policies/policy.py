@@ -17,7 +17,14 @@ from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, model_from_settings
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.offer import Offer, feature_rows, offered_ids, plain_group, rounds_given, rows_for_each
+from tightrope.policies.offer import (
+    Offer,
+    feature_rows,
+    offered_ids,
+    plain_group,
+    rounds_given,
+    rows_for_each,
+)
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.problem import Setting

@@ -24,7 +24,9 @@ def change_limit(
     k = _column(policy, rule)
     if policy.rules is None:
         if limit is not None or shift is None:
-            raise InvalidInput("costs without rules have no limits to name: give shift=, how much they change by.")
+            raise InvalidInput(
+                "costs without rules have no limits to name: give shift=, how much they change by."
+            )
         by = finite_number("shift", shift)
     else:
         if limit is None or shift is not None:
@@ -176,7 +178,9 @@ def resume(policy: Any, old: Any, same_costs: bool) -> None:
     now, fresh = old.state(), policy.state()
     same = same_costs and policy._input.constraints == old._input.constraints
     carried = ("reward/", "cost/", "pending/", "made", *(("memory/", "solve/") if same else ()))
-    arrays = {name: now.get(name, array) if name.startswith(carried) else array for name, array in fresh.items()}
+    arrays = {
+        name: now.get(name, array) if name.startswith(carried) else array for name, array in fresh.items()
+    }
     if same:
         arrays |= {name: one for name, one in now.items() if name.startswith("solve/")}
     policy.load(arrays)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.kernels import shadow
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
@@ -28,8 +29,13 @@ class Remembered(NamedTuple):
     force: NDArray[np.bool_] | None = None
     catalogue: bool = False
 
+    def mark(self) -> float:
+        """A number that equal rounds share, and others hardly ever do."""
+        rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
+        return float(shadow.fingerprint(rows, self.W.reshape(-1)))
+
     def key(self) -> bytes:
-        """What two equal rounds have in common."""
+        """What two equal rounds have in common, and no others."""
         parts = [self.ids.tobytes(), self.W.tobytes()]
         for rows in (self.phi, self.psi):
             if rows is not None:
@@ -39,6 +45,9 @@ class Remembered(NamedTuple):
         return b"".join(parts)
 
 
+_NONE = np.empty(0)
+
+
 class RoundMemory:
     """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first."""
 
@@ -46,7 +55,8 @@ class RoundMemory:
         self.slots: list[int] = []
         self.entries: list[Remembered | None] = []
         self.counts: list[int] = []
-        self._numbers: dict[bytes, int] = {}
+        self._marks: list[float] = []
+        self._numbers: dict[float, list[int]] = {}
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -56,17 +66,18 @@ class RoundMemory:
         """A round into a slot, the next one or one that is taken."""
         if slot < len(self.slots):
             self._release(self.slots[slot])
-        key = entry.key()
-        number = self._numbers.get(key)
+        mark = entry.mark()
+        number = self._number_of(mark, entry)
         if number is None:
             if self._free:
                 number = heapq.heappop(self._free)
-                self.entries[number], self.counts[number] = entry, 0
+                self.entries[number], self.counts[number], self._marks[number] = entry, 0, mark
             else:
                 number = len(self.entries)
                 self.entries.append(entry)
                 self.counts.append(0)
-            self._numbers[key] = number
+                self._marks.append(mark)
+            self._numbers.setdefault(mark, []).append(number)
         self.counts[number] += 1
         if slot < len(self.slots):
             self.slots[slot] = number
@@ -85,22 +96,35 @@ class RoundMemory:
 
     def restate(self, change: Array) -> None:
         """Add so much (K,) to the costs of every round, where the rules are in force."""
-        self._numbers.clear()
         for number, entry in enumerate(self.entries):
             if entry is not None:
                 by = change if entry.force is None else change * entry.force
-                restated = entry._replace(W=entry.W + by)
-                self.entries[number] = restated
-                self._numbers[restated.key()] = number
+                self.entries[number] = entry._replace(W=entry.W + by)
+        self._mark_all()
+
+    def _number_of(self, mark: float, entry: Remembered) -> int | None:
+        """The number of an equal round, if there is one."""
+        for number in self._numbers.get(mark, ()):
+            other = self.entries[number]
+            if other is not None and other.key() == entry.key():
+                return number
+        return None
+
+    def _mark_all(self) -> None:
+        self._numbers.clear()
+        self._marks = [float("nan")] * len(self.entries)
+        for number, entry in enumerate(self.entries):
+            if entry is not None:
+                self._marks[number] = mark = entry.mark()
+                self._numbers.setdefault(mark, []).append(number)
 
     def _release(self, number: int) -> None:
         self.counts[number] -= 1
         if self.counts[number] == 0:
-            entry = self.entries[number]
-            assert entry is not None
-            key = entry.key()
-            if self._numbers.get(key) == number:
-                del self._numbers[key]
+            mark = self._marks[number]
+            self._numbers[mark].remove(number)
+            if not self._numbers[mark]:
+                del self._numbers[mark]
             self.entries[number] = None
             heapq.heappush(self._free, number)
 
@@ -129,7 +153,7 @@ class RoundMemory:
             raise ValueError("memory/slots names rounds that memory/numbers does not have")
         for number, entry in zip(numbers, unpack(arrays), strict=True):
             memory.entries[number] = entry
-            memory._numbers[entry.key()] = number
+        memory._mark_all()
         memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
         return memory
 

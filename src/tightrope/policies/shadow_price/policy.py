@@ -16,15 +16,15 @@ from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE
+from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, readable
 from tightrope.policies.pessimistic_optimistic.input import seen_before
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import conflict, limits
+from tightrope.policies.shadow_price import conflict, limits, predict
 from tightrope.policies.shadow_price.explain import choice_probabilities, parts, unpack_trace
 from tightrope.policies.shadow_price.input import PriceInput, dense, finite_ranges, in_force
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
-from tightrope.policies.shadow_price.predict import Predictions, decide_entry, learn_entry
+from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
 from tightrope.problem import Setting
@@ -142,8 +142,15 @@ class ShadowPrice(Policy):
         self._row_work = self._work_of_a_row()
         # By the number of actions on offer: their ids, how many numbers are behind a decision, and room for it.
         self._offers: dict[int, tuple[NDArray[np.int64], int, Array]] = {}
-        self._fast: tuple[Any, ...] | None = None
-        self._learn_fast: Any = None
+        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
+        self._fast_known: tuple[Any, ...] | None = None
+        self._fast_late: Any = None
+        self._fast_learn: Any = None
+        self._no_costs: dict[int, Array] = {}
+        self._row_length = self._reward.n_features
+        width = max(self.kept_lengths()) + 1
+        self._room = np.empty(2 * width + 2 * len(after) + 8)
+        self._flats = (self._reward.flat, self._reward.spread) if self._compiled else ()  # type: ignore[attr-defined]
         # From which round on a decision has prices to work on, and must take the careful way.
         self._wake = 2.0
         self._label()
@@ -254,50 +261,75 @@ class ShadowPrice(Policy):
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
-        fast = self._fast
         core = self._core
-        if (
-            fast is not None
-            and type(features) is ndarray
-            and actions is None
-            and cost_features is None
-            and core[shadow.ROUNDS] + 1.0 < self._wake
-            and ((usage is None and group is None) or (costs is None and self.rules is not None))
-        ):
-            # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
-            # below says why.
-            W = costs
-            if W is None and self.rules is not None:
-                group = plain_group(group)
-                W = self.rules.costs(usage, group)
+        if actions is None and core[shadow.ROUNDS] + 1.0 < self._wake:
+            fast = self._fast_known
             if (
-                type(W) is ndarray
-                and features.dtype is FLOAT
-                and W.dtype is FLOAT
-                and W.ndim == 2
-                and features.flags.num & READABLE == READABLE
-                and W.flags.num & READABLE == READABLE
-                and (features.ndim == 1 or len(features) == len(W))
-                and (offer := self._offers.get(len(W))) is not None
-                and (decide := fast[features.ndim if features.ndim < 3 else 0]) is not None
+                fast is not None
+                and type(features) is ndarray
+                and cost_features is None
+                and ((usage is None and group is None) or (costs is None and self.rules is not None))
             ):
-                ids, size, room = offer
-                trace, x = empty(size), empty(self._reward.n_features)
-                reward = self._reward
-                row = decide(
-                    features, _NONE, ids, W, reward.flat, reward.spread, _NONE, _NONE, self._columns, core, trace, x, _NONE,
-                    self._seed, room,
-                )  # fmt: skip
-                if row >= 0:
-                    if core[shadow.SLOT] >= 0.0:
-                        rows = features.reshape(-1, reward.n_features).copy()
-                        self._remember(Remembered(ids, rows, None, W.copy(), self._force(group)))
-                    pending = self._pending
-                    number = pending.made
-                    pending.made = number + 1
-                    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
-                    return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
+                # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
+                # below says why.
+                W = costs
+                if W is None and self.rules is not None:
+                    group = plain_group(group)
+                    W = self.rules.costs(usage, group)
+                if (
+                    type(W) is ndarray
+                    and features.dtype is FLOAT
+                    and W.dtype is FLOAT
+                    and W.ndim == 2
+                    and features.flags.num & READABLE == READABLE
+                    and W.flags.num & READABLE == READABLE
+                    and (features.ndim == 1 or len(features) == len(W))
+                    and (offer := self._offers.get(len(W))) is not None
+                    and (decide := fast[features.ndim if features.ndim < 3 else 0]) is not None
+                ):
+                    ids, size, room = offer
+                    trace, x = empty(size), empty(self._row_length)
+                    flat, spread = self._flats
+                    row = decide(features, ids, W, flat, spread, core, trace, x, self._seed, room)
+                    if row >= 0:
+                        if core[shadow.SLOT] >= 0.0:
+                            rows = features.reshape(-1, self._row_length).copy()
+                            self._remember(Remembered(ids, rows, None, W.copy(), self._force(group)))
+                        pending = self._pending
+                        number = pending.made
+                        pending.made = number + 1
+                        pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                        return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
+            elif self._fast_late is not None and usage is None and group is None:
+                decision = self._decide_late(features, costs if cost_features is None else cost_features)
+                if decision is not None:
+                    return decision
         return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
+
+    def _decide_late(self, features: Any, cost_features: Any) -> Decision | None:
+        """The fast path where all costs are seen after acting; None where it is not open."""
+        phi, psi = features, features if cost_features is None else cost_features
+        if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+            return None
+        J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else self.n_actions
+        offer, decide = self._offers.get(J), self._fast_late[3 * phi.ndim + psi.ndim]
+        if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
+            return None
+        ids, size, room = offer
+        cost, core, K = self._cost, self._core, self.n_constraints
+        p = cost.n_features
+        trace, x, z = empty(size), empty(self._row_length), empty(p + K)
+        W = self._no_costs[J]
+        flats = (*self._flats, cost.flat, cost.spread)
+        row = decide(phi, psi, ids, W, *flats, self._columns, core, trace, x, z, self._seed, room)
+        if row < 0:
+            return None
+        if core[shadow.SLOT] >= 0.0:
+            rows = phi.reshape(-1, self._row_length).copy()
+            cost_rows = psi.reshape(-1, p).copy()
+            self._remember(Remembered(ids, rows, cost_rows, W))
+        number = self._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)
+        return Decision(row, row, number, self._pending.owner, ids, trace, self._labels, None)
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -378,23 +410,26 @@ class ShadowPrice(Policy):
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
-        fast = self._learn_fast
+        fast = self._fast_learn
         if (
             fast is not None
             and type(decision) is Decision
             and type(reward) is float
-            and costs is None
             and usage is None
             and decision.owner == self._pending.owner
             and reward - reward == 0.0
         ):
             # The fast path again; what is refused is left to the careful way below.
-            waiting = self._pending.pop(decision.number, None)
-            if waiting is not None:
+            waiting = self._pending.get(decision.number)
+            if waiting is not None and (
+                waiting[0] == AWAITS_REWARD
+                if costs is None
+                else waiting[0] == self._awaits and self._learn_late(waiting, costs)
+            ):
+                del self._pending[decision.number]
                 g = waiting[1] if self._disjoint else 0
-                model: Any = self._reward
-                if fast(g, waiting[2], reward, model.flat, model.spread, self._room):
-                    model.refresh(g)
+                if fast(g, waiting[2], reward, *self._flats, self._room):
+                    self._reward.refresh(g)
                 return
         number = self._pending.number_of(decision)
         pending = self._pending[number]
@@ -422,6 +457,25 @@ class ShadowPrice(Policy):
         self._pending.learnt(number, done)
         if not self._pending:
             shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
+
+    def _learn_late(self, pending: Pending, costs: Any) -> bool:
+        """The fast path of costs that are seen after acting; whether it was open."""
+        K = self.n_constraints
+        if (
+            self._fast_late is None
+            or not readable(costs)
+            or costs.shape != (K,)
+            or not np.isfinite(costs).all()
+        ):
+            return False
+        cost, z = self._cost, pending[3]
+        shadow.take_costs(costs, z, cost.n_features, self._columns, self._core)
+        g = pending[1] if cost.n_actions is not None else 0
+        if predict.learn_costs()(g, z, costs, cost.flat, cost.spread, self._room):
+            cost.refresh(g)
+        if len(self._pending) == 1:
+            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
+        return True
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
@@ -493,7 +547,12 @@ class ShadowPrice(Policy):
         limits.remember_offers(self, seen)
 
     def change_limit(
-        self, rule: str | int, limit: float | None = None, *, shift: float | None = None, forgive: bool = False
+        self,
+        rule: str | int,
+        limit: float | None = None,
+        *,
+        shift: float | None = None,
+        forgive: bool = False,
     ) -> None:
         """Move the limit of a rule while running: what is remembered and learnt is restated, and prices are solved for anew.
 
@@ -564,9 +623,7 @@ class ShadowPrice(Policy):
         if learnt_only:
             then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
         kept = {name: now[name] for name in now if name.startswith("pending/") or name == "made"}
-        dropped = (
-            [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
-        )
+        dropped = [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
         pending = dict(self.decisions)
         self.load({**then, **kept})
         self.decisions.update(pending)
@@ -607,7 +664,9 @@ class ShadowPrice(Policy):
         K = self.n_constraints
         made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False}
-        made += [f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one]
+        made += [
+            f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one
+        ]
         return f"ShadowPrice({', '.join(made)})"
 
     # One round
@@ -639,9 +698,7 @@ class ShadowPrice(Policy):
         self._open_fast(J)
         if core[shadow.SLOT] >= 0.0:
             catalogue = offer.phi is not None and not offer.phi.flags.owndata and offer.phi.size > 2**16
-            phi, psi = (
-                rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi)
-            )
+            phi, psi = (rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi))
             self._remember(
                 Remembered(offer.ids, phi, psi, offer.W.copy(), self._force(offer.group), catalogue)
             )
@@ -720,18 +777,27 @@ class ShadowPrice(Policy):
         """Costs of a remembered round (J, K), as known or as estimated now."""
         return self.expected_costs(entry)[0]
 
-    def _draw(self, solve: PriceSolve, i: int) -> float:
-        """Draw round i of a sample with the models of now."""
-        entry, row, K = solve.entries[i], int(solve.offsets[i]), self.n_constraints
-        J = len(entry.ids)
-        means, sds = self._models().rewards(entry.phi, entry.ids)
-        costs, spreads = self.expected_costs(entry)
-        solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
-        return float(
-            shadow.draw_round(
-                J, means, sds, spreads.reshape(-1), self._core, self._columns, solve.rewards, solve.costs, row, self._seed, solve.begun
+    def _draw(self, solve: PriceSolve, i: int, n: int) -> None:
+        """Draw rounds i … i + n − 1 of a sample with the models of now."""
+        entries = solve.entries[i : i + n]
+        if self._compiled and all(entry.force is None for entry in entries):
+            widest = max(len(entry.ids) for entry in entries)
+            room = self._offers[widest][2] if widest in self._offers else self._open_fast(widest)
+            predict.draw_sample(
+                self._flats, self._cost, self._columns, self._core, solve, entries, i, self._seed, room
             )
-        )  # fmt: skip
+            return
+        K, sums = self.n_constraints, solve.sums
+        for r, entry in enumerate(entries, start=i):
+            J, row = len(entry.ids), int(solve.offsets[r])
+            means, sds = self._models().rewards(entry.phi, entry.ids)
+            costs, spreads = self.expected_costs(entry)
+            solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
+            core, columns, spread = self._core, self._columns, spreads.reshape(-1)
+            found = shadow.draw_round(
+                J, means, sds, spread, core, columns, solve.rewards, solve.costs, row, self._seed, solve.begun
+            )
+            sums += solve.weights[r] * found, solve.weights[r]
 
     def _set_alarm(self) -> None:
         self._wake = 0.0 if self._solve is not None else float(self._core[shadow.NEXT_SOLVE])
@@ -743,11 +809,19 @@ class ShadowPrice(Policy):
         late = (0.0, 0.0) if cost is None else (cost.n_features + 1.0, float(cost.n_outputs))
         return float(shadow.draw_work(self._reward.n_features + 1.0, *late))
 
-    def _open_fast(self, J: int) -> None:
+    def _open_fast(self, J: int) -> Array:
+        """Open the fast path for J actions, as far as there is one; room for as many."""
+        K, cost = self.n_constraints, self._cost
         if J not in self._offers:
             width = max(self.kept_lengths()) + 1
-            room = np.empty(shadow.room_size(J, self.n_constraints, width))
-            self._offers[J] = (np.arange(J), shadow.trace_size(J, self.n_constraints), room)
-        if self._fast is None and self._compiled and self._cost is None and self._reward.takes_features:
-            self._room = np.empty(2 * self._reward.n_features + 8)
-            self._fast, self._learn_fast = decide_entry(self._disjoint), learn_entry()
+            room = np.empty(2 * J + shadow.room_size(J, K, width))
+            self._offers[J] = (np.arange(J), shadow.trace_size(J, K), room)
+            self._no_costs[J] = np.zeros((J, K))
+        if self._fast_learn is not None or not self._compiled or not self._reward.takes_features:
+            return self._offers[J][2]
+        if cost is None:
+            self._fast_known = predict.decide_known(self._disjoint)
+        elif cost.takes_features and len(self._columns) == K and self.rules is None:
+            self._fast_late = predict.decide_all(self._disjoint, cost.n_actions is not None)
+        self._fast_learn = predict.learn_reward()
+        return self._offers[J][2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,10 +13,13 @@ from tightrope import kernels
 from tightrope.kernels import shadow
 from tightrope.models import Model
 from tightrope.policies.offer import rows_for_each
+from tightrope.policies.shadow_price.memory import Remembered
+from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+_SEED = np.uint64(0)
 
 
 class Predictions:
@@ -53,19 +57,85 @@ class Predictions:
 
 
 @cache
-def decide_entry(disjoint: bool) -> tuple[Any, ...]:
-    """`kernels.shadow.decide` by the number of dimensions of features, None where there is none, for costs seen before acting."""
+def decide_known(disjoint: bool) -> tuple[Any, ...]:
+    """`kernels.shadow.decide_known` by the number of dimensions of features, None where there is none."""
 
     def entry(features: Any) -> Any:
         return kernels.entry(
-            shadow.decide, features, _LINE, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE, _IDS, _LINE, _LINE, _LINE, _LINE, np.uint64(0),
-            _LINE,
-        )  # fmt: skip
+            shadow.decide_known, features, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE, _LINE, _SEED, _LINE
+        )
 
     return (None, entry(_LINE) if disjoint else None, entry(_TABLE))
 
 
 @cache
-def learn_entry() -> Any:
+def decide_all(disjoint: bool, cost_disjoint: bool) -> tuple[Any, ...]:
+    """`kernels.shadow.decide` by 3 · dimensions of φ + dimensions of ψ, None where there is none."""
+    ways: list[Any] = [None] * 9
+    for i, phi in enumerate((_LINE, _TABLE), start=1):
+        for j, psi in enumerate((_LINE, _TABLE), start=1):
+            if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
+                flats = (_LINE, _LINE, _LINE, _LINE)
+                ways[3 * i + j] = kernels.entry(
+                    shadow.decide, phi, psi, _IDS, _TABLE, *flats, _IDS, *flats, _SEED, _LINE
+                )
+    return tuple(ways)
+
+
+@cache
+def learn_reward() -> Any:
     """`kernels.shadow.learn_reward`."""
     return kernels.entry(shadow.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE)
+
+
+@cache
+def learn_costs() -> Any:
+    """`kernels.shadow.learn_costs`."""
+    return kernels.entry(shadow.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
+
+
+def draw_sample(
+    flats: tuple[Array, ...],
+    cost: Any,
+    columns: Ids,
+    core: Array,
+    solve: PriceSolve,
+    entries: Sequence[Remembered],
+    i: int,
+    seed: np.uint64,
+    room: Array,
+) -> None:
+    """Rounds of a solve's sample, from number i on, in one compiled call."""
+    phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
+    psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
+    shadow.draw_sample(
+        phi,
+        phi_at,
+        psi,
+        psi_at,
+        np.concatenate([entry.ids for entry in entries]),
+        np.concatenate([entry.W for entry in entries]).reshape(-1),
+        *flats,
+        *((_LINE, _LINE) if cost is None else (cost.flat, cost.spread)),
+        columns,
+        core,
+        solve.rewards,
+        solve.costs,
+        solve.offsets,
+        solve.weights,
+        i,
+        len(entries),
+        seed,
+        solve.begun,
+        solve.sums,
+        room,
+    )
+
+
+def _one_after_the_other(rows: list[Array | None]) -> tuple[Array, Ids]:
+    """Features in one line, and where each starts."""
+    given = [one for one in rows if one is not None]
+    if not given:
+        return _LINE, np.zeros(len(rows) + 1, dtype=np.int64)
+    ends = np.cumsum([one.size for one in given])
+    return np.concatenate(given).reshape(-1), np.concatenate([[0], ends]).astype(np.int64)

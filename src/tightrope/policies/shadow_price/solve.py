@@ -12,8 +12,8 @@ from tightrope.policies.shadow_price.memory import Remembered, pack, unpack
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
-# Draws a round of the sample with the models of now, and says what its rewards are spread by.
-Draw = Callable[["PriceSolve", int], float]
+# Draws so many rounds of the sample, from the first that is not drawn, with the models of now; adds to `sums`.
+Draw = Callable[["PriceSolve", int, int], None]
 
 
 class PriceSolve:
@@ -27,7 +27,9 @@ class PriceSolve:
 
     def __init__(self, entries: list[Remembered], weights: Array, K: int) -> None:
         self.entries, self.weights = entries, weights
-        self.offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])]).astype(np.int64)
+        self.offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])]).astype(
+            np.int64
+        )
         rows = int(self.offsets[-1])
         self.rewards, self.costs = np.zeros(rows), np.zeros(rows * K)
         self.solver = np.zeros(prices.solver_size(K))
@@ -35,12 +37,19 @@ class PriceSolve:
         self.room = np.empty(max((len(entry.ids) for entry in entries), default=1) + 3 * K)
 
     @classmethod
-    def start(cls, entries: list[Remembered], weights: Array, t: float, row_work: float, K: int) -> PriceSolve:
+    def start(
+        cls, entries: list[Remembered], weights: Array, t: float, row_work: float, K: int
+    ) -> PriceSolve:
         """A solve that begins in round t."""
         solve = cls(entries, weights, K)
         solve.numbers[cls.BEGUN] = t
         solve.numbers[cls.DEADLINE] = shadow.deadline(t, float(solve.offsets[-1]), row_work, K)
         return solve
+
+    @property
+    def sums(self) -> Array:
+        """Σ of weighted spreads and Σ of weights, of the rounds that are drawn."""
+        return self.numbers[self.SPREAD : self.WEIGHT + 1]
 
     @property
     def begun(self) -> float:
@@ -52,12 +61,14 @@ class PriceSolve:
         numbers, n = self.numbers, len(self.entries)
         last = t >= numbers[self.DEADLINE]
         budget = math.inf if last else shadow.BUDGET
-        while numbers[self.DRAWN] < n and budget > 0.0:
-            i = int(numbers[self.DRAWN])
-            numbers[self.SPREAD] += self.weights[i] * draw(self, i)
-            numbers[self.WEIGHT] += self.weights[i]
-            numbers[self.DRAWN] += 1
-            budget -= float(self.offsets[i + 1] - self.offsets[i]) * row_work
+        i = int(numbers[self.DRAWN])
+        if i < n:
+            # As many rounds as it takes to use up the budget.
+            used = (self.offsets[i + 1 :] - self.offsets[i]) * row_work
+            drawn = min(int(np.searchsorted(used, budget)) + 1, n - i)
+            draw(self, i, drawn)
+            numbers[self.DRAWN] += drawn
+            budget -= float(used[drawn - 1])
         if numbers[self.DRAWN] < n:
             return False
         if not numbers[self.STARTED]:
