@@ -1,4 +1,4 @@
-"""`tightrope reproduce`, `compare`, `evidence` and `bench`: the paper's studies, the league, the default policy, and how fast it all is."""
+"""`tightrope reproduce`, `compare`, `evidence` and `bench`: the paper's studies, the league, the default policy, the speed."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def evidence(
 ) -> None:
     """Measure what ShadowPrice, the default policy, earns and how it keeps its rules, and write the page that says so.
 
-    README's example, the league, real tables, and random worlds that were held out when the defaults were fixed, beside the paper's policy
-    and rivals tuned in hindsight. The page, summary.json and a file for each part go to --out, by default to the folder evidence. All of it takes
-    about a quarter of an hour on two cores.
+    README's example, the league, real tables, and random worlds that were held out when the defaults were fixed, beside the paper's
+    policy and rivals tuned in hindsight. The page, summary.json and a file for each part go to --out, by default to the folder
+    evidence. All of it takes about a quarter of an hour on two cores.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def evidence(
     quick
         Hardly any runs, to see that it works.
     data
-        Folder of public tables (satimage, coupon); by default ../shared/data if it is there. Tables that are not there are left out.
+        Folder of public tables (satimage, coupon); by default ../shared/data if it is there. Tables that it lacks are left out.
     page
         Where the page goes, with its figures in the folder figures beside it; by default shadow-price.md in --out.
     seed

@@ -169,8 +169,11 @@ def context_draws(seed: int, replication: int, rounds: int) -> Array:
 
 
 class EnvironmentDraws(NamedTuple):
-    """What an environment draws in one replication: the contexts and a uniform for the reward, (T,) each; and where costs are random
-    those of all actions, (T, J, K), with nothing of meaning for actions that are not on offer."""
+    """What an environment draws in one replication.
+
+    The contexts and a uniform for the reward, (T,) each; and where costs are random those of all actions, (T, J, K), of no
+    meaning for actions that are not on offer.
+    """
 
     contexts: NDArray[np.int64]
     uniforms: Array

@@ -55,9 +55,7 @@ def tell(runs: Runs, report: Report) -> None:
     )
     report.code(command)
     report.subsection("Four arms")
-    shown = {
-        name: result for name, result in runs.results.items() if not name.startswith("hospital")
-    }
+    shown = {name: result for name, result in runs.results.items() if not name.startswith("hospital")}
     panels = []
     for threshold in THRESHOLDS:
         curves = [NamedCurve.of(words, shown[_label(threshold, words)].regret) for words in (OURS, PAPERS)]
@@ -74,12 +72,20 @@ def tell(runs: Runs, report: Report) -> None:
         caption=f"Four arms, cost seen after acting, T = {rounds:,}, {replications} runs",
     )
     report.subsection("Inpatient routing")
-    wards = {name.removeprefix("hospital: "): one for name, one in runs.results.items() if name.startswith("hospital")}
+    wards = {
+        name.removeprefix("hospital: "): one
+        for name, one in runs.results.items()
+        if name.startswith("hospital")
+    }
     first = next(iter(wards.values()))
     report.figure(
         panels_figure(
             [
-                Panel([NamedCurve.of(name, one.regret) for name, one in wards.items()], "Round", "Regret (successes)"),
+                Panel(
+                    [NamedCurve.of(name, one.regret) for name, one in wards.items()],
+                    "Round",
+                    "Regret (successes)",
+                ),
                 Panel(
                     [NamedCurve.of(name, one.violation) for name, one in wards.items()],
                     "Round",
@@ -108,7 +114,8 @@ def tell(runs: Runs, report: Report) -> None:
     report.callout(
         paper="Low regret and zero violation, with schedules that are set for the problem.",
         measured="; ".join(
-            f"{name}: regret {one.regret.at().mean:,.0f}, last violated round {last[name].mean:.0f} on average" for name, one in wards.items()
+            f"{name}: regret {one.regret.at().mean:,.0f}, last violated round {last[name].mean:.0f} on average"
+            for name, one in wards.items()
         )
         + ".",
         why="A queue has to climb to its price by violating its rule, and the tightening ε pays for the climb; a price from the dual of "

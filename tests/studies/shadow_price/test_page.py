@@ -17,7 +17,13 @@ COMMITTED = ROOT / "docs" / "shadow-price.md"
 
 def test_the_committed_page_is_of_this_version():
     text = COMMITTED.read_text(encoding="utf-8")
-    for part in (page._introduction(), page._how_it_decides(), page._formulas(), page._dials(), page._when_it_holds()):
+    for part in (
+        page._introduction(),
+        page._how_it_decides(),
+        page._formulas(),
+        page._dials(),
+        page._when_it_holds(),
+    ):
         assert part.strip() in text
     assert "--quick" not in text
     for heading in ("README's sixty seconds", "The league", "Real tables", "Held out"):
@@ -33,7 +39,11 @@ def league_row(role, regret, *, kept=True, ends=0.0):
 
 
 def test_a_rival_that_wins_a_row_is_bold():
-    rows = [league_row("default", 70.0), league_row("paper", 20.0, kept=False), league_row("best other", 60.0)]
+    rows = [
+        league_row("default", 70.0),
+        league_row("paper", 20.0, kept=False),
+        league_row("best other", 60.0),
+    ]
     text = page._league({"rows": rows, "rounds": 100, "runs": 5, "tried": 2, "best_runs": 3})
     assert "| 70.0 [68.0, 72.0] |" in text
     assert "| 20.0 [18.0, 22.0], violates |" in text
@@ -72,7 +82,16 @@ def test_the_command_writes_page_figures_and_summary(capsys, tmp_path):
     for figure in re.findall(r"\]\((figures/[^)]+)\)", text):
         assert (target.parent / figure).is_file()
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["rows"]
-    needed = {"policy", "scenario", "round", "regret", "regret_low", "regret_high", "violation", "last_violation"}
+    needed = {
+        "policy",
+        "scenario",
+        "round",
+        "regret",
+        "regret_low",
+        "regret_high",
+        "violation",
+        "last_violation",
+    }
     assert all(needed <= set(row) for row in rows)
     assert {row["part"] for row in rows} == set(run.PARTS)
     # A part alone is put beside what is there already.

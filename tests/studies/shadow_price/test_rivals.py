@@ -34,9 +34,7 @@ def test_the_prototypes_choices_are_those_of_the_program_it_is_taken_from(seed):
     *_, choices = run_once(rival, env, draws, np.random.default_rng(3), np.array([rounds]))
     before = env.costs_seen == "before"
     settings = {"shared": not env.disjoint, "seen": before, "cost_range": env.cost_range, "memory": 64}
-    theirs = prototype().ShadowPrice(
-        env.n_actions, env.n_features, env.n_constraints, **settings, seed=3
-    )
+    theirs = prototype().ShadowPrice(env.n_actions, env.n_features, env.n_constraints, **settings, seed=3)
     for t, c in enumerate(draws.contexts):
         decision = theirs.decide(env.features[c], env.costs[c], np.flatnonzero(env.available[c]))
         assert decision.action == choices[t], f"round {t + 1}"

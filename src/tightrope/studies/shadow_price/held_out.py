@@ -14,8 +14,14 @@ import numpy as np
 from tightrope.environments.scenarios import Scenario
 from tightrope.oracle import solve
 from tightrope.studies.league import ROSTER
+from tightrope.studies.shadow_price.contestants import (
+    DEFAULT,
+    PAPER,
+    best_in_hindsight,
+    default_policy,
+    lagrangians,
+)
 from tightrope.studies.shadow_price.outcome import Outcome, outcome_of
-from tightrope.studies.shadow_price.contestants import DEFAULT, PAPER, best_in_hindsight, default_policy, lagrangians
 from tightrope.studies.shadow_price.rivals import Rival, play
 from tightrope.studies.shadow_price.size import Size
 from tightrope.studies.shadow_price.worlds import random_world
@@ -50,7 +56,9 @@ def run(size: Size, workers: int, advance: Callable[[], None]) -> dict[str, Any]
     return {"worlds": size.worlds, "rounds": size.world_rounds, "runs": size.world_runs, "rows": rows}
 
 
-def contest(seed: int, rounds: int, replications: int, contestants: Sequence[str] = CONTESTANTS) -> list[dict[str, Any]]:
+def contest(
+    seed: int, rounds: int, replications: int, contestants: Sequence[str] = CONTESTANTS
+) -> list[dict[str, Any]]:
     """The rows of one world, one for each contestant."""
     world = random_world(seed)
     env, restated = world.env, world.in_unit_costs()
@@ -96,7 +104,10 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     names = list(dict.fromkeys(row["policy"] for row in rows))
     cell = {(row["policy"], row["scenario"]): row for row in rows}
     best = {
-        world: min((_softened(cell[name, world]["regret"]) for name in names if cell[name, world]["keeps"]), default=np.nan)
+        world: min(
+            (_softened(cell[name, world]["regret"]) for name in names if cell[name, world]["keeps"]),
+            default=np.nan,
+        )
         for world in worlds
     }
     found: dict[str, Any] = {}
@@ -115,7 +126,11 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "last_mean": float(np.mean(last)),
             "regret_mean": float(np.mean([row["regret"] for row in mine])),
         }
-    summary: dict[str, Any] = {"worlds": len(worlds), "policies": found, "kept_by_none": int(np.isnan(list(best.values())).sum())}
+    summary: dict[str, Any] = {
+        "worlds": len(worlds),
+        "policies": found,
+        "kept_by_none": int(np.isnan(list(best.values())).sum()),
+    }
     if {DEFAULT, PROTOTYPE} <= set(names):
         summary["paired"] = _paired([(cell[DEFAULT, world], cell[PROTOTYPE, world]) for world in worlds])
     return summary

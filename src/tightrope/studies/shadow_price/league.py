@@ -8,8 +8,8 @@ from typing import Any
 from tightrope.environments.scenarios import scenario
 from tightrope.studies.league import CENTRE, ROSTER, Unfit
 from tightrope.studies.league.ranking import KNOWS_ALL
-from tightrope.studies.shadow_price.outcome import Outcome, outcome_of
 from tightrope.studies.shadow_price.contestants import DEFAULT, best_in_hindsight, default_policy
+from tightrope.studies.shadow_price.outcome import Outcome, outcome_of
 from tightrope.studies.shadow_price.size import Size
 
 # The most regret that the default may have after 10,000 rounds, on average over runs.

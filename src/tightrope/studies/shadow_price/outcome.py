@@ -94,7 +94,13 @@ def outcome_of(
     name: str | None = None,
 ) -> Outcome:
     """Simulate, looking at every round."""
-    how: dict[str, Any] = {"workers": workers, "record": rounds, "optimum": 0.0, "progress": False, "name": name}
+    how: dict[str, Any] = {
+        "workers": workers,
+        "record": rounds,
+        "optimum": 0.0,
+        "progress": False,
+        "name": name,
+    }
     run = simulate(policy, env, rounds, replications, seed, **how)
     if run.interrupted:
         raise KeyboardInterrupt

@@ -39,9 +39,13 @@ def missed(data: Data) -> list[str]:
     for row in data["league"]["rows"] if "league" in data else ():
         if row["role"] == "default":
             if row["regret"] > row["asked"]:
-                found.append(f"{row['scenario']}: regret {format_number(row['regret'])} instead of at most {row['asked']}")
+                found.append(
+                    f"{row['scenario']}: regret {format_number(row['regret'])} instead of at most {row['asked']}"
+                )
             if row["runs_in_violation"] > 0:
-                found.append(f"{row['scenario']}: {row['runs_in_violation']:.0%} of the runs end in violation")
+                found.append(
+                    f"{row['scenario']}: {row['runs_in_violation']:.0%} of the runs end in violation"
+                )
     if "worlds" in data:
         found += _missed_held_out(held_out.summarise(data["worlds"]["rows"]))
     if "example" in data:
@@ -174,7 +178,12 @@ def _evidence(data: Data, shown: Sequence[str], command: str) -> str:
         if not failures
         else "**Not everything that is asked for is reached**: " + "; ".join(failures) + "."
     )
-    names = {"example": "README's example", "league": "the league", "tables": "real tables", "worlds": "held-out worlds"}
+    names = {
+        "example": "README's example",
+        "league": "the league",
+        "tables": "real tables",
+        "worlds": "held-out worlds",
+    }
     return f"""
 ## What was measured
 
@@ -194,16 +203,35 @@ def _example(data: Data) -> str:
     body = []
     for name in (DEFAULT, sixty_seconds.GUARDED, PAPER):
         mine = [row for row in rows if row["policy"] == name]
-        reward, above = np.array([row["reward"] for row in mine]), np.array([row["rounds_above"] for row in mine])
+        reward, above = (
+            np.array([row["reward"] for row in mine]),
+            np.array([row["rounds_above"] for row in mine]),
+        )
         last = np.array([row["last_violation"] for row in mine])
         body.append(
-            [f"`{name}`", str(len(mine)), f"{reward.mean():,.1f}", f"{reward.min():,.1f}"]
-            + [f"{above.mean():.1f}", f"{np.median(above):.0f}", f"{above.max():.0f}", f"{last.max():.0f}"]
+            [
+                *(f"`{name}`", str(len(mine)), f"{reward.mean():,.1f}", f"{reward.min():,.1f}"),
+                *(
+                    f"{above.mean():,.1f}",
+                    f"{np.median(above):,.0f}",
+                    f"{above.max():,.0f}",
+                    f"{last.max():,.0f}",
+                ),
+            ]
         )
     _embolden(body, 2, [True] * 3, highest=True)
     _embolden(body, 4, [True] * 3)
     seeds = len([row for row in rows if row["policy"] == DEFAULT])
-    head = ["policy", "seeds", "reward, mean", "least", "rounds with a rule above zero, mean", "median", "most", "last such round of any seed"]
+    head = [
+        "policy",
+        "seeds",
+        "reward, mean",
+        "least",
+        "rounds with a rule above zero, mean",
+        "median",
+        "most",
+        "last such round of any seed",
+    ]
     return f"""
 ### README's sixty seconds
 
@@ -230,10 +258,26 @@ def _league(data: Data) -> str:
         other = by_role.get("best other")
         cells["best other"] = "–" if other is None else f"`{other['policy']}` {cells['best other']}"
         body.append(
-            [f"`{scenario}`", str(ours["asked"]), cells["default"], f"{ours['runs_in_violation']:.0%}"]
-            + [_number(ours["path"]), _number(ours["last_violation"]), cells["paper"], cells["best other"]]
+            [
+                *(f"`{scenario}`", str(ours["asked"]), cells["default"], f"{ours['runs_in_violation']:.0%}"),
+                *(
+                    _number(ours["path"]),
+                    _number(ours["last_violation"]),
+                    cells["paper"],
+                    cells["best other"],
+                ),
+            ]
         )
-    head = ["scenario", "asked", "`shadow-price`: regret", "runs that end in violation", "path", "last", f"`{PAPER}`", "best other of the league"]
+    head = [
+        "scenario",
+        "asked",
+        "`shadow-price`: regret",
+        "runs that end in violation",
+        "path",
+        "last",
+        f"`{PAPER}`",
+        "best other of the league",
+    ]
     return f"""
 ### The league
 
@@ -261,14 +305,22 @@ paper's policy, and of 15 steps and margins of the plain Lagrangian λ ← [λ +
     for name, fact in data["tables"].items():
         body, kept = [], []
         for role in ("default", "guard", "paper", "paper tuned", "lagrangian"):
-            rows = {row["round"]: row for row in data["rows"] if (row["scenario"], row["role"]) == (name, role)}
+            rows = {
+                row["round"]: row for row in data["rows"] if (row["scenario"], row["role"]) == (name, role)
+            }
             end = rows[rounds[-1]]
             kept.append(end["kept"])
             settings = "" if role in ("default", "guard", "paper") else f" ({end['settings']})"
             shares = [f"{rows[at]['share']:.3f}" for at in rounds]
             ends = "yes" if end["kept"] else f"misses by {_number(end['violation'])}"
             body.append(
-                [f"`{end['policy']}`{settings}", *shares, _number(end["path"]), _number(end["last_violation"]), ends]
+                [
+                    f"`{end['policy']}`{settings}",
+                    *shares,
+                    _number(end["path"]),
+                    _number(end["last_violation"]),
+                    ends,
+                ]
             )
         for column in range(1, 1 + len(rounds)):
             _embolden(body, column, kept, highest=True)
@@ -289,15 +341,27 @@ def _worlds(data: Data) -> str:
     body = []
     for name, one in found["policies"].items():
         body.append(
-            [f"`{name}`", str(one["keeps"]), _number(one["mean_ratio"]), _number(one["worst_ratio"])]
-            + [f"{one['runs_in_violation']:.1%}", _number(one["path_median"]), _number(one["path_mean"])]
-            + [f"{one['last_median']:,.0f}", f"{one['last_mean']:,.0f}"]
+            [
+                *(f"`{name}`", str(one["keeps"]), _number(one["mean_ratio"]), _number(one["worst_ratio"])),
+                *(f"{one['runs_in_violation']:.1%}", _number(one["path_median"]), _number(one["path_mean"])),
+                *(f"{one['last_median']:,.0f}", f"{one['last_mean']:,.0f}"),
+            ]
         )
     everyone = [True] * len(body)
     _embolden(body, 1, everyone, highest=True)
     for column in range(2, 9):
         _embolden(body, column, everyone)
-    head = ["policy", f"keeps, of {found['worlds']}", "ratio, mean", "worst", "runs that end in violation", "path, median", "mean", "last, median", "mean"]
+    head = [
+        "policy",
+        f"keeps, of {found['worlds']}",
+        "ratio, mean",
+        "worst",
+        "runs that end in violation",
+        "path, median",
+        "mean",
+        "last, median",
+        "mean",
+    ]
     ours, theirs = (found["policies"][name] for name in (DEFAULT, held_out.PROTOTYPE))
     pair = found["paired"]
     compared = [
@@ -332,7 +396,9 @@ Paired with the prototype, the first form of the policy that was written down (`
 def _missed_held_out(found: Data) -> list[str]:
     ours, theirs, pair = *(found["policies"][name] for name in (DEFAULT, held_out.PROTOTYPE)), found["paired"]
     missing = []
-    if pair["geometric_ratio"] > 1 or (pair["kept_by_both"] and pair["regret_kept"] > pair["regret_kept_prototype"]):
+    if pair["geometric_ratio"] > 1 or (
+        pair["kept_by_both"] and pair["regret_kept"] > pair["regret_kept_prototype"]
+    ):
         missing.append("held out: more regret than the prototype")
     if ours["last_median"] > theirs["last_median"] or ours["last_mean"] > theirs["last_mean"]:
         missing.append("held out: a later last violation than the prototype's")
@@ -348,7 +414,9 @@ def _missed_example(rows: Sequence[Data]) -> list[str]:
         mine = [row for row in rows if row["policy"] == name]
         reward, above = (float(np.mean([row[what] for row in mine])) for what in ("reward", "rounds_above"))
         if reward < sixty_seconds.LEAST_REWARD:
-            missing.append(f"README's example: {name} earns {reward:,.0f} instead of {sixty_seconds.LEAST_REWARD:,}")
+            missing.append(
+                f"README's example: {name} earns {reward:,.0f} instead of {sixty_seconds.LEAST_REWARD:,}"
+            )
         if above > most:
             missing.append(f"README's example: {name} has {above:.1f} rounds above zero instead of {most}")
     return missing

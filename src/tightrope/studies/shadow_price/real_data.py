@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.studies.shadow_price.outcome import Outcome, outcome_of
 from tightrope.studies.shadow_price.contestants import (
     BONUSES,
     DEFAULT,
@@ -19,6 +18,7 @@ from tightrope.studies.shadow_price.contestants import (
     lagrangians,
     papers_policy,
 )
+from tightrope.studies.shadow_price.outcome import Outcome, outcome_of
 from tightrope.studies.shadow_price.rivals import Rival, play
 from tightrope.studies.shadow_price.size import Size
 from tightrope.studies.shadow_price.tables import Table, read_tables
@@ -31,7 +31,9 @@ def steps(size: Size) -> int:
     return len(size.tables)
 
 
-def run(size: Size, seed: int, workers: int, data: Path | None, advance: Callable[[], None]) -> dict[str, Any]:
+def run(
+    size: Size, seed: int, workers: int, data: Path | None, advance: Callable[[], None]
+) -> dict[str, Any]:
     """Each table by each policy, and what is to be known of the tables."""
     tables, missing = read_tables(size.tables, data)
     rows: list[dict[str, Any]] = []

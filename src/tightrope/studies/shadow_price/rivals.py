@@ -360,7 +360,9 @@ def _run_(  # type: ignore[no-untyped-def]
             for j in range(n):
                 W[j] = known[c, ids[j]]
         else:
-            _predict(rows[c], shared, ids, n, cost_inverse, cost_theta, cost_ones, nothing, cost_means, cost_widths)
+            _predict(
+                rows[c], shared, ids, n, cost_inverse, cost_theta, cost_ones, nothing, cost_means, cost_widths
+            )
             for j in range(n):
                 for k in range(K):
                     W[j, k] = cost_means[j, k]
@@ -393,7 +395,18 @@ def _run_(  # type: ignore[no-untyped-def]
                             count += 1
                     _predict(rows[o], shared, on, count, inverse, theta, ones, moments[0], means, widths)
                     if not before:
-                        _predict(rows[o], shared, on, count, cost_inverse, cost_theta, cost_ones, nothing, cost_means, cost_widths)
+                        _predict(
+                            rows[o],
+                            shared,
+                            on,
+                            count,
+                            cost_inverse,
+                            cost_theta,
+                            cost_ones,
+                            nothing,
+                            cost_means,
+                            cost_widths,
+                        )
                     low, high = np.inf, -np.inf
                     for j in range(count):
                         a = on[j]

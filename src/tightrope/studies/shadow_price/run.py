@@ -86,7 +86,10 @@ def write_page(folder: Path, path: Path) -> Path:
     data: dict[str, Any] = {
         part: json.loads(file.read_text(encoding="utf-8")) for part, file in kept.items() if file.is_file()
     }
-    meta = {"date": datetime.date.today().isoformat(), "seconds": sum(one["seconds"] for one in data.values())}
+    meta = {
+        "date": datetime.date.today().isoformat(),
+        "seconds": sum(one["seconds"] for one in data.values()),
+    }
     command = "tightrope evidence --page docs/shadow-price.md" + (" --quick" if _quick(data) else "")
     path.parent.mkdir(parents=True, exist_ok=True)
     if "example" in data:
@@ -102,7 +105,9 @@ def write_page(folder: Path, path: Path) -> Path:
     return path
 
 
-def _run(part: str, size: Size, seed: int, cores: int, tables: Path | None, progress: bool | None) -> dict[str, Any]:
+def _run(
+    part: str, size: Size, seed: int, cores: int, tables: Path | None, progress: bool | None
+) -> dict[str, Any]:
     steps = {
         "example": sixty_seconds.steps,
         "league": league.steps,

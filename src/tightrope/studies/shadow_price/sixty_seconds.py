@@ -68,7 +68,12 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
         above = (totals > VIOLATION).any(axis=1)
         last = int(np.flatnonzero(above)[-1] + 1) if above.any() else 0
         row = {"part": "example", "policy": name, "scenario": "sixty-seconds", "round": ROUNDS, "seed": seed}
-        row |= {"reward": earned, "regret": best - earned, "regret_low": best - earned, "regret_high": best - earned}
+        row |= {
+            "reward": earned,
+            "regret": best - earned,
+            "regret_low": best - earned,
+            "regret_high": best - earned,
+        }
         row |= {"violation": float(np.maximum(totals[-1], 0.0).sum()), "last_violation": last}
         row |= {"rounds_above": int(above.sum()), "path": float(np.maximum(totals, 0.0).sum(axis=1).max())}
         rows.append(row)
@@ -80,14 +85,24 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
         add(DEFAULT, ShadowPrice(reward=model, constraints=rules(), seed=seed), seed)
         add(GUARDED, ShadowPrice(reward=model, constraints=rules(), guard=True, seed=seed), seed)
     add(PAPER, PessimisticOptimistic(reward=DisjointRidge(3, 2), constraints=rules()), None)
-    return {"rounds": ROUNDS, "optimum": best, "rows": rows, "totals": shown, "drawn": (_drawn() + 1).tolist()}
+    return {
+        "rounds": ROUNDS,
+        "optimum": best,
+        "rows": rows,
+        "totals": shown,
+        "drawn": (_drawn() + 1).tolist(),
+    }
 
 
 def figure(data: dict[str, Any]) -> Any:
     """The total of each rule by the round, one panel for each policy."""
     panels = []
     names = ["at most 20 % icu", "at least 10 % icu", "nurse hours"]
-    for policy, words in ((PAPER, "the paper's policy"), (DEFAULT, "ShadowPrice"), (GUARDED, "ShadowPrice, guard")):
+    for policy, words in (
+        (PAPER, "the paper's policy"),
+        (DEFAULT, "ShadowPrice"),
+        (GUARDED, "ShadowPrice, guard"),
+    ):
         rounds = data["drawn"]
         curves = [NamedCurve(name, rounds, total) for name, total in zip(names, data["totals"][policy])]
         curves.append(NamedCurve("limit", [rounds[0], rounds[-1]], [0.0, 0.0], reference=True))

@@ -119,12 +119,21 @@ def coupons(data: Path | None) -> Table:
     """Which coupon to offer to whom, when each of five kinds goes to 15 to 25 % of the drivers; acceptance is fitted to the survey."""
     frame = _csv(data, COUPON)
     frame["Y"] = frame["Y"].astype(float)
-    limits = [Capacity(kind, at_most=0.25) for kind in COUPONS], [Share(kind, at_least=0.15) for kind in COUPONS]
+    limits = (
+        [Capacity(kind, at_most=0.25) for kind in COUPONS],
+        [Share(kind, at_least=0.15) for kind in COUPONS],
+    )
     rules = Rules([*limits[0], *limits[1]], actions=COUPONS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakEvidence)
         env = from_table(
-            frame, context=[*SITUATION, *DRIVER, *HABITS], action="coupon", reward="Y", rules=rules, ridge=100.0, name="coupons"
+            frame,
+            context=[*SITUATION, *DRIVER, *HABITS],
+            action="coupon",
+            reward="Y",
+            rules=rules,
+            ridge=100.0,
+            name="coupons",
         )
     return _table(env, rules)
 
