@@ -101,9 +101,8 @@ def tell(runs: Runs, report: Report) -> None:
     )
     rows: list[list[Cell]] = []
     for at in _horizons(first.n_rounds):
-        g = int(np.searchsorted(first.rounds, at))
         for name, one in wards.items():
-            rows.append([f"{at:,}, {name}", one.regret.at(g), one.violation.at(g), one.violated_share.at(g)])
+            rows.append([f"{at:,}, {name}", one.regret.at(at), one.violation.at(at), one.violated_share.at(at)])
     report.table(
         ["round and policy", "regret", "violation", "paths in violation"],
         rows,
