@@ -35,9 +35,10 @@ from tightrope.kernels.linear_algebra import inner
     CAPACITY,  # how many rounds are remembered at most; −memory until the first offer has told how large they are
     REMEMBERED,
     SLOT,  # where the present round enters the memory, −1 where it does not
+    MARK,  # its fingerprint
     NEXT_SOLVE,  # the round in which the next solve starts
-) = range(11)
-HEAD = 11
+) = range(12)
+HEAD = 12
 # vectors of K: cumulative costs that are known, estimates booked for outcomes to come, Σ mean size, Σ mean square size and Σ of
 # realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, whether it is known before
 TOTALS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(10)
@@ -109,9 +110,33 @@ def trace_size(J, K):
     return trace_parts(J, K)[5] + TRACE_VECTORS * K
 
 
+FIRST = np.zeros(1, dtype=np.int64)
+ENTERS = -2
+
+
+def predictions_room(q, M):
+    """How much room `predict_costs` needs for rows of q numbers, the constant among them, and M outputs."""
+    return standardised.eight_size(q, M)
+
+
 def room_size(J, K, q):
     """How much room `decide` needs for J actions, K constraints and models of at most q numbers a row."""
-    return J * K + 2 * q + 3 * K + 8
+    return J * K + predictions_room(q, max(1, K)) + 3 * K + 8
+
+
+MARKS = np.modf(0.6180339887498949 * np.arange(1, 1025) ** 2)[0] + 0.5
+
+
+@kernel
+def fingerprint(x, y, marks):
+    """A number that equal pairs of arrays share, and others hardly ever do; marks: MARKS."""
+    total = 0.0
+    n = marks.shape[0]
+    for i in range(0, x.shape[0], n):
+        total += inner(x, i, marks, 0, min(n, x.shape[0] - i)) * (1.0 + i)
+    for i in range(0, y.shape[0], n):
+        total -= inner(y, i, marks, 0, min(n, y.shape[0] - i)) * (1.5 + i)
+    return total
 
 
 # One round
@@ -159,7 +184,7 @@ def decide(
     predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, free)
     if late > 0:
         one_cost_row = psi.shape[0] == int(cost[1]) - 1 and J != 1
-        predict_costs(cost, cost_spread, psi, 0, one_cost_row, ids, columns, trace, W_at, room, K, free)
+        predict_costs(cost, cost_spread, psi, 0, one_cost_row, ids, columns, trace, W_at, room, 0, K, free)
     row = step(J, room, core, trace, seed, -1)
     p = q - 1
     first = 0 if one_row else row * p
@@ -177,7 +202,7 @@ def decide(
 
 @kernel
 def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, room):
-    """`decide` where all costs are seen before acting."""
+    """`decide` where all costs are seen before acting; ENTERS − row where the round enters the memory."""
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
     phi = features.reshape(features.size)
@@ -197,7 +222,10 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
     first = 0 if one_row else row * p
     for i in range(p):
         x[i] = phi[first + i]
-    return row
+    if core[SLOT] < 0.0:
+        return row
+    core[MARK] = fingerprint(phi, costs, MARKS)
+    return ENTERS - row
 
 
 @inlined
@@ -223,29 +251,34 @@ def known_are_finite(costs, J, core):
 
 @kernel
 def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
-    """Means and standard deviations of the actions' rewards into out; room of 2q numbers."""
-    p = int(flat[1]) - 1
-    J = ids.shape[0]
-    if spread[standardised.UNIT] == 0.0:
-        standardised.begin_unit(spread, phi, a, 1 if one_row else J, p)
-    for j in range(J):
-        if j == 0 or not one_row:
-            standardised.extend_row(spread, phi, a + j * p, p, room, 0)
-        g = ids[j] if flat[0] > 1.0 else 0
-        standardised.predict(flat, spread, g, room, 0, out, means + j, out, deviations + j, room[p + 1 :])
+    """Means and standard deviations of the actions' rewards into out; room as for `predict_costs`."""
+    predict_costs(flat, spread, phi, a, one_row, ids, FIRST, out, means, out, deviations, 1, room)
 
 
 @kernel
-def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, deviations, K, room):
-    """Means of the costs that are seen after acting into their columns of out, deviations into those of `deviations` (J, K).
+def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, deviations, d, K, room):
+    """Means of M quantities into `columns` of out[means:] (J, K), their standard deviations into those of deviations[d:] (J, K).
 
-    room has 2q + 2M numbers.
+    room has `predictions_room` numbers.
     """
     p = int(flat[1]) - 1
     M = columns.shape[0]
     J = ids.shape[0]
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, psi, a, 1 if one_row else J, p)
+    if flat[0] == 1.0 and not one_row:
+        for j in range(0, J, 8):
+            standardised.predict_eight(flat, spread, psi, a + j * p, min(8, J - j), room)
+            for i in range(M):
+                noise, signal = standardised.noise_and_signal(spread, i)
+                c = standardised.centre(spread, i)
+                for r in range(min(8, J - j)):
+                    whole = max(0.0, room[r])
+                    hidden = min(whole, standardised.ridge_of(p) * room[8 + r])
+                    at_row = (j + r) * K + columns[i]
+                    out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]
+                    deviations[d + at_row] = standardised.deviation(noise, signal, whole, hidden)
+        return
     for j in range(J):
         if j == 0 or not one_row:
             standardised.extend_row(spread, psi, a + j * p, p, room, 0)
@@ -254,7 +287,7 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
         standardised.predict(flat, spread, g, room, 0, room, mean, room, mean + M, room[p + 1 :])
         for i in range(M):
             out[means + j * K + columns[i]] = room[mean + i]
-            deviations[j * K + columns[i]] = room[mean + M + i]
+            deviations[d + j * K + columns[i]] = room[mean + M + i]
 
 
 @kernel
@@ -439,13 +472,6 @@ def two_normals(seed, t, slot):
     return radius * math.cos(angle), radius * math.sin(angle)
 
 
-@inlined
-def one_normal(seed, t, first_slot, i):
-    """Normal number i of a stream that has two in each slot."""
-    a, b = two_normals(seed, t, first_slot + i // 2)
-    return a if i % 2 == 0 else b
-
-
 @kernel
 def enter_memory(J, core, seed):
     """Where the present round enters the memory, into core[SLOT]; −1 where it does not."""
@@ -538,16 +564,22 @@ def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row
     explore = core[EXPLORE]
     high = -math.inf
     low = math.inf
+    number = row * (1 + A)
+    even, odd = two_normals(seed, t, SOLVE_SLOT + number // 2)
     for j in range(J):
         s = explore * deviations[j]
-        number = (row + j) * (1 + A)
         high = max(high, means[j] + s)
         low = min(low, means[j] - s)
-        rewards[row + j] = means[j] + s * one_normal(seed, t, SOLVE_SLOT, number)
-        for i in range(A):
-            k = columns[i]
-            z = one_normal(seed, t, SOLVE_SLOT, number + 1 + i)
-            costs[(row + j) * K + k] += COST_DRAWS * explore * spreads[j * K + k] * z
+        for i in range(1 + A):
+            if number % 2 == 0:
+                even, odd = two_normals(seed, t, SOLVE_SLOT + number // 2)
+            z = even if number % 2 == 0 else odd
+            number += 1
+            if i == 0:
+                rewards[row + j] = means[j] + s * z
+            else:
+                k = columns[i - 1]
+                costs[(row + j) * K + k] += COST_DRAWS * explore * spreads[j * K + k] * z
     return high - low
 
 
@@ -569,7 +601,9 @@ def draw_remembered(
         spreads[i] = 0.0
     predict_rewards(reward, reward_spread, phi, a, one_row, ids, room, 0, J, free)
     if columns.shape[0] > 0:
-        predict_costs(cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, K, free)
+        predict_costs(
+            cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, 0, K, free
+        )
     return draw_round(J, room, room[J:], spreads, core, columns, rewards, costs, row, seed, t)
 
 
@@ -618,20 +652,6 @@ def draw_sample(
         )
         sums[0] += weights[i + r] * spread
         sums[1] += weights[i + r]
-
-
-@kernel
-def fingerprint(x, y):
-    """A number that equal arrays share, and others hardly ever do."""
-    total = 0.0
-    a = 0.6180339887498949
-    for i in range(x.shape[0]):
-        a = a * 0.9375 + 0.0390625 * (i % 7 + 1)
-        total += a * x[i]
-    for i in range(y.shape[0]):
-        a = a * 0.9375 + 0.0390625 * (i % 5 + 1)
-        total += a * y[i]
-    return total
 
 
 @kernel

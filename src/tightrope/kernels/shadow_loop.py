@@ -69,7 +69,7 @@ def simulate_shadow_price(env, policy, workspace, run):
             psi, b, one = rows_of(policy.cost, c, ids, J)
             flat, spread = policy.cost.flat, policy.cost.spread
             shadow.predict_costs(
-                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, K_policy, free
+                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, 0, K_policy, free
             )
         row = shadow.step(n, room, core, trace, policy.seed, -1)
         if core[shadow.SLOT] >= 0.0:

@@ -8,8 +8,9 @@ unit and offset of outcomes that are centred. Three things make it so.
   would be worth the mean outcome for ever.
 - Outcomes are centred on their running mean c. The model keeps θ of the outcomes as they are and θ¹, that of an outcome which is
   always 1, both by the same rank-one updates: θ of the centred outcomes is θ − c θ¹, whatever c has become.
-- The noise σ̂² is the mean of e²/(1 + xᵀΣ⁻¹x), e the error of a prediction made before its outcome was learnt, with the spread of
-  the outcomes as one more observation.
+- The noise σ̂² is a mean of e²/(1 + h), e the error of a prediction made before its outcome was learnt, h = xᵀΣ⁻¹x, with the spread
+  of the outcomes as one more observation. Weights √(2h/(1 + h)) let what is seldom seen count: were all errors to count alike, an
+  action that is often taken and hardly varies would make the noise of all others look small, and a good one be given up too soon.
 
 The variance of a prediction has two parts: σ̂² (xᵀΣ⁻¹x − λ‖Σ⁻¹x‖²) from the noise of the outcomes that were learnt, and
 s² λ‖Σ⁻¹x‖² from what the ridge still hides, where s² is the spread of the outcomes (σ̂² where that is larger). With rewards that
@@ -17,7 +18,7 @@ hardly vary σ̂ falls at once, and an action that was never tried must stay unc
 
 A model is two vectors. `flat`: a ridge model's, as everywhere in the kernels, with M + 1 outputs, of which the last learns the
 constant 1. `spread` (SPREAD_HEAD + 4M,): the head, with the unit of the features (0 until `begin_unit`), then for each output the
-running mean, the sum of squares about it (about 0 where outcomes are not centred), the sum of e²/(1 + xᵀΣ⁻¹x), and the prior
+running mean, the sum of squares about it (about 0 where outcomes are not centred), the weighted sum of e²/(1 + h), and the prior
 standard deviation (0: none declared).
 """
 
@@ -25,15 +26,16 @@ from __future__ import annotations
 
 import math
 
+from tightrope.kernels import lanes
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.layout import STAT as FLAT_HEAD
 from tightrope.kernels.layout import STAT_SIZE, ridge_parts
-from tightrope.kernels.linear_algebra import inner, matvec
+from tightrope.kernels.linear_algebra import inner, matvec, rows_as_columns
 from tightrope.kernels.models import ridge_learn
 
 # the head of spread
-OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES = range(4)
-SPREAD_HEAD = 4
+OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
+SPREAD_HEAD = 5
 
 
 def spread_size(M):
@@ -92,8 +94,9 @@ def begin_unit(spread, X, x, rows, p):
 @kernel
 def extend_row(spread, X, x, p, out, at):
     """A row in the model's own unit, with the constant, into p + 1 numbers of out."""
+    scale = 1.0 / spread[UNIT]
     for i in range(p):
-        out[at + i] = X[x + i] / spread[UNIT]
+        out[at + i] = X[x + i] * scale
     out[at + p] = 1.0
 
 
@@ -103,16 +106,29 @@ def noise_and_signal(spread, i):
     _, _, squares, errors, prior = spread_parts(spread)
     n = spread[LEARNT_OUTCOMES]
     declared = spread[prior + i]
+    weight = spread[ERROR_WEIGHT] + 1.0
     if declared > 0.0:
-        noise = (declared * declared + spread[errors + i]) / (n + 1.0)
+        noise = (declared * declared + spread[errors + i]) / weight
         return noise, max(noise, (declared * declared + spread[squares + i]) / (n + 1.0))
     if n == 0.0:
         return 1.0, 1.0
-    noise = (spread[squares + i] / n + spread[errors + i]) / n
+    noise = (spread[squares + i] / n + spread[errors + i]) / weight
     signal = spread[squares + i] / n
     if noise <= 0.0:
         return 1.0, 1.0
     return noise, max(noise, signal)
+
+
+@inlined
+def centre(spread, i):
+    """What outcomes of output i are centred on."""
+    return spread[SPREAD_HEAD + i] if spread[CENTRED] > 0.0 else 0.0
+
+
+@inlined
+def deviation(noise, signal, whole, hidden):
+    """Of a prediction, from its two parts."""
+    return math.sqrt(noise * (whole - hidden) + signal * hidden)
 
 
 @kernel
@@ -129,10 +145,72 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     for i in range(M):
-        c = spread[mean + i] if spread[CENTRED] > 0.0 else 0.0
+        c = centre(spread, i)
         noise, signal = noise_and_signal(spread, i)
         means[a + i] = c + inner(flat, row + i * q, Z, z, q) - c * one
-        deviations[b + i] = math.sqrt(noise * (whole - hidden) + signal * hidden)
+        deviations[b + i] = deviation(noise, signal, whole, hidden)
+
+
+# A row of a model with one block is predicted eight at a time, and each by the same sums.
+
+
+def eight_size(q, M):
+    """How much room `predict_eight` needs."""
+    return 8 * (q + M + 3)
+
+
+@kernel
+def predict_eight(flat, spread, X, x, rows, room):
+    """Up to eight rows at X[x], as they were given: xᵀΣ⁻¹x, ‖Σ⁻¹x‖² and θᵀx of each output into room, eight numbers each."""
+    _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
+    p = q - 1
+    T = 8 * (outputs + 2)
+    rows_as_columns(X, x, rows, p, room, T)
+    scale = lanes.spread8(1.0 / spread[UNIT])
+    for i in range(p):
+        lanes.store8(room, T + 8 * i, lanes.load8(room, T + 8 * i) * scale)
+    lanes.store8(room, T + 8 * p, lanes.spread8(1.0))
+    whole = lanes.spread8(0.0)
+    norm = lanes.spread8(0.0)
+    i = 0
+    while i + 4 <= q:
+        a = inverse + i * q
+        b = a + q
+        c = b + q
+        d = c + q
+        s0 = lanes.spread8(0.0)
+        s1 = lanes.spread8(0.0)
+        s2 = lanes.spread8(0.0)
+        s3 = lanes.spread8(0.0)
+        for j in range(q):
+            column = lanes.load8(room, T + 8 * j)
+            s0 = s0 + column * lanes.spread8(flat[a + j])
+            s1 = s1 + column * lanes.spread8(flat[b + j])
+            s2 = s2 + column * lanes.spread8(flat[c + j])
+            s3 = s3 + column * lanes.spread8(flat[d + j])
+        whole = whole + s0 * lanes.load8(room, T + 8 * i)
+        whole = whole + s1 * lanes.load8(room, T + 8 * i + 8)
+        whole = whole + s2 * lanes.load8(room, T + 8 * i + 16)
+        whole = whole + s3 * lanes.load8(room, T + 8 * i + 24)
+        norm = norm + s0 * s0
+        norm = norm + s1 * s1
+        norm = norm + s2 * s2
+        norm = norm + s3 * s3
+        i += 4
+    while i < q:
+        s0 = lanes.spread8(0.0)
+        for j in range(q):
+            s0 = s0 + lanes.load8(room, T + 8 * j) * lanes.spread8(flat[inverse + i * q + j])
+        whole = whole + s0 * lanes.load8(room, T + 8 * i)
+        norm = norm + s0 * s0
+        i += 1
+    lanes.store8(room, 0, whole)
+    lanes.store8(room, 8, norm)
+    for m in range(outputs):
+        s0 = lanes.spread8(0.0)
+        for j in range(q):
+            s0 = s0 + lanes.load8(room, T + 8 * j) * lanes.spread8(flat[theta + m * q + j])
+        lanes.store8(room, 16 + 8 * m, s0)
 
 
 @kernel
@@ -157,10 +235,13 @@ def learn(flat, spread, g, Z, z, Y, y, room):
     refresh = ridge_learn(flat, g, Z, z, room, q, room, 0)
     if told:
         # Learning has left Σ⁻¹x, as it was before, in room.
-        shrink = 1.0 / (1.0 + max(0.0, inner(Z, z, room, 0, q)))
+        leverage = max(0.0, inner(Z, z, room, 0, q))
+        shrink = 1.0 / (1.0 + leverage)
+        weight = math.sqrt(2.0 * leverage * shrink)
+        spread[ERROR_WEIGHT] += weight
         for i in range(M):
             e = room[q + M + 1 + i]
-            spread[errors + i] += e * e * shrink
+            spread[errors + i] += weight * e * e * shrink
     return refresh
 
 

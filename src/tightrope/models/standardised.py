@@ -127,10 +127,11 @@ class Standardised(Model):
         n = len(ids)
         means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
         one_row = len(rows) == 1 and n != 1
-        room = np.empty(2 * (self.n_features + 1) + 2 * self.n_outputs)
+        room = np.empty(kernels.shadow.predictions_room(self.n_features + 1, self.n_outputs))
         columns = np.arange(self.n_outputs)
         kernels.shadow.predict_costs(
             self.flat, spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1),
+            0,
             self.n_outputs, room,
         )  # fmt: skip
         return means, deviations

@@ -154,7 +154,7 @@ def remember_offers(policy: Any, offers: list[Remembered]) -> None:
         slot = len(policy._memory)
         if slot >= capacity:
             break
-        policy._memory.remember(slot, offer)
+        policy._memory.remember(slot, offer, offer.mark())
     core[shadow.REMEMBERED] = len(policy._memory)
     if fresh:
         _measure_again(policy, list(range(policy.n_constraints)), 1.0)

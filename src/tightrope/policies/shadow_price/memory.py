@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import kernels
 from tightrope.kernels import shadow
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
@@ -32,7 +34,7 @@ class Remembered(NamedTuple):
     def mark(self) -> float:
         """A number that equal rounds share, and others hardly ever do."""
         rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
-        return float(shadow.fingerprint(rows, self.W.reshape(-1)))
+        return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
 
     def key(self) -> bytes:
         """What two equal rounds have in common, and no others."""
@@ -46,6 +48,11 @@ class Remembered(NamedTuple):
 
 
 _NONE = np.empty(0)
+
+
+@cache
+def _fingerprint() -> Any:
+    return kernels.entry(shadow.fingerprint, _NONE, _NONE, shadow.MARKS)
 
 
 class RoundMemory:
@@ -62,11 +69,10 @@ class RoundMemory:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def remember(self, slot: int, entry: Remembered) -> None:
-        """A round into a slot, the next one or one that is taken."""
+    def remember(self, slot: int, entry: Remembered, mark: float) -> None:
+        """A round, with its mark, into a slot, the next one or one that is taken."""
         if slot < len(self.slots):
             self._release(self.slots[slot])
-        mark = entry.mark()
         number = self._number_of(mark, entry)
         if number is None:
             if self._free:

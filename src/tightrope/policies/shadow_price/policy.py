@@ -16,11 +16,11 @@ from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, readable
+from tightrope.policies.pessimistic_optimistic.fast_path import READABLE
 from tightrope.policies.pessimistic_optimistic.input import seen_before
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import conflict, limits, predict
+from tightrope.policies.shadow_price import conflict, fast_path, limits, predict
 from tightrope.policies.shadow_price.explain import choice_probabilities, parts, unpack_trace
 from tightrope.policies.shadow_price.input import PriceInput, dense, finite_ranges, in_force
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
@@ -84,7 +84,8 @@ class ShadowPrice(Policy):
     """
 
     loop: ClassVar[str | None] = "shadow-price"
-    _reward: Model
+    _reward: Any
+    _cost: Any
 
     def __init__(
         self,
@@ -146,13 +147,13 @@ class ShadowPrice(Policy):
         self._fast_known: tuple[Any, ...] | None = None
         self._fast_late: Any = None
         self._fast_learn: Any = None
-        self._no_costs: dict[int, Array] = {}
         self._row_length = self._reward.n_features
         width = max(self.kept_lengths()) + 1
         self._room = np.empty(2 * width + 2 * len(after) + 8)
-        self._flats = (self._reward.flat, self._reward.spread) if self._compiled else ()  # type: ignore[attr-defined]
-        # From which round on a decision has prices to work on, and must take the careful way.
-        self._wake = 2.0
+        self._flat = self._reward.flat if self._compiled else _NONE
+        self._spread = self._reward.spread if self._compiled else _NONE
+        # The number of the first decision that has prices to work on, and must take the careful way.
+        self._wake: float = 0
         self._label()
 
     def _label(self) -> None:
@@ -261,8 +262,7 @@ class ShadowPrice(Policy):
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
-        core = self._core
-        if actions is None and core[shadow.ROUNDS] + 1.0 < self._wake:
+        if actions is None and self._pending.made < self._wake:
             fast = self._fast_known
             if (
                 fast is not None
@@ -289,47 +289,25 @@ class ShadowPrice(Policy):
                 ):
                     ids, size, room = offer
                     trace, x = empty(size), empty(self._row_length)
-                    flat, spread = self._flats
-                    row = decide(features, ids, W, flat, spread, core, trace, x, self._seed, room)
-                    if row >= 0:
-                        if core[shadow.SLOT] >= 0.0:
-                            rows = features.reshape(-1, self._row_length).copy()
-                            self._remember(Remembered(ids, rows, None, W.copy(), self._force(group)))
+                    row = decide(
+                        features, ids, W, self._flat, self._spread, self._core, trace, x, self._seed, room
+                    )
+                    if row != -1:
+                        if row < 0:
+                            row = shadow.ENTERS - row
+                            fast_path.remember(self, ids, features, W, group)
                         pending = self._pending
                         number = pending.made
                         pending.made = number + 1
                         pending[number] = (AWAITS_REWARD, row, x, None, group, None)
                         return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
             elif self._fast_late is not None and usage is None and group is None:
-                decision = self._decide_late(features, costs if cost_features is None else cost_features)
+                decision = fast_path.decide_late(
+                    self, features, costs if cost_features is None else cost_features
+                )
                 if decision is not None:
                     return decision
         return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
-
-    def _decide_late(self, features: Any, cost_features: Any) -> Decision | None:
-        """The fast path where all costs are seen after acting; None where it is not open."""
-        phi, psi = features, features if cost_features is None else cost_features
-        if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
-            return None
-        J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else self.n_actions
-        offer, decide = self._offers.get(J), self._fast_late[3 * phi.ndim + psi.ndim]
-        if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
-            return None
-        ids, size, room = offer
-        cost, core, K = self._cost, self._core, self.n_constraints
-        p = cost.n_features
-        trace, x, z = empty(size), empty(self._row_length), empty(p + K)
-        W = self._no_costs[J]
-        flats = (*self._flats, cost.flat, cost.spread)
-        row = decide(phi, psi, ids, W, *flats, self._columns, core, trace, x, z, self._seed, room)
-        if row < 0:
-            return None
-        if core[shadow.SLOT] >= 0.0:
-            rows = phi.reshape(-1, self._row_length).copy()
-            cost_rows = psi.reshape(-1, p).copy()
-            self._remember(Remembered(ids, rows, cost_rows, W))
-        number = self._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)
-        return Decision(row, row, number, self._pending.owner, ids, trace, self._labels, None)
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -424,11 +402,11 @@ class ShadowPrice(Policy):
             if waiting is not None and (
                 waiting[0] == AWAITS_REWARD
                 if costs is None
-                else waiting[0] == self._awaits and self._learn_late(waiting, costs)
+                else waiting[0] == self._awaits and fast_path.learn_late(self, waiting, costs)
             ):
                 del self._pending[decision.number]
                 g = waiting[1] if self._disjoint else 0
-                if fast(g, waiting[2], reward, *self._flats, self._room):
+                if fast(g, waiting[2], reward, self._flat, self._spread, self._room):
                     self._reward.refresh(g)
                 return
         number = self._pending.number_of(decision)
@@ -457,25 +435,6 @@ class ShadowPrice(Policy):
         self._pending.learnt(number, done)
         if not self._pending:
             shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
-
-    def _learn_late(self, pending: Pending, costs: Any) -> bool:
-        """The fast path of costs that are seen after acting; whether it was open."""
-        K = self.n_constraints
-        if (
-            self._fast_late is None
-            or not readable(costs)
-            or costs.shape != (K,)
-            or not np.isfinite(costs).all()
-        ):
-            return False
-        cost, z = self._cost, pending[3]
-        shadow.take_costs(costs, z, cost.n_features, self._columns, self._core)
-        g = pending[1] if cost.n_actions is not None else 0
-        if predict.learn_costs()(g, z, costs, cost.flat, cost.spread, self._room):
-            cost.refresh(g)
-        if len(self._pending) == 1:
-            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
-        return True
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
@@ -695,15 +654,15 @@ class ShadowPrice(Policy):
         self._solve = self._work_on_prices(core, self._solve)
         J = len(offer.ids)
         row, trace, kept = self._step(offer, core, self._models(), forced)
-        self._open_fast(J)
+        fast_path.open_for(self, J)
         if core[shadow.SLOT] >= 0.0:
             catalogue = offer.phi is not None and not offer.phi.flags.owndata and offer.phi.size > 2**16
             phi, psi = (rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi))
             self._remember(
                 Remembered(offer.ids, phi, psi, offer.W.copy(), self._force(offer.group), catalogue)
             )
-        self._set_alarm()
         number = self._pending.add(self._awaits, int(offer.ids[row]), *kept, offer.group)
+        self._set_alarm()
         return Decision(
             int(offer.ids[row]), row, number, self._pending.owner, offer.ids, trace, self._labels, None
         )
@@ -748,7 +707,7 @@ class ShadowPrice(Policy):
         return in_force(self.rules, group)
 
     def _remember(self, entry: Remembered) -> None:
-        self._memory.remember(int(self._core[shadow.SLOT]), entry)
+        self._memory.remember(int(self._core[shadow.SLOT]), entry, entry.mark())
 
     # Prices
 
@@ -782,9 +741,17 @@ class ShadowPrice(Policy):
         entries = solve.entries[i : i + n]
         if self._compiled and all(entry.force is None for entry in entries):
             widest = max(len(entry.ids) for entry in entries)
-            room = self._offers[widest][2] if widest in self._offers else self._open_fast(widest)
+            room = self._offers[widest][2] if widest in self._offers else fast_path.open_for(self, widest)
             predict.draw_sample(
-                self._flats, self._cost, self._columns, self._core, solve, entries, i, self._seed, room
+                (self._flat, self._spread),
+                self._cost,
+                self._columns,
+                self._core,
+                solve,
+                entries,
+                i,
+                self._seed,
+                room,
             )
             return
         K, sums = self.n_constraints, solve.sums
@@ -800,28 +767,15 @@ class ShadowPrice(Policy):
             sums += solve.weights[r] * found, solve.weights[r]
 
     def _set_alarm(self) -> None:
-        self._wake = 0.0 if self._solve is not None else float(self._core[shadow.NEXT_SOLVE])
+        core = self._core
         if not self.n_constraints:
             self._wake = np.inf
+        elif self._solve is not None:
+            self._wake = 0
+        else:
+            self._wake = self._pending.made + core[shadow.NEXT_SOLVE] - core[shadow.ROUNDS] - 1.0
 
     def _work_of_a_row(self) -> float:
         cost = self._cost
         late = (0.0, 0.0) if cost is None else (cost.n_features + 1.0, float(cost.n_outputs))
         return float(shadow.draw_work(self._reward.n_features + 1.0, *late))
-
-    def _open_fast(self, J: int) -> Array:
-        """Open the fast path for J actions, as far as there is one; room for as many."""
-        K, cost = self.n_constraints, self._cost
-        if J not in self._offers:
-            width = max(self.kept_lengths()) + 1
-            room = np.empty(2 * J + shadow.room_size(J, K, width))
-            self._offers[J] = (np.arange(J), shadow.trace_size(J, K), room)
-            self._no_costs[J] = np.zeros((J, K))
-        if self._fast_learn is not None or not self._compiled or not self._reward.takes_features:
-            return self._offers[J][2]
-        if cost is None:
-            self._fast_known = predict.decide_known(self._disjoint)
-        elif cost.takes_features and len(self._columns) == K and self.rules is None:
-            self._fast_late = predict.decide_all(self._disjoint, cost.n_actions is not None)
-        self._fast_learn = predict.learn_reward()
-        return self._offers[J][2]
