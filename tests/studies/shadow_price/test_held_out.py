@@ -48,7 +48,7 @@ def test_the_summary_by_hand():
 def test_a_handful_of_worlds():
     """Costs before and after, own and shared parameters; those in which a short run can settle."""
     who = (DEFAULT, PROTOTYPE, PAPER, LAGRANGIAN)
-    rows = [one for i in (6, 9, 22, 29, 15, 19) for one in contest(FIRST_SEED + i, 3000, 2, who)]
+    rows = [one for i in (5, 15, 19, 27, 29, 48) for one in contest(FIRST_SEED + i, 3000, 2, who)]
     found = summarise(rows)
     ours, theirs = found["policies"][DEFAULT], found["policies"][PROTOTYPE]
     assert ours["keeps"] == 6

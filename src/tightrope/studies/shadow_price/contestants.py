@@ -15,7 +15,7 @@ from tightrope.studies.shadow_price.rivals import Rival
 
 DEFAULT, PAPER = "shadow-price", "pessimistic-optimistic"
 
-STEPS, MARGINS = (0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 1.0)
+STEPS, MARGINS = (0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 1.0)
 BONUSES = (1.0, 0.3, 0.1, 0.03)
 SCHEDULES: dict[str, dict[str, Any]] = {
     "its own schedules": {},

@@ -1,7 +1,7 @@
 """The held-out protocol: worlds that nobody had seen when the defaults were fixed.
 
-The defaults were fixed on 2026-11-15 at 20:30 UTC. Only then were the seeds of the worlds chosen: 0x97b3·1000 + i, after the first four
-digits of the commit that was then on top of the branch.
+The recipe was fixed by commit 5be5382 on 2026-11-15 at 21:53 UTC. Only then were the seeds of the worlds known, 0x5be5·1000 + i, after the
+first four digits of that commit, which nobody can choose.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tightrope.studies.shadow_price.size import Size
 from tightrope.studies.shadow_price.worlds import random_world
 from tightrope.validation import Array
 
-FIXED = "2026-11-15 20:30 UTC"
-FIRST_SEED = 0x97B3 * 1000
+FIXED, COMMIT = "2026-11-15, 21:53 UTC", "5be5382"
+FIRST_SEED = 0x5BE5 * 1000
 
 PROTOTYPE, GUARD = "prototype", "thompson + guard"
-LAGRANGIAN, TUNED = "lagrangian, step 0.03", "lagrangian, best of 15 in hindsight"
+LAGRANGIAN, TUNED = "lagrangian, step 0.03", "lagrangian, best of 10 in hindsight"
 CONTESTANTS = (DEFAULT, PROTOTYPE, PAPER, GUARD, LAGRANGIAN, TUNED)
 
 # Regret is set against that of the best by (regret + 20)/(best + 20), so that a few units of luck do not count.

@@ -297,7 +297,7 @@ def _tables(data: Data) -> str:
 
 Each table is an environment whose contexts are its rows and whose optimum is known ([real-data.md](real-data.md)); {data["runs"]} runs. Share of the
 optimum earned up to a round, with nothing set. The tuned ones are the best in hindsight of a grid, among those that keep the rules: of 8 settings of the
-paper's policy, and of 15 steps and margins of the plain Lagrangian λ ← [λ + η·(w + margin/√t)]⁺ on posterior sampling with the same kind of model.
+paper's policy, and of 10 steps and margins of the plain Lagrangian λ ← [λ + η·(w + margin/√t)]⁺ on posterior sampling with the same kind of model.
 """
     ]
     if data["tables"]:
@@ -378,12 +378,12 @@ def _worlds(data: Data) -> str:
 
 {found["worlds"]} random worlds that nobody had seen when the defaults were fixed: 2 to 30 actions, 1 to 50 rules, Slater's constant from 0.01, random units of costs and
 features, skewed contexts, shared or own parameters, sleeping actions, costs seen before or after acting, with and without noise
-(`tightrope.studies.shadow_price.worlds`). The defaults were fixed on {held_out.FIXED}; only then were the seeds {first:,} + i chosen, 0x97b3·1000 after the first
-four digits of the commit that was on top of the branch, and nothing was changed afterwards. {data["rounds"]:,} rounds, {data["runs"]} runs each, the same draws for all.
+(`tightrope.studies.shadow_price.worlds`). The recipe was fixed by commit {held_out.COMMIT} ({held_out.FIXED}), and the seeds {first:,} + i come from that commit's first four
+digits, 0x5be5·1000: nobody could know them before, nor choose them. {data["rounds"]:,} rounds, {data["runs"]} runs each, the same draws for all.
 
 *Ratio* is (regret + {held_out.SOFTENING:.0f})/(least regret of all that keep the rules + {held_out.SOFTENING:.0f}), over the worlds that a policy keeps; to *keep* a world means to end with
 violated totals that sum to at most one largest cost on average. {found["kept_by_none"]} of the worlds are kept by none. The paper's policy is told the true δ and plays the same
-worlds in units with |W| ≤ 1 and ‖φ‖ ≤ 1, which it asks for; the last line is the best of 15 settings for each world, chosen in hindsight.
+worlds in units with |W| ≤ 1 and ‖φ‖ ≤ 1, which it asks for; the last line is the best of 10 settings for each world, chosen in hindsight.
 
 {_table(head, body)}
 
