@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tightrope.environments import bandit, hospital
@@ -29,7 +31,7 @@ def run(runs: Runs) -> None:
         arms = ArmMeans(4)
         ours = ShadowPrice(reward=arms, cost=arms, constraints=1, cost_range=ends)
         runs.add(_label(threshold, OURS), ours, env, rounds, replications)
-        schedules = {"V": Power(1.0, 0.5), "epsilon": Power(6.0, -0.5)}
+        schedules: dict[str, Any] = {"V": Power(1.0, 0.5), "epsilon": Power(6.0, -0.5)}
         theirs = PessimisticOptimistic(reward=arms, cost=arms, constraints=1, cost_range=ends, **schedules)
         runs.add(_label(threshold, PAPERS), theirs, env, rounds, replications)
     env = hospital()
@@ -39,7 +41,7 @@ def run(runs: Runs) -> None:
     runs.add(f"hospital: {OURS}", ours, env, T, replications, record=_recorded(T))
     for name, bonus in BONUSES.items():
         model = DisjointRidge(J, p, bonus=bonus, m=m)
-        stated = {"V": Power(4.0, 0.5), "epsilon": Power(1.0, -0.5)}
+        stated: dict[str, Any] = {"V": Power(4.0, 0.5), "epsilon": Power(1.0, -0.5)}
         theirs = PessimisticOptimistic(reward=model, constraints=env.n_constraints, horizon=T, **stated)
         runs.add(f"hospital: {PAPERS}, {name}", theirs, env, T, replications, record=_recorded(T))
 
@@ -102,7 +104,9 @@ def tell(runs: Runs, report: Report) -> None:
     rows: list[list[Cell]] = []
     for at in _horizons(first.n_rounds):
         for name, one in wards.items():
-            rows.append([f"{at:,}, {name}", one.regret.at(at), one.violation.at(at), one.violated_share.at(at)])
+            rows.append(
+                [f"{at:,}, {name}", one.regret.at(at), one.violation.at(at), one.violated_share.at(at)]
+            )
     report.table(
         ["round and policy", "regret", "violation", "paths in violation"],
         rows,
