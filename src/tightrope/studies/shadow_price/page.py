@@ -243,7 +243,7 @@ fewer than 4: with none of n patients in the icu its least share is missed, and 
 
 ![Totals of the three rules by the round, for the paper's policy, ShadowPrice and ShadowPrice with its guard](figures/{FIGURE_EXAMPLE})
 
-*The total of each rule; above zero it is violated. The first seed of ShadowPrice.*
+*The total of each rule, as long as it is near zero; above zero it is violated. The first seed of ShadowPrice.*
 """
 
 

@@ -20,6 +20,7 @@ ROUNDS = 3_000
 REWARDS, HOURS = (0.9, 0.6, 0.5), (1.0, 0.5, 0.2)
 # What is asked for: the least reward, the most rounds with a rule above zero, by default and with the guard.
 LEAST_REWARD, MOST_ABOVE, MOST_ABOVE_GUARDED = 1_770, 25, 10
+FLOOR = -12.0  # of the figure
 GUARDED = f"{DEFAULT}, guard"
 
 
@@ -95,7 +96,7 @@ def run(size: Size, advance: Callable[[], None]) -> dict[str, Any]:
 
 
 def figure(data: dict[str, Any]) -> Any:
-    """The total of each rule by the round, one panel for each policy."""
+    """The total of each rule by the round, one panel for each policy; what is far below zero is left out, to show what happens there."""
     panels = []
     names = ["at most 20 % icu", "at least 10 % icu", "nurse hours"]
     for policy, words in (
@@ -104,7 +105,9 @@ def figure(data: dict[str, Any]) -> Any:
         (GUARDED, "ShadowPrice, guard"),
     ):
         rounds = data["drawn"]
-        curves = [NamedCurve(name, rounds, total) for name, total in zip(names, data["totals"][policy])]
+        shown = np.array(data["totals"][policy])
+        shown[shown < FLOOR] = np.nan
+        curves = [NamedCurve(name, rounds, total) for name, total in zip(names, shown)]
         curves.append(NamedCurve("limit", [rounds[0], rounds[-1]], [0.0, 0.0], reference=True))
         panels.append(Panel(curves, "Patient", f"Total cost, {words}", logx=True))
     return panels_figure(panels, height=250.0)
