@@ -86,3 +86,8 @@ def test_a_lagrangian_needs_its_margin():
     tight = play(Rival("lagrangian", step=0.03, margin=1.0), env, 3000, 2)
     assert loose.end.min() > 0.5 / 0.03
     assert not tight.ends_above.any()
+
+
+def test_worlds_that_rivals_can_not_play_are_refused():
+    with pytest.raises(tr.InvalidInput, match="features and Bernoulli rewards"):
+        play(Rival("guard"), tr.environments.bandit(0.5, "after"), 10, 1)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tightrope.engine.cpu import policy_seed
 from tightrope.engine.replication import EnvironmentDraws, environment_draws
 from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
 from tightrope.studies.shadow_price.outcome import Outcome
 from tightrope.validation import Array
 
@@ -93,7 +94,8 @@ def run_once(
     rival: Rival, env: Tabular, draws: EnvironmentDraws, generator: np.random.Generator, grid: Ids
 ) -> tuple[Array, Array, Array, Ids]:
     """Reward earned by the rounds of `grid`, the totals at the end, (path, last, above) as in `Outcome`, and the choices."""
-    assert env.features is not None
+    if env.features is None or env.reward_noise != "bernoulli" or env.cost_features is not env.features:
+        raise InvalidInput(f"rivals play where there are features and Bernoulli rewards, but got {env!r}.")
     rounds, K = int(grid[-1]), env.n_constraints
     phi = env.features if env.features.ndim == 3 else env.features[:, None, :]
     c = draws.contexts[0]
