@@ -239,6 +239,21 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             hot.mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
 #endif
 #if LATE
+#if K_POLICY > 0
+            // The first cost of a rule without a declared range: where it is far from the size that was guessed, all is as if its own
+            // had been.
+            const REAL guessed = typical_size(hot, k);
+            if (w != 0 && settings[SETTINGS_PRIORS + 1 + k] == 0 && hot.cost_squares[k] == 0 && guessed > 0) {
+                const double ratio = fabs(w) / guessed;
+                if (ratio > UNIT_OFF || ratio * UNIT_OFF < 1) {
+                    hot.size[k] *= ratio;
+                    hot.square[k] *= ratio * ratio;
+                    hot.clock[k] *= ratio * ratio;
+                    hot.price[k] /= (REAL)ratio;
+                    hot.correction[k] /= (REAL)ratio;
+                }
+            }
+#endif
             hot.moved[k] += w * w;
             hot.outcome[k] = (REAL)w;
 #endif

@@ -448,7 +448,7 @@ DEVICE void work_on_prices(Hot& hot, Cold& cold, const World& world, const Offer
         const bool at_cap = top > 0 && hot.solved[k] >= (REAL)AT_CAP * top;
         hot.infeasible[k] = at_cap && sample.weight >= ENOUGH_ROUNDS && mean > (REAL)ERRORS_ABOVE * error;
         hot.price[k] = hot.solved[k];
-        hot.correction[k] *= (REAL)CARRY_KEPT;
+        hot.correction[k] = fmin((REAL)CARRY_KEPT * hot.correction[k], top);
     }
     rho = (REAL)sample.rho;
     sample.rounds = 0;

@@ -162,7 +162,9 @@ DEVICE Spread spread_of(double n, double weight, double mean, double squares, do
         out.signal = fmax(out.noise, (declared + (REAL)squares) / (learnt + 1));
     } else if (n > 0) {
         const REAL signal = (REAL)squares / learnt, noise = (signal + (REAL)errors) / observations;
-        if (noise > 0) {
+        // Equal outcomes tell nothing of their noise; what is left of it then is rounding, which is coarser in single precision.
+        const REAL least = sizeof(REAL) == 4 ? (REAL)1e-11 : (REAL)ROUNDING;
+        if (noise > least * ((REAL)(mean * mean) + signal)) {
             out.noise = noise;
             out.signal = fmax(noise, signal);
         }

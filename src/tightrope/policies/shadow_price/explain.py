@@ -53,7 +53,8 @@ def wall_penalties(seen: dict[str, Array]) -> Array:
     start = np.where(seen["start"] > 0.0, seen["start"], 1.0)
 
     def potential(s: Array) -> Array:
-        return 0.5 * start * np.maximum(0.0, s / start + 1.0) ** 2
+        height: Array = 0.5 * start * np.maximum(0.0, s / start + 1.0) ** 2
+        return height
 
     step = potential(seen["total"] + seen["costs"]) - potential(seen["total"])
     return np.where(seen["start"] > 0.0, seen["slope"] * step, 0.0)

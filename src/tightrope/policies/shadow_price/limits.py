@@ -50,7 +50,7 @@ def change_limit(
 
 
 def _column(policy: Any, rule: str | int) -> int:
-    names = policy._input.constraints
+    names: tuple[str, ...] = policy._input.constraints
     if isinstance(rule, str):
         if rule not in names:
             raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
@@ -65,7 +65,7 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     """Let the policy's rules have another limit in column k; by how much its costs change."""
     rules: Rules = policy.rules
     column = rules.columns[k]
-    old = column.rule
+    old: Any = column.rule
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(
