@@ -80,9 +80,7 @@ class Tuned:
     def words(self) -> list[str]:
         """A line for each of the settings that were checked, the last words being whether tuning was worth it."""
         found = [trial.words for trial in self.trials]
-        return (
-            found if self.worth_it else [*found, f"tuning was not worth it: the spec to serve is {self.than}"]
-        )
+        return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
 
     def as_data(self) -> dict[str, Any]:
         """For machines."""
