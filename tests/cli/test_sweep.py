@@ -11,7 +11,11 @@ from tightrope.sweep.toml import dumps
 
 
 def test_a_failed_cell_is_named_and_the_others_finish(tmp_path, capsys):
-    data = {**BANDIT, "policy": {}, "sweep": {"policy.slater": [0.1, 7.0, 0.5]}}
+    data = {
+        **BANDIT,
+        "policy": {"kind": "pessimistic-optimistic"},
+        "sweep": {"policy.slater": [0.1, 7.0, 0.5]},
+    }
     (tmp_path / "s.toml").write_text(dumps(data))
     argv = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--workers", "1", "--json"]
     assert main(argv) == 1

@@ -163,7 +163,13 @@ def served(folder: Path, **policy: Any) -> Any:
             "actions": ["a", "b", "c"],
             "context": {"x": {"type": "number", "min": 0, "max": 1}},
             "rule": RULES,
-            "policy": {"slater": 0.2, "reward": stated, "cost": stated, **policy},
+            "policy": {
+                "kind": "pessimistic-optimistic",
+                "slater": 0.2,
+                "reward": stated,
+                "cost": stated,
+                **policy,
+            },
         },
         folder=folder,
     )

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from tightrope.errors import InfeasibleProblem, InvalidInput
+from rule_tools import ABC, RANGES, any_rules
+from tightrope.errors import InvalidInput
 from tightrope.rules import Budget, Capacity, Mean, Rules, Share
 
 WARDS = ["internal", "surgery", "family", "emergency", "cardiology", "other"]
 CAPS = [0.2, 0.2, 0.175, 0.175, 0.175, 0.175]
 FAIR = [0.175, 0.175, 0.15, 0.15, 0.125, 0.125]
-ABC = ["a", "b", "c"]
 
 
 def hospital():
@@ -113,40 +113,6 @@ def by_definition(rules, usage, groups, ids):
     return out
 
 
-RANGES = {"hours": (0.0, 1.0), "wait": (-2.0, 6.0), "dose": (1.0, 1.5)}
-LIMITS = {"hours": (0.0, 2.0), "wait": (-2.0, 9.0), "dose": (1.0, 3.0)}
-groups_of_actions = st.sampled_from(["a", "b", "c", ("a", "b"), ["c", "a"], ("a", "b", "c")])
-among = st.sampled_from([None, None, "A", "B", ("A", "B")])
-seen = st.sampled_from(["before", "after"])
-
-
-@st.composite
-def any_rule(draw):
-    kind = draw(st.sampled_from(["capacity", "share", "budget", "mean"]))
-    common = {"among": draw(among), "seen": draw(seen)}
-    if kind == "capacity":
-        return Capacity(draw(groups_of_actions), draw(st.floats(0, 1)), **common)
-    if kind == "share":
-        return Share(draw(groups_of_actions), draw(st.floats(0, 1)), **common)
-    name = draw(st.sampled_from(sorted(RANGES)))
-    limit = draw(st.floats(*LIMITS[name]))
-    common["range"] = RANGES[name]
-    if kind == "budget":
-        return Budget(name, limit, draw(st.none() | groups_of_actions), **common)
-    low = draw(st.none() | st.floats(RANGES[name][0] - 1, limit))
-    return Mean(name, at_most=limit, at_least=low, **common)
-
-
-@st.composite
-def any_rules(draw):
-    rules = draw(st.lists(any_rule(), max_size=6, unique=True))
-    while True:
-        try:
-            return Rules(rules, actions=ABC)
-        except InfeasibleProblem as conflict:
-            rules = [rule for rule in rules if rule not in conflict.rules]
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     any_rules(),
@@ -231,6 +197,17 @@ def test_costs_are_a_new_array_each_time():
     np.testing.assert_array_equal(rules.costs({"h": 1.0}), kept)
     with pytest.raises(ValueError, match="read-only"):
         rules.cost_range[0, 0] = 0.0
+
+
+def test_what_is_in_force_is_the_same_for_every_way_to_say_a_group():
+    rules = Rules(
+        [Capacity("a", 0.5), Share("a", 0.1, among="A"), Share("b", 0.1, among=["A", "B"])], actions=ABC
+    )
+    for group, expected in (("A", [1, 1, 1]), ("B", [1, 0, 1]), ((), [1, 0, 0]), (["B", "Z"], [1, 0, 1])):
+        for _ in range(2):
+            found = rules.in_force(group)
+            assert found.tolist() == [bool(one) for one in expected]
+            assert not found.flags.writeable
 
 
 def test_many_combinations_of_actions_stay_bounded_and_right():

@@ -131,7 +131,7 @@ def test_tune_with_halving_leaves_rounds_to_judge(tmp_path):
 def test_a_tuned_spec_finds_its_file_from_another_folder(tmp_path):
     np.savez(tmp_path / "a.npz", weights=[1.0], rewards=[[0.5, 0.1]], costs=[[[0.1], [-0.5]]])
     (tmp_path / "s.toml").write_text(
-        '[policy]\nkind="pessimistic-optimistic"\n[environment]\nkind="tabular"\nfile="a.npz"\n[simulation]\nrounds=20\nreplications=2\n[sweep]\n"policy.slater"=[0.1]\n'
+        '[environment]\nkind="tabular"\nfile="a.npz"\n[simulation]\nrounds=20\nreplications=2\n[sweep]\n"policy.caution"=[1.0]\n'
     )
     found = tune(read_spec(tmp_path / "s.toml"), "regret<=1e9", tmp_path / "deep" / "out", workers=1)
     assert environment_of(read_spec(found.path)).rewards.tolist() == [[0.5, 0.1]]

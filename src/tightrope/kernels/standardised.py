@@ -37,6 +37,9 @@ from tightrope.kernels.models import ridge_learn
 OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
 SPREAD_HEAD = 5
 
+# Noise below this part of the mean square is rounding.
+ROUNDING = 1e-20
+
 
 def spread_size(M):
     """Length of `spread` for M outputs."""
@@ -103,7 +106,7 @@ def extend_row(spread, X, x, p, out, at):
 @kernel
 def noise_and_signal(spread, i):
     """σ̂² and s² of output i: what outcomes vary by around their prediction, and what they vary by at all."""
-    _, _, squares, errors, prior = spread_parts(spread)
+    _, mean, squares, errors, prior = spread_parts(spread)
     n = spread[LEARNT_OUTCOMES]
     declared = spread[prior + i]
     weight = spread[ERROR_WEIGHT] + 1.0
@@ -112,11 +115,19 @@ def noise_and_signal(spread, i):
         return noise, max(noise, (declared * declared + spread[squares + i]) / (n + 1.0))
     if n == 0.0:
         return 1.0, 1.0
-    noise = (spread[squares + i] / n + spread[errors + i]) / weight
     signal = spread[squares + i] / n
-    if noise <= 0.0:
+    noise = (signal + spread[errors + i]) / weight
+    # Equal outcomes tell nothing of their noise; what is left of it then is rounding.
+    if noise <= ROUNDING * (spread[mean + i] * spread[mean + i] + signal):
         return 1.0, 1.0
     return noise, max(noise, signal)
+
+
+@inlined
+def unit_is_guessed(spread, i):
+    """Whether nothing tells how large outcomes of output i are: no range was declared, and all that were seen are 0."""
+    _, _, squares, _, prior = spread_parts(spread)
+    return spread[squares + i] == 0.0 and spread[prior + i] == 0.0
 
 
 @inlined
@@ -138,7 +149,7 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     room has p + 1 numbers.
     """
     _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
-    M, mean, _, _, _ = spread_parts(spread)
+    M, _, _, _, _ = spread_parts(spread)
     matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
     whole = max(0.0, inner(Z, z, room, 0, q))
     hidden = min(whole, ridge_of(q - 1) * inner(room, 0, room, 0, q))
@@ -215,7 +226,7 @@ def predict_eight(flat, spread, X, x, rows, room):
 
 @kernel
 def learn(flat, spread, g, Z, z, Y, y, room):
-    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether block g is to be refreshed. room: p + 2 + 2M numbers."""
+    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether it is to be refreshed. room: p + 2 + 2M numbers."""
     _, q, outputs, theta, _, _, _, _ = ridge_parts(flat)
     M, mean, squares, errors, _ = spread_parts(spread)
     row = theta + g * outputs * q
@@ -247,7 +258,7 @@ def learn(flat, spread, g, Z, z, Y, y, room):
 
 @kernel
 def shift_output(flat, spread, i, by):
-    """All outcomes of output i, those learnt too, become larger by so much: θ gains that much of the constant, b what goes with it."""
+    """All outcomes of output i, those learnt too, become larger by so much: θ gains it in the constant, b what goes with it."""
     G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
     _, mean, squares, _, _ = spread_parts(spread)
     for g in range(G):

@@ -23,7 +23,7 @@ from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
 from tightrope.result import Result
-from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
+from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec, named_kinds
 from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
 from tightrope.validation import Array
@@ -57,8 +57,8 @@ class Cell(NamedTuple):
     def text(self) -> str:
         """The settings for people.
 
-        >>> Cell(3, 0, {"policy.slater": 0.1, "simulation.seed": 1}, "").text()
-        'policy.slater = 0.1, simulation.seed = 1'
+        >>> Cell(3, 0, {"policy.caution": 1.5, "simulation.seed": 1}, "").text()
+        'policy.caution = 1.5, simulation.seed = 1'
         """
         return ", ".join(f"{path} = {shown(value)}" for path, value in self.settings.items())
 
@@ -67,9 +67,9 @@ class Cell(NamedTuple):
 class Plan:
     """A spec and a design, as data that can be sent to another process.
 
-    >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1]}})
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0, 3.0]}})
     >>> [cell.text() for cell in Plan.of(spec).cells()]
-    ['policy.slater = 0.01', 'policy.slater = 0.1']
+    ['policy.caution = 1.0', 'policy.caution = 3.0']
     """
 
     source: str
@@ -90,7 +90,8 @@ class Plan:
         design = Design.of(spec)
         base = {name: value for name, value in spec.data.items() if name != "sweep"}
         base["name"] = spec.name
-        policies = base.get("policy", {})
+        # Named, since a cell is known by what it says: results of another default are not its own.
+        policies = named_kinds(base.get("policy", {}))
         base["policy"] = list(policies) if isinstance(policies, list) else [policies]
         names = tuple(policy.name for policy in spec.policies)
         plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target)
@@ -193,12 +194,12 @@ def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
     """A row for each cell; what goes wrong in a cell is in its row, under `error`.
 
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
-    ...                   "sweep": {"policy.slater": [0.1, 7.0]}})
+    ...                   "sweep": {"policy.caution": [3.0, -1.0]}})
     >>> plan = Plan.of(spec)
     >>> for row in run_cells(plan, list(plan.cells())):
     ...     print(row["regret"] is None, row["error"])
     False None
-    True spec: policy: slater must lie in (0, 1], but got 7.0.
+    True spec: policy: caution must be finite and >= 0, but got -1.0.
     """
     return [_run(plan, cell) for cell in cells]
 
