@@ -189,9 +189,7 @@ def test_without_a_sweep_explore_and_caution_vary_and_no_run_may_end_in_violatio
         field.removeprefix("policy."): value for field, value in told["settings"].items()
     }
     assert told["worth_it"] == bool(told["settings"])
-    assert told["verdict"][-1].endswith(
-        "worth it" if told["worth_it"] else "the spec to serve is the defaults"
-    )
+    assert told["verdict"][-1].endswith("worth it" if told["worth_it"] else "serve the defaults")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "Was tuning worth it?" in page
 
@@ -206,7 +204,7 @@ def test_what_explores_too_little_is_passed_over_for_the_regret_it_has_later(tmp
     assert trial.passed_over
     assert not found.worth_it
     assert found.settings == {}
-    assert found.words[-1] == "tuning was not worth it: the spec to serve is the defaults"
+    assert found.words[-1] == "tuning was not worth it: serve the defaults"
     assert "more at 5,000" in found.words[0]
     assert read_spec(found.path).policies[0].settings == {}
     assert f"# {found.words[0]}" in found.path.read_text()
@@ -269,7 +267,7 @@ def test_a_spec_that_states_what_is_varied_is_not_called_the_defaults(tmp_path):
     found = tune(make_spec(data), None, tmp_path, workers=1)
     assert found.words == [
         "explore 0.5: the same decisions as the spec as it stands",
-        "tuning was not worth it: the spec to serve is the spec as it stands",
+        "tuning was not worth it: serve the spec as it stands",
     ]
     assert read_spec(found.path).policies[0].settings == {"explore": 0.5}
 
@@ -293,6 +291,35 @@ def test_settings_that_the_spec_can_not_run_without_have_nothing_to_be_compared_
     found = tune(make_spec(data), "violation<=1e9", tmp_path, workers=1)
     assert found.worth_it
     assert "the defaults can't run, so there is nothing to compare with" in found.words[-1]
+
+
+def test_of_several_policies_the_best_is_what_settings_have_to_beat(tmp_path, monkeypatch):
+    policies = [
+        {"kind": "shadow-price", "name": "first"},
+        {"kind": "shadow-price", "name": "second", "seed": 1},
+    ]
+    gain = {(1.0, 1): 100.0, (0.5, 0): 50.0, (0.7, 0): 20.0, (0.85, 0): 10.0}
+    _changed(monkeypatch, lambda policy, rounds, seed: gain.get((policy.explore, policy.seed), 0.0))
+    found = tune(make_spec({**SWEPT, "policy": policies}), "violation<=1e9", tmp_path, workers=1)
+    assert len(found.trials) == 5
+    assert found.words[-1] == "tuning was not worth it: serve second as it stands"
+    assert found.policy == "second"
+    (served,) = read_spec(found.path).policies
+    assert (served.name, served.settings) == ("second", {"seed": 1})
+
+
+def test_the_spec_as_it_stands_may_meet_the_target_alone(tmp_path, monkeypatch):
+    real = cells.simulate
+
+    def strained(policy, env, rounds, replications, seed, **options):
+        run = real(policy, env, rounds, replications, seed, **options)
+        cost = np.full_like(run.cost, -1.0 if policy.explore == 1.0 else 1.0)
+        return replace(run, cost=cost, mean_cost=cost)
+
+    monkeypatch.setattr(cells, "simulate", strained)
+    found = tune(make_spec(SWEPT), None, tmp_path, workers=1)
+    assert found.trials == ()
+    assert found.words == ["tuning was not worth it: serve the defaults"]
 
 
 def test_other_policies_need_a_sweep(tmp_path):

@@ -102,10 +102,10 @@ def tune(
         write_page(missed.sweep)
         raise
     data = found.as_data() | {"sweep": write_page(found.sweep, found.words)}
-    rows = [] if found.chosen is None else [{"run": "in the sweep", **found.chosen}]
-    rows += [{"run": "on fresh draws", **row} for row in found.checked]
-    if found.worth_it:
-        rows += [{"run": f"{found.than}, same draws", **row} for row in found.untouched]
+    rows = [{"run": f"{found.than}, fresh draws", **row} for row in found.untouched]
+    if found.chosen is not None:
+        tuned = [{"run": "tuned, fresh draws", **row} for row in found.checked]
+        rows = [{"run": "tuned, in the sweep", **found.chosen}, *tuned, *rows]
     output.show(
         data,
         *([_fields_table(found.settings)] if found.settings else []),

@@ -26,11 +26,8 @@ from tightrope.sweep.toml import dumps
 from tightrope.sweep.verdict import Check, Trial, listed
 
 CHECKS = 5  # candidates that may fail the check before it is given up
-LENGTHS = (
-    1,
-    2,
-    5,
-)  # of the checks, in horizons: what explores too little looks good until its luck has run out
+# Of the checks, in the spec's own rounds: what explores too little looks good until its luck has run out.
+LENGTHS = (1, 2, 5)
 NO_RUN_ENDS_IN_VIOLATION = "path_violation<=0"
 # What is varied where the spec does not say, by the kind of its policy.
 VARIED: dict[str, dict[str, list[float]]] = {
@@ -53,10 +50,8 @@ class Tuned:
     target: Target
     settings: dict[str, Any]  # the fields set; none where the untouched spec is best
     policy: str
-    trials: tuple[
-        Trial, ...
-    ]  # the settings that were checked, in turn; the last ones are served if they are worth it
-    untouched: tuple[Row, ...]  # the spec as it stands, on the draws of the last check
+    trials: tuple[Trial, ...]  # the settings that were checked, in turn; the last are served if worth it
+    untouched: tuple[Row, ...]  # the spec as it stands, at each length; on the winner's draws if there is one
     than: str  # what the spec as it stands is called
     path: Path  # of the spec to serve
     sweep: Sweep
@@ -80,9 +75,7 @@ class Tuned:
     def words(self) -> list[str]:
         """A line for each of the settings that were checked, the last words being whether tuning was worth it."""
         found = [trial.words for trial in self.trials]
-        return (
-            found if self.worth_it else [*found, f"tuning was not worth it: the spec to serve is {self.than}"]
-        )
+        return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
 
     def as_data(self) -> dict[str, Any]:
         """For machines."""
