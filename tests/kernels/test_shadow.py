@@ -1,4 +1,4 @@
-"""One round of the shadow-price policy against the recipe written out in plain Python: every round dense, matrices inverted afresh."""
+"""One round of the shadow-price policy against the recipe written out in plain Python, matrices inverted afresh."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class SlowModel:
 class SlowShadowPrice:
     """The recipe, step by step, where every solve is finished in the round that it starts in."""
 
-    def __init__(self, J, p, K, late=(), caution=3.0, explore=1.0, memory=2048, guard=False, seed=0, shared=True):
+    def __init__(
+        self, J, p, K, late=(), caution=3.0, explore=1.0, memory=2048, guard=False, seed=0, shared=True
+    ):
         self.K, self.late, self.caution, self.explore, self.guard, self.seed = (
             K,
             list(late),
@@ -107,7 +109,10 @@ class SlowShadowPrice:
         """r̂, s, ŵ, ω of one round."""
         J = len(x)
         seen = [self.reward.predict(x[j], j) for j in range(J)]
-        r, s = np.array([float(a[0]) for a, _ in seen]), self.explore * np.array([float(b[0]) for _, b in seen])
+        r, s = (
+            np.array([float(a[0]) for a, _ in seen]),
+            self.explore * np.array([float(b[0]) for _, b in seen]),
+        )
         w, omega = np.array(W, dtype=float), np.zeros((J, self.K))
         if self.cost is not None:
             for j in range(J):
@@ -135,7 +140,13 @@ class SlowShadowPrice:
         solver, room = np.zeros(prices.solver_size(self.K)), np.zeros(max(np.diff(offsets)))
         prices.begin_prices(solver, self.p, cap, m, np.zeros(self.K), rho)
         prices.advance_prices(
-            solver, np.array(rewards), np.array(costs).ravel(), np.array(offsets), np.array(weights), room, np.inf
+            solver,
+            np.array(rewards),
+            np.array(costs).ravel(),
+            np.array(offsets),
+            np.array(weights),
+            room,
+            np.inf,
         )
         at = prices.solver_parts(self.K)
         p, gradient, squares = (solver[a : a + self.K] for a in (at[0], at[4], at[8]))
