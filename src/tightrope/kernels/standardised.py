@@ -103,7 +103,7 @@ def extend_row(spread, X, x, p, out, at):
 @kernel
 def noise_and_signal(spread, i):
     """σ̂² and s² of output i: what outcomes vary by around their prediction, and what they vary by at all."""
-    _, _, squares, errors, prior = spread_parts(spread)
+    _, mean, squares, errors, prior = spread_parts(spread)
     n = spread[LEARNT_OUTCOMES]
     declared = spread[prior + i]
     weight = spread[ERROR_WEIGHT] + 1.0
@@ -114,7 +114,8 @@ def noise_and_signal(spread, i):
         return 1.0, 1.0
     noise = (spread[squares + i] / n + spread[errors + i]) / weight
     signal = spread[squares + i] / n
-    if noise <= 0.0:
+    # Outcomes that are all alike tell no unit: their errors are those of rounding, and draws as narrow would all tie.
+    if noise <= 1e-26 * spread[mean + i] ** 2:
         return 1.0, 1.0
     return noise, max(noise, signal)
 
