@@ -24,6 +24,7 @@ from tightrope.kernels.linear_algebra import *
 from tightrope.kernels.loops import *
 from tightrope.kernels.models import *
 from tightrope.kernels.step import *
+from tightrope.kernels.usage import *
 from tightrope.validation import COST_LIMIT as COST_LIMIT
 from tightrope.validation import COST_ROUNDING as COST_ROUNDING
 from tightrope.validation import NORM_LIMIT as NORM_LIMIT

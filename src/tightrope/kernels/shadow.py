@@ -3,12 +3,13 @@
 `core` is the policy's state beside its models and its memory: a head of single numbers, then vectors of K. Names of places are used
 with the module's name (`shadow.PRICE`), for other layouts have places of the same names.
 
-The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds; the
-feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run. Units are
-the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square root of a sum
-of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units, b = caution ·
-√(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an action pays for the
-step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited.
+The price of rule k has three parts, λ_k = [p_k + q_k + f_k]⁺: the shadow price p of the allocation program on remembered rounds;
+the feedback f = (T + b)/V of the running total T, which is steered to −b; and q, what the feedback had to add in the long run.
+Units are the program's own: m_k is the typical size of a cost that can be chosen, `moved` how far T has moved by now (the square
+root of a sum of squares), ρ the typical difference between the rewards of a round. V = GAIN·moved·m/ρ is a gain in price units,
+b = caution · √(moved·m) is `caution` standard deviations of T under that gain. From −WALL·b on a convex potential Φ rises: an
+action pays for the step that it takes on it, so that one which would lead across 0 is blocked and one which leads back is credited.
+Without caution there is no wall.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ WALL = 0.6
 CARRY, CARRY_KEPT = 64.0, 0.5
 # Draws of unknown costs: their part of a standard deviation, and the least part of that where there is no slack.
 COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
+# Until one is seen, costs without a declared range are taken to be about 1; a guess that is off by more than this is given up.
+UNIT_OFF = 100.0
 # Old rounds fade: a full memory takes the present one with probability FADE · capacity / t.
 FADE = 2.0
 # Prices are at most this many ρ/m; a rule whose price is there, with enough rounds remembered and a mean cost so many standard
@@ -110,8 +113,9 @@ def trace_size(J, K):
     return trace_parts(J, K)[5] + TRACE_VECTORS * K
 
 
-FIRST = np.zeros(1, dtype=np.int64)
 ENTERS = -2
+# Arguments: Numba compiles a function once more for each number that is written out, and not for these.
+ZERO, ONE, CHOOSE = np.int64(0), np.int64(1), np.int64(-1)
 
 
 def predictions_room(q, M):
@@ -153,6 +157,7 @@ def decide(
     cost,
     cost_spread,
     columns,
+    idle,
     core,
     trace,
     x,
@@ -162,7 +167,8 @@ def decide(
 ):
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
-    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others.
+    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, of which `idle` do not
+    count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -181,11 +187,17 @@ def decide(
     for i in range(J * K):
         trace[W_at + i] = costs[i]
         room[i] = 0.0
-    predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, free)
+    predict_rewards(reward, reward_spread, phi, ZERO, one_row, ids, trace, ZERO, deviations, free)
     if late > 0:
         one_cost_row = psi.shape[0] == int(cost[1]) - 1 and J != 1
-        predict_costs(cost, cost_spread, psi, 0, one_cost_row, ids, columns, trace, W_at, room, 0, K, free)
-    row = step(J, room, core, trace, seed, -1)
+        predict_costs(
+            cost, cost_spread, psi, ZERO, one_cost_row, ids, columns, trace, W_at, room, ZERO, K, free
+        )
+        for i in range(idle.shape[0]):
+            for j in range(J):
+                trace[W_at + j * K + idle[i]] = 0.0
+                room[j * K + idle[i]] = 0.0
+    row = step(J, room, core, trace, seed, CHOOSE)
     p = q - 1
     first = 0 if one_row else row * p
     for i in range(p):
@@ -217,8 +229,8 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
     for i in range(J * K):
         trace[W_at + i] = costs[i]
         room[i] = 0.0
-    predict_rewards(reward, reward_spread, phi, 0, one_row, ids, trace, 0, deviations, room[J * K :])
-    row = step(J, room, core, trace, seed, -1)
+    predict_rewards(reward, reward_spread, phi, ZERO, one_row, ids, trace, ZERO, deviations, room[J * K :])
+    row = step(J, room, core, trace, seed, CHOOSE)
     first = 0 if one_row else row * p
     for i in range(p):
         x[i] = phi[first + i]
@@ -252,17 +264,17 @@ def known_are_finite(costs, J, core):
 @kernel
 def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
     """Means and standard deviations of the actions' rewards into out; room as for `predict_costs`."""
-    predict_costs(flat, spread, phi, a, one_row, ids, FIRST, out, means, out, deviations, 1, room)
+    predict_costs(flat, spread, phi, a, one_row, ids, ids[:0], out, means, out, deviations, ONE, room)
 
 
 @kernel
 def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, deviations, d, K, room):
     """Means of M quantities into `columns` of out[means:] (J, K), their standard deviations into those of deviations[d:] (J, K).
 
-    room has `predictions_room` numbers.
+    Without `columns` there is one quantity, for column 0. room has `predictions_room` numbers.
     """
     p = int(flat[1]) - 1
-    M = columns.shape[0]
+    M = max(1, columns.shape[0])
     J = ids.shape[0]
     if spread[standardised.UNIT] == 0.0:
         standardised.begin_unit(spread, psi, a, 1 if one_row else J, p)
@@ -275,7 +287,7 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
                 for r in range(min(8, J - j)):
                     whole = max(0.0, room[r])
                     hidden = min(whole, standardised.ridge_of(p) * room[8 + r])
-                    at_row = (j + r) * K + columns[i]
+                    at_row = (j + r) * K + (columns[i] if columns.shape[0] > 0 else 0)
                     out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]
                     deviations[d + at_row] = standardised.deviation(noise, signal, whole, hidden)
         return
@@ -286,8 +298,9 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
         mean = 2 * (p + 1)
         standardised.predict(flat, spread, g, room, 0, room, mean, room, mean + M, room[p + 1 :])
         for i in range(M):
-            out[means + j * K + columns[i]] = room[mean + i]
-            deviations[d + j * K + columns[i]] = room[mean + M + i]
+            at_row = j * K + (columns[i] if columns.shape[0] > 0 else 0)
+            out[means + at_row] = room[mean + i]
+            deviations[d + at_row] = room[mean + M + i]
 
 
 @kernel
@@ -298,7 +311,7 @@ def step(J, spreads, core, trace, seed, forced):
     somebody else has chosen, else −1.
     """
     K = int(core[CONSTRAINTS])
-    means, deviations, values, marks, W, rules = trace_parts(J, K)
+    means, deviations, _, marks, W, rules = trace_parts(J, K)
     core[ROUNDS] += 1.0
     if K > 0:
         measure(J, spreads, core, trace, W)
@@ -388,7 +401,7 @@ def set_prices(core, trace, rules):
             core[correction] = min(q, 0.0) if unmet else q
             price = max(0.0, p + core[correction] + feedback)
             start = WALL * buffer
-            slope = 0.0 if unmet else rho / m
+            slope = 0.0 if unmet or start == 0.0 else rho / m
         trace[rules + k] = price
         trace[rules + K + k] = p
         trace[rules + 2 * K + k] = core[correction]
@@ -499,7 +512,7 @@ def learn_reward(g, x, reward, flat, spread, room):
     """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 5 numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
-        standardised.begin_unit(spread, x, 0, 1, p)
+        standardised.begin_unit(spread, x, ZERO, ONE, p)
     standardised.extend_row(spread, x, 0, p, room, 0)
     room[p + 1] = reward
     return standardised.learn(flat, spread, g, room, 0, room, p + 1, room[p + 2 :])
@@ -510,20 +523,38 @@ def learn_costs(g, z, costs, flat, spread, room):
     """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + 2M numbers."""
     p = int(flat[1]) - 1
     if spread[standardised.UNIT] == 0.0:
-        standardised.begin_unit(spread, z, 0, 1, p)
+        standardised.begin_unit(spread, z, ZERO, ONE, p)
     standardised.extend_row(spread, z, 0, p, room, 0)
     return standardised.learn(flat, spread, g, room, 0, costs, 0, room[p + 1 :])
 
 
 @kernel
-def take_costs(costs, z, p, columns, core):
-    """Costs seen after acting: into the totals, in place of what was booked for them (behind p numbers in z)."""
+def take_costs(costs, z, p, columns, core, spread):
+    """Costs seen after acting: into the totals, in place of what was booked for them (behind p numbers in z).
+
+    Before their model learns them: `spread` is of that model, empty where it has none.
+    """
     totals, booked, moved = at(core, TOTALS), at(core, BOOKED), at(core, MOVED)
     for i in range(columns.shape[0]):
         k = columns[i]
+        if spread.shape[0] > 0 and costs[i] != 0.0 and standardised.unit_is_guessed(spread, i):
+            correct_unit(core, k, abs(costs[i]))
         core[booked + k] -= z[p + i]
         core[totals + k] += costs[i]
         core[moved + k] += costs[i] * costs[i]
+
+
+@kernel
+def correct_unit(core, k, cost):
+    """The first cost of rule k was seen: where it is far from the size that was guessed, all is as if its own had been."""
+    m = typical_size(core, k)
+    ratio = cost / m if m > 0.0 else 1.0
+    if ratio > UNIT_OFF or ratio * UNIT_OFF < 1.0:
+        core[at(core, SIZE) + k] *= ratio
+        core[at(core, SQUARE) + k] *= ratio * ratio
+        core[at(core, CLOCK) + k] *= ratio * ratio
+        core[at(core, PRICE) + k] /= ratio
+        core[at(core, CORRECTION) + k] /= ratio
 
 
 # A solve: when it is over, drawing the remembered rounds, and taking the result
@@ -585,8 +616,8 @@ def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row
 
 @kernel
 def draw_remembered(
-    phi, a, one_row, psi, b, one_cost_row, ids, W, w, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, row, seed,
-    t, room
+    phi, a, one_row, psi, b, one_cost_row, ids, W, w, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, row,
+    seed, t, room
 ):  # fmt: skip
     """`draw_round` of one remembered round with compiled models: φ at phi[a], ψ at psi[b], costs known before at W[w].
 
@@ -599,18 +630,18 @@ def draw_remembered(
     for i in range(J * K):
         costs[row * K + i] = W[w + i]
         spreads[i] = 0.0
-    predict_rewards(reward, reward_spread, phi, a, one_row, ids, room, 0, J, free)
+    predict_rewards(reward, reward_spread, phi, a, one_row, ids, room, ZERO, J, free)
     if columns.shape[0] > 0:
         predict_costs(
-            cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, 0, K, free
+            cost, cost_spread, psi, b, one_cost_row, ids, columns, costs, row * K, spreads, ZERO, K, free
         )
     return draw_round(J, room, room[J:], spreads, core, columns, rewards, costs, row, seed, t)
 
 
 @kernel
 def draw_sample(
-    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i, n,
-    seed, t, sums, room
+    phi, phi_at, psi, psi_at, ids, W, reward, reward_spread, cost, cost_spread, columns, core, rewards, costs, offsets, weights, i,
+    n, seed, t, sums, room
 ):  # fmt: skip
     """Rounds i … i + n − 1 of a sample, whose features, ids and costs stand one after the other; adds to Σ spreads and Σ weights.
 
@@ -681,6 +712,7 @@ def finish_solve(core, solver, weight):
         unmet = at_cap and weight >= ENOUGH_ROUNDS and mean > ERRORS_ABOVE * error
         core[at(core, PRICE) + k] = solver[price + k]
         core[at(core, INFEASIBLE) + k] = 1.0 if unmet else 0.0
-        core[at(core, CORRECTION) + k] *= CARRY_KEPT
+        # What was carried while ρ was a guess may be far above any price.
+        core[at(core, CORRECTION) + k] = min(CARRY_KEPT * core[at(core, CORRECTION) + k], top)
     core[RHO] = solver[prices.UNIT]
     core[SOLVES] += 1.0

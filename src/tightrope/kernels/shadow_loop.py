@@ -63,15 +63,15 @@ def simulate_shadow_price(env, policy, workspace, run):
         free = room[n * K_policy :]
         phi, a, one = rows_of(policy.reward, c, ids, J)
         shadow.predict_rewards(
-            policy.reward.flat, policy.reward.spread, phi, a, one, ids, trace, 0, deviations, free
+            policy.reward.flat, policy.reward.spread, phi, a, one, ids, trace, shadow.ZERO, deviations, free
         )
         if late > 0:
             psi, b, one = rows_of(policy.cost, c, ids, J)
             flat, spread = policy.cost.flat, policy.cost.spread
             shadow.predict_costs(
-                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, 0, K_policy, free
+                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, shadow.ZERO, K_policy, free
             )
-        row = shadow.step(n, room, core, trace, policy.seed, -1)
+        row = shadow.step(n, room, core, trace, policy.seed, shadow.CHOOSE)
         if core[shadow.SLOT] >= 0.0:
             remember(policy.memory, int(core[shadow.SLOT]), policy.memory.twins[c])
         a = ids[row]
@@ -83,8 +83,8 @@ def simulate_shadow_price(env, policy, workspace, run):
             for i in range(late):
                 y[i] = run.drawn[policy.columns[i]]
                 workspace.booked[i] = trace[W + row * K_policy + policy.columns[i]]
+            shadow.take_costs(y, workspace.booked, shadow.ZERO, policy.columns, core, policy.cost.spread)
             learn_costs(policy.cost, c, a, workspace)
-            shadow.take_costs(y, workspace.booked, 0, policy.columns, core)
         add_to_tally(run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation)
         at = record(run, t, at, a)
     return run.rounds

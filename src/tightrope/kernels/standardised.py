@@ -121,6 +121,13 @@ def noise_and_signal(spread, i):
 
 
 @inlined
+def unit_is_guessed(spread, i):
+    """Whether nothing tells how large outcomes of output i are: no range was declared, and all that were seen are 0."""
+    _, _, squares, _, prior = spread_parts(spread)
+    return spread[squares + i] == 0.0 and spread[prior + i] == 0.0
+
+
+@inlined
 def centre(spread, i):
     """What outcomes of output i are centred on."""
     return spread[SPREAD_HEAD + i] if spread[CENTRED] > 0.0 else 0.0
@@ -139,7 +146,7 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     room has p + 1 numbers.
     """
     _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
-    M, mean, _, _, _ = spread_parts(spread)
+    M, _, _, _, _ = spread_parts(spread)
     matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
     whole = max(0.0, inner(Z, z, room, 0, q))
     hidden = min(whole, ridge_of(q - 1) * inner(room, 0, room, 0, q))
@@ -216,7 +223,7 @@ def predict_eight(flat, spread, X, x, rows, room):
 
 @kernel
 def learn(flat, spread, g, Z, z, Y, y, room):
-    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether block g is to be refreshed. room: p + 2 + 2M numbers."""
+    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether it is to be refreshed. room: p + 2 + 2M numbers."""
     _, q, outputs, theta, _, _, _, _ = ridge_parts(flat)
     M, mean, squares, errors, _ = spread_parts(spread)
     row = theta + g * outputs * q
@@ -248,7 +255,7 @@ def learn(flat, spread, g, Z, z, Y, y, room):
 
 @kernel
 def shift_output(flat, spread, i, by):
-    """All outcomes of output i, those learnt too, become larger by so much: θ gains that much of the constant, b what goes with it."""
+    """All outcomes of output i, those learnt too, become larger by so much: θ gains it in the constant, b what goes with it."""
     G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
     _, mean, squares, _, _ = spread_parts(spread)
     for g in range(G):

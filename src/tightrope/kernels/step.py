@@ -38,11 +38,44 @@ def decide_with_learnt_costs(phi, psi, ids, flat, cost_flat, ranges, columns, co
     K = columns.shape[0]
     if core[layout.CONSTRAINTS] != K or not (rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)):
         return -1
+    learnt_costs(J, K, psi, ids, cost_flat, ranges, columns, core, trace, z)
+    return decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z)
+
+
+@kernel
+def decide_with_some_learnt_costs(
+    phi, psi, ids, W, idle, flat, cost_flat, ranges, columns, core, trace, x, z
+):
+    """`decide_with_learnt_costs` where other columns of W (J, K) are seen before acting, and those in idle are known to be 0."""
+    J = ids.shape[0]
+    K = W.shape[1]
+    known = W.reshape(W.size)
+    fits = core[layout.CONSTRAINTS] == K and rows_fit(phi, flat, J) and rows_fit(psi, cost_flat, J)
+    if not (fits and costs_are_valid(known, J, core)):
+        return -1
+    _, costs, _, _, _ = layout.trace_parts(J, K)
+    copy(trace, costs, known, 0, J * K)
+    learnt_costs(J, K, psi, ids, cost_flat, ranges, columns, core, trace, z)
+    for k in idle:
+        for j in range(J):
+            trace[costs + j * K + k] = 0.0
+    return decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z)
+
+
+@inlined
+def learnt_costs(J, K, psi, ids, cost_flat, ranges, columns, core, trace, z):
+    """W̌ of a ridge model into the costs in trace."""
     _, costs, queue, _, _ = layout.trace_parts(J, K)
-    W = trace[costs:queue]
-    rows = psi.reshape(psi.size)
     one_row = psi.size < J * z.shape[0]
-    models.optimistic_costs_ridge(cost_flat, rows, 0, one_row, ids, core, ranges, columns, W, K)
+    models.optimistic_costs_ridge(
+        cost_flat, psi.reshape(psi.size), 0, one_row, ids, core, ranges, columns, trace[costs:queue], K
+    )
+
+
+@inlined
+def decide_by_costs_in_trace(J, K, phi, psi, ids, flat, core, trace, x, z):
+    """r̂ of a ridge model, the choice by the costs in trace, and the features of what was chosen into x and z."""
+    _, costs, _, _, _ = layout.trace_parts(J, K)
     one_row = phi.size < J * x.shape[0]
     models.optimistic_rewards_ridge(flat, phi.reshape(phi.size), 0, one_row, ids, core, trace)
     row = choose_and_step(J, trace, costs, core, trace)

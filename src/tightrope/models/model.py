@@ -146,7 +146,7 @@ class Model(ABC):
         return self.with_outputs(n_outputs)
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, those that were learnt too, become larger by so much; where a model can't, it learns it anew."""
+        """All outcomes of one output, learnt ones too, become larger by so much; a model that can't do this learns them anew."""
         return
 
     def copy(self) -> Self:

@@ -18,8 +18,8 @@ from tightrope.validation import Array, finite_array, real_array, require_finite
 class Standardised(Model):
     """Ridge regression that sets everything by itself: means and standard deviations in the user's units, whatever these are.
 
-    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen, a
-    constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of predictions
+    Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen,
+    a constant is appended, outcomes are centred on their running mean, and their noise is estimated from the errors of predictions
     (`tightrope.kernels.standardised` has the formulas). `ShadowPrice` turns `Ridge`, `DisjointRidge` and `ArmMeans` into it.
 
     Parameters
@@ -120,7 +120,7 @@ class Standardised(Model):
         return self._predicted(rows, ids, self.spread.copy())
 
     def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
-        """`predictions` of rows that are on offer, a row for each action or one for all: the first of them set the features' unit."""
+        """`predictions` of rows on offer, one for each action or one for all: the first of them set the features' unit."""
         return self._predicted(np.empty((1, 0)) if rows is None else rows, ids, self.spread)
 
     def _predicted(self, rows: Array, ids: Ids, spread: Array) -> tuple[Array, Array]:
@@ -167,7 +167,7 @@ class Standardised(Model):
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
-    """The standardised model of the same size, which must not have learnt anything: what was seen can't be told from what is kept."""
+    """The standardised model of the same size; refused where one has learnt: what was seen can't be told from what is kept."""
     if model.n_learnt:
         raise InvalidInput(
             f"{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to warm_start, "

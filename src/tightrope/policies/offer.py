@@ -29,7 +29,7 @@ Ids = NDArray[np.int64]
 class Offer(NamedTuple):
     """The actions on offer: ids (J,), φ and ψ (J, d), costs W (J, K), the context's group and, for those who are told, its number.
 
-    φ and ψ have one row where one x stands for all actions.
+    φ and ψ have one row where one x stands for all actions. `catalogue`: φ as a catalogue holds it, which never changes.
     """
 
     ids: Ids
@@ -38,6 +38,7 @@ class Offer(NamedTuple):
     psi: Array | None = None
     group: Any = None
     context: int | None = None
+    catalogue: Array | None = None
 
     def row_of(self, name: str, action: int) -> int:
         """The row of an action that must be on offer."""

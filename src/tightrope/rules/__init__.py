@@ -28,4 +28,5 @@ from tightrope.rules.rule import UsageRule as UsageRule
 from tightrope.rules.rule import register as register
 from tightrope.rules.rule import rule_fields as rule_fields
 from tightrope.rules.rules import Column as Column
+from tightrope.rules.rules import Plan as Plan
 from tightrope.rules.rules import Rules as Rules

@@ -47,6 +47,25 @@ class Column(NamedTuple):
         return self.limit + self.sign * self.rule.scale * cost
 
 
+class Plan(NamedTuple):
+    """The costs of some actions in a context of some groups, up to usage: W is `base`, but in the columns that count usage.
+
+    There W[:, columns[i]] = (weights[:, i] · u − offsets[i]) / scales[i], where u is the usage counted[i] of each action; a usage
+    that is not known yet leaves 0, unless it is needed[i]. `names` gives each usage its row in `ranges`, those declared.
+    """
+
+    rows: tuple[int, ...]  # ids of the actions
+    base: Array  # (J, K)
+    names: dict[str, int]
+    ranges: Array  # (n, 2)
+    columns: NDArray[np.intp]
+    counted: NDArray[np.intp]
+    needed: NDArray[np.bool_]
+    weights: Array  # (J, len(columns)): the sign of the rule, 0 where the action does not count
+    offsets: Array
+    scales: Array
+
+
 class Rules:
     """A set of rules over named actions; turns usage into the (J, K) matrix of costs that a policy needs.
 
@@ -126,7 +145,7 @@ class Rules:
         self._usages = [quantity.usage for quantity in quantities]
         self._among = [frozenset(members(column.rule.among)) for column in self._columns]
         self._all_groups = frozenset[str]().union(*self._among)
-        self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None], _Plan] = {}
+        self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
 
     @classmethod
     def from_data(cls, data: Iterable[Mapping[str, Any]], actions: Sequence[Action] | int) -> Rules:
@@ -208,8 +227,7 @@ class Rules:
         >>> rules.costs({"hours": [0.75]}, group="B", actions=["b"])
         array([[0.  , 0.25]])
         """
-        needed = self._seen
-        return self._fill(self._plan(group, actions, needed), usage, needed)
+        return self._fill(self.plan(group, actions), usage)
 
     def in_force(self, group: Group = None) -> NDArray[np.bool_]:
         """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
@@ -229,9 +247,26 @@ class Rules:
         >>> rules.observed({"hours": 0.75}, "b")
         array([0.25])
         """
-        needed = ~self._seen
-        costs: Array = self._fill(self._plan(group, (action,), needed), usage, needed)[0, needed]
+        costs: Array = self._fill(self.plan(group, (action,), after=True), usage)[0, ~self._seen]
         return costs
+
+    def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:
+        """What of `costs` does not depend on usage, or of `observed` with `after`; for code that fills in the rest by itself.
+
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.25)], actions=["a", "b"])
+        >>> rules.plan().base
+        array([[ 0.5,  0. ],
+               [-0.5,  0. ]])
+        """
+        groups = self._context_groups(group, ~self._seen if after else self._seen)
+        ids = None if actions is None else tuple(self._names.ids(actions))
+        plan = self._plans.get((groups, ids, after))
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[groups, ids, after] = self._make_plan(groups, ids, after)
+        return plan
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -257,16 +292,6 @@ class Rules:
         actions = list(self._actions) if self._names.named else len(self._actions)
         return f"Rules({list(self._rules)!r}, actions={actions!r})"
 
-    def _plan(self, group: Group, actions: Offered, needed: NDArray[np.bool_]) -> _Plan:
-        groups = self._context_groups(group, needed)
-        ids = None if actions is None else tuple(self._names.ids(actions))
-        plan = self._plans.get((groups, ids))
-        if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[groups, ids] = self._make_plan(groups, ids)
-        return plan
-
     def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
             if self._all_groups:
@@ -286,61 +311,62 @@ class Rules:
         here = groups or frozenset()
         return np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
 
-    def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None) -> _Plan:
+    def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None, after: bool) -> Plan:
         rows = tuple(range(len(self._actions))) if ids is None else ids
         in_force = self._in_force(groups)
         fixed = in_force & np.array([usage is None for usage in self._usages], dtype=np.bool_)
         weights = self._weights[list(rows)]
         base = np.zeros(weights.shape)
         base[:, fixed] = (weights[:, fixed] - self._offsets[fixed]) / self._scales[fixed]
-        counted = np.flatnonzero(in_force & ~fixed)
-        usages = [str(self._usages[k]) for k in counted]
-        at = {name: i for i, name in enumerate(dict.fromkeys(usages))}
-        which = np.array([at[name] for name in usages], dtype=np.intp)
-        ranges = np.array([self._ranges[name] for name in at]).reshape(len(at), 2).T[:, :, None]
-        limits = self._offsets[counted], self._scales[counted]
-        return _Plan(rows, base, at, counted, which, weights[:, counted], *limits, ranges)
+        columns = np.flatnonzero(in_force & ~fixed)
+        names = {name: i for i, name in enumerate(self._ranges)}
+        return Plan(
+            rows=rows,
+            base=base,
+            names=names,
+            ranges=np.array(list(self._ranges.values())).reshape(len(names), 2),
+            columns=columns,
+            counted=np.array([names[str(self._usages[k])] for k in columns], dtype=np.intp),
+            needed=self._seen[columns] != after,
+            weights=weights[:, columns],
+            offsets=self._offsets[columns],
+            scales=self._scales[columns],
+        )
 
-    def _fill(self, plan: _Plan, usage: Usage | None, needed: NDArray[np.bool_]) -> Array:
-        values = np.empty((len(plan.names), len(plan.rows)))
+    def _fill(self, plan: Plan, usage: Usage | None) -> Array:
+        values = np.zeros((len(plan.names), len(plan.rows)))
         there = np.zeros(len(plan.names), dtype=np.bool_)
         if usage is not None:
             if not isinstance(usage, Mapping):
                 raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
             for name, given in usage.items():
                 i = plan.names.get(name)
-                if i is not None:
-                    values[i] = self._read_usage(name, given, plan)
-                    there[i] = True
-                elif name in self._ranges:
-                    unused = np.array(self._read_usage(name, given, plan), ndmin=1)
-                    self._in_range(name, unused, given)
-                else:
+                if i is None:
                     raise InvalidInput(
                         f"usage: no rule counts {name!r}; the rules count {list(self._ranges)}"
                     )
-            low, high = plan.ranges
+                values[i] = self._read_usage(name, given, plan)
+                there[i] = True
+            low, high = plan.ranges.T[:, :, None]
             inside = (values >= low) & (values <= high)
             if np.count_nonzero(inside) < inside.size:
                 for name, i in plan.names.items():
                     if there[i]:
                         values[i] = self._in_range(name, values[i], usage[name])
+        known = there[plan.counted]
+        missing = plan.columns[plan.needed & ~known]
+        if missing.size:
+            k = missing[0]
+            raise InvalidInput(
+                f"usage[{self._usages[k]!r}] is missing: a rule reads '{self._columns[k].rule}'"
+            )
         costs = plan.base.copy()
-        columns, counted = plan.columns, plan.counted
-        if not all(there):
-            missing = columns[~there[counted] & needed[columns]]
-            if missing.size:
-                k = missing[0]
-                raise InvalidInput(
-                    f"usage[{self._usages[k]!r}] is missing: a rule reads '{self._columns[k].rule}'"
-                )
-            values[~there] = 0.0
-        filled = (plan.weights * values[counted].T - plan.offsets) / plan.scales
+        filled = (plan.weights * values[plan.counted].T - plan.offsets) / plan.scales
         # A rule that is seen after acting counts nothing where its usage is not known yet.
-        costs[:, columns] = filled if all(there) else np.where(there[counted], filled, 0.0)
+        costs[:, plan.columns] = np.where(known, filled, 0.0)
         return costs
 
-    def _read_usage(self, name: str, given: Any, plan: _Plan) -> Array | float:
+    def _read_usage(self, name: str, given: Any, plan: Plan) -> Array | float:
         """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
         n_rows = len(plan.rows)
         if type(given) is float:
@@ -378,7 +404,7 @@ class Rules:
         clipped: Array = np.clip(values, low, high)
         return clipped
 
-    def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: _Plan) -> list[float]:
+    def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: Plan) -> list[float]:
         for action in table:
             if action not in self._names:
                 raise InvalidInput(f"{what}: {self._names.unknown(action)}")
@@ -398,24 +424,6 @@ class Rules:
 _TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
-
-
-class _Plan(NamedTuple):
-    """What does not depend on usage in the costs, for one set of groups and one list of actions on offer.
-
-    names gives each usage in force its row among the values u. Column columns[i] is (weights·u − offsets) / scales for usage
-    counted[i], weights holding sign·1{a counts}. ranges (2, n, 1) are those declared.
-    """
-
-    rows: tuple[int, ...]
-    base: Array
-    names: dict[str, int]
-    columns: NDArray[np.intp]
-    counted: NDArray[np.intp]
-    weights: Array
-    offsets: Array
-    scales: Array
-    ranges: Array
 
 
 def _require_rule(what: str, given: object) -> None:

@@ -199,3 +199,143 @@ def test_the_fast_path_by_rules():
     ] == careful.settings()["pending_groups"]
     for name, array in careful.state().items():
         same(array, short.state()[name])
+
+
+def test_a_list_of_features_and_any_number_as_a_reward_take_the_fast_path(monkeypatch):
+    x, w = np.array([0.6, 0.6]), np.array([0.25])
+    before = tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=1, slater=0.5)
+    after = tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(3, 2), cost=tr.DisjointRidge(3, 2), constraints=1, slater=0.5
+    )
+    for policy, second, outcome in ((before, np.zeros((3, 1)), ()), (after, x, (w,))):
+        twin = policy.copy()
+        for one in (policy, twin):
+            one.learn(one.decide(x, second), 1.0, *outcome)
+        monkeypatch.setattr(policy._input, "offer", None)
+        for reward in (1, 0, np.float64(0.5), np.float64(-2.0), 2**53):
+            twin.learn(twin.decide(x, second), float(reward), *outcome)
+            with monkeypatch.context() as careful_path_closed:
+                careful_path_closed.setattr(type(policy.decisions), "number_of", None)
+                policy.learn(policy.decide(x.tolist(), second), reward, *outcome)
+        decision = policy.decide(x.tolist(), second)
+        for bad in (True, "1", np.float64(np.nan), 10**400, -(10**400), 1j):
+            with pytest.raises(tr.InvalidInput, match="reward"):
+                policy.learn(decision, bad, *outcome)
+        twin.decide(x, second)
+        for name, array in twin.state().items():
+            same(array, policy.state()[name])
+
+
+@pytest.mark.parametrize("form", ["by usage", "by costs"])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_the_fast_path_by_rules_seen_after(form, disjoint, monkeypatch):
+    some = [
+        tr.Capacity("a", 0.5),
+        tr.Budget("hours", 0.4, seen="after"),
+        tr.Share("b", at_least=0.2, among="old"),
+        tr.Mean("wait", at_most=4.0, range=(0, 6), among="old", seen="after"),
+        tr.Budget("beds", 0.5),
+    ]
+    rules = tr.Rules(some if form == "by usage" else [some[1], some[3]], actions=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+
+    def model():
+        return tr.DisjointRidge(3, 4, bonus=0.2) if disjoint else tr.Ridge(4, bonus=0.2)
+
+    careful, fast = (
+        tr.PessimisticOptimistic(reward=model(), cost=model(), constraints=rules, slater=0.1, horizon=700)
+        for _ in range(2)
+    )
+    for t in range(600):
+        phi, beds, hours, wait = unit_rows(rng, 3, 4), rng.uniform(size=3), rng.uniform(), rng.uniform(0, 6)
+        group = ("old", "poor", ("old", "poor"), ())[t % 4]
+        said = {"usage": {"beds": beds}} if form == "by usage" else {}
+        shown = np.asfortranarray(phi)  # which compiled code does not read
+        one = careful.decide(shown, cost_features=shown, group=group, **said)
+        observed = {"hours": hours, "wait": wait}
+        careful.learn(one.number, 0.5, usage=observed)
+        with monkeypatch.context() as careful_path_closed:
+            if t:
+                careful_path_closed.setattr(fast._input, "offer", None)
+                careful_path_closed.setattr(type(fast.decisions), "number_of", None)
+            two = fast.decide(phi, cost_features=phi, group=group, **said)
+            if form == "by usage":
+                fast.learn(two, 0.5, usage=observed)
+            else:
+                fast.learn(two, 0.5, rules.observed(observed, two.action, group))
+        assert one.action == two.action
+        same(one.trace, two.trace)
+        costs = one.explain().costs
+        assert (costs[:, rules.names.index("wait among old")] == 0.0).all() == ("old" not in group)
+    for name, array in careful.state().items():
+        same(array, fast.state()[name])
+    assert careful.totals[rules.names.index("wait among old")] != 0.0
+
+
+def test_costs_beside_rules_of_which_some_are_seen_after(monkeypatch):
+    rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.4, seen="after")], actions=["a", "b"])
+    policy = tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 2), constraints=rules, slater=0.1
+    )
+    x, W = np.array([0.6, 0.6]), rules.costs()
+    policy.learn(policy.decide(x, cost_features=x), 1.0, usage={"hours": 0.5})
+    twin = policy.copy()
+    W[:, 1] = np.nan  # what is seen after acting is not looked at
+    with monkeypatch.context() as careful_path_closed:
+        careful_path_closed.setattr(policy._input, "offer", None)
+        found = policy.decide(x, W, cost_features=x)
+    expected = twin.decide(x, W[:, :1].tolist(), cost_features=x)
+    same(found.trace, expected.trace)
+    before = policy.state()
+    W[1, 0] = 1.5
+    for bad, message in (
+        ({"costs": W, "cost_features": x}, r"costs\[1, 0\] must lie in \[-1, 1\], but got 1.5"),
+        ({"costs": rules.costs(), "cost_features": x, "usage": {}}, "not both"),
+        ({"cost_features": x, "usage": {"hours": 2.0}}, "hours"),
+        ({"cost_features": x * 3.0}, "cost_features"),
+        ({"cost_features": x, "group": 5}, "group"),
+    ):
+        with pytest.raises(tr.InvalidInput, match=message):
+            policy.decide(x, **bad)
+    for outcome, message in (
+        ({"usage": {"hours": 2.0}}, r"usage\['hours'\] must lie in \[0, 1\]"),
+        ({"usage": {}}, r"usage\['hours'\] is missing"),
+        ({"usage": {"hours": 0.5}, "costs": np.array([0.1])}, "not both"),
+        ({"usage": 0.5}, "usage must be a mapping"),
+    ):
+        with pytest.raises(tr.InvalidInput, match=message):
+            policy.learn(found, 1.0, **outcome)
+    for name, array in policy.state().items():
+        same(array, before[name])
+
+
+def test_usage_is_refused_where_costs_are_seen_before_acting():
+    rules = tr.Rules([tr.Budget("hours", 0.4)], actions=["a", "b"])
+    policy = tr.PessimisticOptimistic(reward=tr.DisjointRidge(2, 2), constraints=rules, slater=0.1)
+    x = np.array([0.6, 0.6])
+    for _ in range(3):
+        decision = policy.decide(x, usage={"hours": 0.5})
+        with pytest.raises(tr.InvalidInput, match="learn takes the reward alone"):
+            policy.learn(decision, 1.0, usage={"hours": 0.5})
+        policy.learn(decision, 1.0)
+
+
+def test_the_fast_path_measures_slater(monkeypatch):
+    rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.6)], actions=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    careful, fast = (
+        tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 4), constraints=rules) for _ in range(2)
+    )
+    for t in range(1500):  # more than the sample keeps
+        x, hours = unit_rows(rng, 1, 4)[0], rng.uniform(size=3)
+        one = careful.decide(x, usage={"hours": hours}, actions=[0, 1, 2])
+        with monkeypatch.context() as careful_path_closed:
+            if t:
+                careful_path_closed.setattr(fast._input, "offer", None)
+            two = fast.decide(x, usage={"hours": hours})
+        same(one.trace, two.trace)
+        careful.learn(one, 0.5)
+        fast.learn(two, 0.5)
+    assert fast.slater > 0.001
+    for name, array in careful.state().items():
+        same(array, fast.state()[name])

@@ -10,10 +10,8 @@ import numpy as np
 from tightrope import kernels
 from tightrope.policies.decision import Decision
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.validation import FLOAT, Array
-
-# Of an array's flags: C-contiguous and aligned, which is what compiled code asks for.
-READABLE = 0x101
+from tightrope.policies.plain_values import as_array, as_float, readable
+from tightrope.validation import Array
 
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 
@@ -42,35 +40,25 @@ def costs_before(disjoint: bool) -> FastPath:
 
 
 @cache
-def costs_after(disjoint: bool, cost_disjoint: bool) -> FastPath:
-    """For ridge models of the reward and of all costs, seen after acting: `decide` by 3 · dimensions of φ + dimensions of ψ."""
+def costs_after(disjoint: bool, cost_disjoint: bool, by_rules: bool) -> FastPath:
+    """For ridge models of the reward and of costs seen after acting, all of them unless rules say which.
+
+    `decide` by 3 · dimensions of φ + dimensions of ψ.
+    """
+    kernel = kernels.decide_with_some_learnt_costs if by_rules else kernels.decide_with_learnt_costs
+    shown = (_TABLE, _IDS) if by_rules else ()
+    models = (_LINE, _LINE, _TABLE, _IDS)
     ways: list[Any] = [None] * 9
     for i, phi in enumerate((_LINE, _TABLE), start=1):
         for j, psi in enumerate((_LINE, _TABLE), start=1):
             if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
                 ways[3 * i + j] = kernels.entry(
-                    kernels.decide_with_learnt_costs,
-                    phi,
-                    psi,
-                    _IDS,
-                    _LINE,
-                    _LINE,
-                    _TABLE,
-                    _IDS,
-                    _LINE,
-                    _LINE,
-                    _LINE,
-                    _LINE,
+                    kernel, phi, psi, _IDS, *shown, *models, _LINE, _LINE, _LINE, _LINE
                 )
     learn = kernels.entry(
         kernels.learn_reward_and_costs, 0, 0, _LINE, _LINE, 0.0, _LINE, _LINE, _LINE, _TABLE, _IDS, _LINE
     )
     return FastPath(tuple(ways), learn)
-
-
-def readable(value: Any) -> bool:
-    """Whether compiled code can read `value` as it is."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.num & READABLE == READABLE
 
 
 def open_learning(policy: Any) -> None:
@@ -97,27 +85,50 @@ def decide_many(policy: Any, features: Array, costs: Array) -> list[Decision] | 
     ]
 
 
-def decide_after(policy: Any, fast: FastPath, phi: Any, psi: Any) -> Decision | None:
-    """Where all costs are seen after acting; None where the fast path is not open."""
-    if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+def decide_after(
+    policy: Any, fast: FastPath, phi: Any, costs: Any, psi: Any, usage: Any, group: Any
+) -> Decision | None:
+    """Where costs are seen after acting, all or those that rules say; None, with nothing changed, where it is not open."""
+    cost, columns, rule_costs = policy._cost, policy._input.columns, policy._rule_costs
+    if costs is not None and len(columns) == policy.n_constraints:
+        if psi is not None:
+            return None
+        costs, psi = None, costs
+    if not (
+        (readable(phi) or readable(phi := as_array(phi)))
+        and (readable(psi) or readable(psi := as_array(psi)))
+        and 0 < phi.ndim < 3
+        and 0 < psi.ndim < 3
+    ):
         return None
-    cost = policy._cost
     J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
     offer, decide = policy._offers.get(J), fast.decide[3 * phi.ndim + psi.ndim]
     if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
         return None
     ids, size = offer
     trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(cost.n_features)
-    columns = policy._input.columns
-    row = decide(phi, psi, ids, policy._flat, cost.flat, policy._ranges, columns, policy._core, trace, x, z)
+    flat, ranges, core = policy._flat, policy._ranges, policy._core
+    if rule_costs is None:
+        if costs is not None or usage is not None or group is not None:
+            return None
+        row = decide(phi, psi, ids, flat, cost.flat, ranges, columns, core, trace, x, z)
+    else:
+        if costs is None:
+            costs = rule_costs.costs(usage, group)
+        elif usage is not None or not readable(costs) or costs.ndim != 2:
+            return None
+        idle = rule_costs.idle(group)
+        row = decide(phi, psi, ids, costs, idle, flat, cost.flat, ranges, columns, core, trace, x, z)
     if row < 0:
         return None
-    number = policy._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)
+    number = policy._pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z, group)
     return Decision(row, row, number, policy._pending.owner, ids, trace, policy._labels)
 
 
-def learn_after(policy: Any, fast: FastPath, decision: Any, reward: Any, costs: Any) -> bool:
-    """Where all costs are seen after acting; whether the fast path was open."""
+def learn_after(
+    policy: Any, fast: FastPath, decision: Any, reward: Any, costs: Any, usage: Any = None
+) -> bool:
+    """Where costs are seen after acting; whether the fast path was open."""
     waiting = policy._pending
     if type(decision) is not Decision or decision.owner != waiting.owner:
         return False
@@ -125,11 +136,13 @@ def learn_after(policy: Any, fast: FastPath, decision: Any, reward: Any, costs: 
     if (
         pending is None
         or pending[0] != AWAITS_REWARD | AWAITS_COSTS
-        or type(reward) is not float
+        or (type(reward) is not float and type(reward := as_float(reward)) is not float)
         or reward - reward != 0.0
-        or not readable(costs)
-        or costs.ndim != 1
     ):
+        return False
+    if usage is not None and costs is None and policy._rule_costs is not None:
+        costs = policy._rule_costs.observed(usage, pending[1], pending[4])
+    elif usage is not None or not readable(costs) or costs.ndim != 1:
         return False
     g = pending[1] if policy._disjoint else 0
     h = pending[1] if cost.n_actions is not None else 0

@@ -14,6 +14,7 @@ from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.input import Input, require_in_ranges, seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import fast_path
@@ -23,15 +24,9 @@ from tightrope.policies.pessimistic_optimistic.estimates import (
     optimistic_costs,
     unpack_trace,
 )
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE, FastPath
-from tightrope.policies.pessimistic_optimistic.input import (
-    Input,
-    cost_ranges,
-    power_settings,
-    require_in_ranges,
-    seen_before,
-    slater_meter,
-)
+from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
+from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
+from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
@@ -123,6 +118,7 @@ class PessimisticOptimistic(Policy):
         copy = None if cost is None else copy_of_model("cost", cost, len(after) or cost.n_outputs)
         self._cost = copy if len(after) else None
         self._input = Input(self._reward, self._cost, self.rules, K, known)
+        self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
 
         d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
@@ -144,19 +140,13 @@ class PessimisticOptimistic(Policy):
         self._pending = self.decisions = PendingDecisions()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
-        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
+        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_before: FastPath | None = None
         self._fast_after: FastPath | None = None
         self._disjoint = self._reward.n_actions is not None
-        ridge = self._reward.compiled == "ridge" and self._meter is None
+        ridge = self._reward.compiled == "ridge"
         self._plain_before = ridge and self._cost is None
-        self._plain_after = (
-            ridge
-            and self._cost is not None
-            and self._cost.compiled == "ridge"
-            and len(after) == K
-            and self.rules is None
-        )
+        self._plain_after = ridge and self._cost is not None and self._cost.compiled == "ridge"
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
@@ -235,7 +225,7 @@ class PessimisticOptimistic(Policy):
         fast = self._fast_before
         if (
             fast is not None
-            and type(features) is ndarray
+            and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
             and actions is None
             and cost_features is None
             and ((usage is None and group is None) or (costs is None and self.rules is not None))
@@ -244,9 +234,10 @@ class PessimisticOptimistic(Policy):
             # below says why.
             W = costs
             if W is None:
-                if self.rules is not None:
-                    group = plain_group(group)
-                    W = self.rules.costs(usage, group)
+                if self._rule_costs is not None:
+                    if type(group) is not str:
+                        group = plain_group(group)
+                    W = self._rule_costs.costs(usage, group)
                 elif not self.n_constraints:
                     W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
             if (
@@ -269,16 +260,14 @@ class PessimisticOptimistic(Policy):
                     number = pending.made
                     pending.made = number + 1
                     pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                    if self._meter is not None:
+                        self._measure(W)
                     return Decision(row, row, number, pending.owner, ids, trace, self._labels)
-        elif (
-            self._fast_after is not None
-            and actions is None
-            and usage is None
-            and group is None
-            and (costs is None or cost_features is None)
-        ):
+        elif self._fast_after is not None and actions is None:
+            if type(group) is not str:
+                group = plain_group(group)
             decision = fast_path.decide_after(
-                self, self._fast_after, features, cost_features if costs is None else costs
+                self, self._fast_after, features, costs, cost_features, usage, group
             )
             if decision is not None:
                 return decision
@@ -340,6 +329,7 @@ class PessimisticOptimistic(Policy):
         """
         if (
             self._plain_before
+            and self._meter is None
             and not self._disjoint
             and is_plain(features)
             and is_plain(costs)
@@ -386,8 +376,9 @@ class PessimisticOptimistic(Policy):
         if (
             fast is not None
             and type(decision) is Decision
-            and type(reward) is float
+            and (type(reward) is float or type(reward := as_float(reward)) is float)
             and costs is None
+            and usage is None
             and decision.owner == self._pending.owner
             and reward - reward == 0.0
         ):
@@ -399,7 +390,7 @@ class PessimisticOptimistic(Policy):
                     self._reward.refresh(g)
                 return
         elif self._fast_after is not None and fast_path.learn_after(
-            self, self._fast_after, decision, reward, costs
+            self, self._fast_after, decision, reward, costs, usage
         ):
             return
         number = self._pending.number_of(decision)
@@ -607,15 +598,14 @@ class PessimisticOptimistic(Policy):
 
     def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
-        ids, _, W, psi, group, _ = offer
+        ids, _, W, psi, group, *_ = offer
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._input.require_valid(offer)
             optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
-            if self.rules is not None:
+            if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
-                late = self._input.columns
-                W[:, late[~self.rules.in_force(group)[late]]] = 0.0
+                W[:, self._rule_costs.idle(group)] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
         row = optimistic_choice(self._reward, offer, core, trace, x)
@@ -625,13 +615,15 @@ class PessimisticOptimistic(Policy):
         return row, trace, x
 
     def _commit(self, offer: Offer) -> Decision:
-        ids, _, W, psi, group, _ = offer
+        ids, _, W, psi, group, *_ = offer
         row, trace, x = self._choose(offer, self._core)
         self._offer_of(len(ids))
         if self._plain_before:
             self._fast_before = fast_path.costs_before(self._disjoint)
         elif self._plain_after and self._cost is not None:
-            self._fast_after = fast_path.costs_after(self._disjoint, self._cost.n_actions is not None)
+            self._fast_after = fast_path.costs_after(
+                self._disjoint, self._cost.n_actions is not None, self.rules is not None
+            )
         self._measure(W)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
         number = self._pending.add(self._awaits, int(ids[row]), x, z, group)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tightrope.policies.shadow_price.prices import expected_costs
 from tightrope.validation import Array
 
 # Rows of the program at most, and what is rounding, in typical costs.
@@ -38,7 +39,9 @@ def find(policy: Any) -> Conflict | None:
     if not K or not len(policy._memory):
         return None
     entries, weights = policy._memory.sample(MOST_ROWS)
-    costs = np.concatenate([policy.mean_costs(entry) for entry in entries]) * policy._scales
+    models = policy._models()
+    found = [expected_costs(entry, models, policy._columns)[0] for entry in entries]
+    costs = np.concatenate(found) * policy._scales
     sizes = np.array([len(entry.ids) for entry in entries])
     moves = least_moves(weights, costs, sizes, range(K))
     names = policy._input.constraints

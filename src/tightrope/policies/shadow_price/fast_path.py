@@ -10,79 +10,114 @@ import numpy as np
 from tightrope import kernels
 from tightrope.kernels import shadow
 from tightrope.policies.decision import Decision
+from tightrope.policies.offer import plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending
-from tightrope.policies.pessimistic_optimistic.fast_path import readable
+from tightrope.policies.plain_values import as_array, readable
+from tightrope.policies.shadow_price.input import LARGEST
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
 
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 _SEED = np.uint64(0)
+_NO_IDS = np.empty(0, dtype=np.int64)
 
 
-def open_for(policy: Any, J: int) -> Array:
-    """Open the fast path for J actions, as far as there is one; room for as many."""
-    K, cost = policy.n_constraints, policy._cost
+def open_for(policy: Any, J: int) -> None:
+    """Open the fast path for offers of all J actions, as far as there is one."""
+    if policy.n_actions not in (None, J) or not policy._compiled or not policy._reward.takes_features:
+        return
+    cost = policy._cost
     if J not in policy._offers:
-        width = max(policy.kept_lengths()) + 1
-        room = np.empty(2 * J + shadow.room_size(J, K, width))
-        policy._offers[J] = (np.arange(J), shadow.trace_size(J, K), room)
-    room = policy._offers[J][2]
-    if policy._fast_learn is not None or not policy._compiled or not policy._reward.takes_features:
-        return room
+        room = np.empty(room_needed(policy, J))
+        policy._offers[J] = (np.arange(J), shadow.trace_size(J, policy.n_constraints), room)
+    if policy._fast_learn is not None:
+        return
     if cost is None:
         policy._fast_known = decide_known(policy._disjoint)
-    elif cost.takes_features and len(policy._columns) == K and policy.rules is None:
+    elif cost.takes_features:
         policy._fast_late = decide_all(policy._disjoint, cost.n_actions is not None)
     policy._fast_learn = learn_reward()
-    return room
+
+
+def room_needed(policy: Any, J: int) -> int:
+    """How much room compiled code needs for J actions on offer."""
+    width = max(policy.kept_lengths()) + 1
+    return 2 * J + int(shadow.room_size(J, policy.n_constraints, width))
 
 
 def remember(policy: Any, ids: Any, features: Array, W: Array, group: Any) -> None:
     """The round that a compiled decision was made in; its fingerprint is known."""
     core = policy._core
     rows = features.copy() if features.ndim == 2 else features[None, :].copy()
-    force = None if policy.rules is None else policy._force(group)
-    entry = Remembered(ids, rows, None, W.copy(), force)
+    entry = Remembered(ids, rows, None, W.copy(), policy._input.in_force(group))
     policy._memory.remember(int(core[shadow.SLOT]), entry, float(core[shadow.MARK]))
 
 
-def decide_late(policy: Any, features: Any, cost_features: Any) -> Decision | None:
-    """A decision where all costs are seen after acting; None where the fast path is not open."""
-    phi, psi = features, features if cost_features is None else cost_features
-    if not (readable(phi) and readable(psi) and 0 < phi.ndim < 3 and 0 < psi.ndim < 3):
+def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+    """Where costs are seen after acting, all or those that rules say; None, with nothing changed, where it is not open."""
+    cost, columns, K, rule_costs = policy._cost, policy._columns, policy.n_constraints, policy._rule_costs
+    if costs is not None and len(columns) == K:
+        if psi is not None:
+            return None
+        costs, psi = None, costs
+    if psi is None:
+        if not policy._input.same_features:
+            return None
+        psi = phi
+    if not (
+        (readable(phi) or readable(phi := as_array(phi)))
+        and (readable(psi) or readable(psi := as_array(psi)))
+        and 0 < phi.ndim < 3
+        and 0 < psi.ndim < 3
+    ):
         return None
     J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
     offer, decide = policy._offers.get(J), policy._fast_late[3 * phi.ndim + psi.ndim]
     if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
         return None
+    idle = _NO_IDS
+    if rule_costs is not None:
+        if costs is not None:
+            return None
+        group = group if type(group) is str else plain_group(group)
+        W, idle = rule_costs.costs(usage, group), rule_costs.idle(group)
+    elif costs is not None or usage is not None or group is not None:
+        return None
+    else:
+        W = np.zeros((J, K))
     ids, size, room = offer
-    cost, core, K = policy._cost, policy._core, policy.n_constraints
-    p = cost.n_features
-    trace, x, z, W = np.empty(size), np.empty(policy._row_length), np.empty(p + K), np.zeros((J, K))
+    core, p = policy._core, cost.n_features
+    trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(p + len(columns))
     flats = (policy._flat, policy._spread, cost.flat, cost.spread)
-    row = decide(phi, psi, ids, W, *flats, policy._columns, core, trace, x, z, policy._seed, room)
+    row = decide(phi, psi, ids, W, *flats, columns, idle, core, trace, x, z, policy._seed, room)
     if row < 0:
         return None
     if core[shadow.SLOT] >= 0.0:
         rows, cost_rows = phi.reshape(-1, policy._row_length).copy(), psi.reshape(-1, p).copy()
-        policy._remember(Remembered(ids, rows, cost_rows, W))
+        policy._remember(Remembered(ids, rows, cost_rows, W, policy._input.in_force(group)))
     pending = policy._pending
-    number = pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z)
+    number = pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z, group)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
 
 
-def learn_late(policy: Any, pending: Pending, costs: Any) -> bool:
+def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     """Costs that are seen after acting; whether the fast path was open."""
-    K = policy.n_constraints
-    if (
-        policy._fast_late is None
-        or not readable(costs)
-        or costs.shape != (K,)
-        or not np.isfinite(costs).all()
-    ):
+    rule_costs = policy._rule_costs
+    if policy._fast_late is None:
+        return False
+    if rule_costs is not None:
+        if len(rule_costs.idle(pending[4])):
+            return False
+        if usage is not None and costs is None:
+            costs = rule_costs.observed(usage, pending[1], pending[4])
+        elif usage is not None:
+            return False
+    elif usage is not None:
+        return False
+    if not readable(costs) or costs.shape != policy._columns.shape or not (np.abs(costs) <= LARGEST).all():
         return False
     cost, z = policy._cost, pending[3]
-    shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core)
+    shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core, cost.spread)
     g = pending[1] if cost.n_actions is not None else 0
     if learn_costs()(g, z, costs, cost.flat, cost.spread, policy._room):
         cost.refresh(g)
@@ -115,7 +150,7 @@ def decide_all(disjoint: bool, cost_disjoint: bool) -> tuple[Any, ...]:
             if (i == 2 or disjoint) and (j == 2 or cost_disjoint):
                 flats = (_LINE, _LINE, _LINE, _LINE)
                 ways[3 * i + j] = kernels.entry(
-                    shadow.decide, phi, psi, _IDS, _TABLE, *flats, _IDS, *flats, _SEED, _LINE
+                    shadow.decide, phi, psi, _IDS, _TABLE, *flats, _IDS, _IDS, *flats, _SEED, _LINE
                 )
     return tuple(ways)
 

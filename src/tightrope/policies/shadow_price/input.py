@@ -2,64 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
+from tightrope.policies.input import Input, Log
 from tightrope.policies.offer import Offer
-from tightrope.policies.pessimistic_optimistic.input import Input
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.rules import Rules
-from tightrope.validation import Array, finite_array, first, require_finite
+from tightrope.validation import Array, finite_array, is_plain, require_range
 
 # Sparse costs are read as they come: so many numbers of a round at most.
 MOST_DENSE = 10_000_000
+# Contexts may come with any group; this bounds the memory of what is kept for them.
+MOST_GROUPS = 1024
+
+
+# Squares of what is larger, and sums of them, leave what numbers can hold.
+LARGEST = 1e100
 
 
 class PriceInput(Input):
-    """`Input` without limits on the size of features and costs."""
+    """`Input` for features and costs in any unit."""
+
+    cost_limit: ClassVar[float] = LARGEST
+
+    def __init__(self, *args: Any) -> None:
+        Input.__init__(self, *args)
+        reward, cost = self.reward, self.cost
+        # Whether ψ is φ where none is given.
+        self.same_features = (
+            cost is not None
+            and cost.takes_features
+            and cost.n_features == reward.n_features
+            and (cost.n_actions is None) == (reward.n_actions is None)
+        )
+        self._forces: dict[Any, NDArray[np.bool_] | None] = {}
+
+    def set_rules(self, rules: Rules) -> None:
+        """Go on with rules of the same names, columns and groups, with other limits."""
+        self.rules, self.rule_costs = rules, RuleCosts(rules)
 
     def offer(
         self, features: Any, costs: Any, cost_features: Any, actions: Any, usage: Any, group: Any
     ) -> Offer:
-        """One round's input; ψ is φ where none is given and the sizes are the same."""
-        cost = self.cost
-        if (
-            cost is not None
-            and cost.takes_features
-            and cost_features is None
-            and (costs is None or len(self.known_columns))
-            and cost.n_features == self.reward.n_features
-            and (cost.n_actions is None) == (self.reward.n_actions is None)
-        ):
+        """One round's input, all of it checked."""
+        catalogue = None
+        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
+            if actions is not None or usage is not None or group is not None:
+                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+            if isinstance(features, Catalogue):
+                catalogue = features.features
+                # Compiled code writes to none of it, but is made for arrays that could be written to.
+                features = catalogue if is_plain(catalogue) else catalogue.copy()
+            costs = dense(costs)
+        if cost_features is None and self.same_features and (costs is None or len(self.known_columns)):
             cost_features = features
         offer = Input.offer(self, features, costs, cost_features, actions, usage, group)
+        self.require_valid(offer)
         if len(self.columns):
             offer.W[:, self.columns] = 0.0
-        return offer
+        return offer if catalogue is None else offer._replace(catalogue=catalogue)
 
     def require_valid(self, offer: Offer) -> None:
-        """Name the entry that is not finite."""
+        """Name the entry that is not finite, or too large to be squared."""
         for name, rows in (("features", offer.phi), ("cost_features", offer.psi)):
             if rows is not None:
-                require_finite(name, rows)
+                require_size(name, rows)
         known = self.known_columns
-        bad = ~np.isfinite(offer.W[:, known])
-        if bad.any():
-            j, i = first(bad)
-            raise InvalidInput(f"costs[{j}, {known[i]}] must be finite, but got {offer.W[j, known[i]]:g}.")
+        require_size("costs", offer.W if len(known) == self.K else _only(offer.W, known))
 
     def late_ranges(self) -> Array:
         """Costs that are seen after acting may be anything."""
-        return np.array([[-np.inf, np.inf]] * len(self.columns)).reshape(-1, 2)
+        return np.array([[-LARGEST, LARGEST]] * len(self.columns)).reshape(-1, 2)
+
+    def log(self, *given: Any) -> Log:
+        """Logged decisions, all of them checked."""
+        log = Input.log(self, *given)
+        for name, values in (("features", log.phi), ("rewards", log.rewards), ("cost_features", log.psi)):
+            if values is not None:
+                require_size(name, values)
+        return log
 
     def observed(self, costs: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), given as such or by the names of usages."""
         w = Input.observed(self, costs, action, group)
-        require_finite("costs", w)
+        require_size("costs", w)
         return w
+
+    def in_force(self, group: Any) -> NDArray[np.bool_] | None:
+        """Which rules are in force for a context of that group; None where all are."""
+        if self.rules is None:
+            return None
+        if group not in self._forces:
+            if len(self._forces) >= MOST_GROUPS:
+                self._forces.clear()
+            force = self.rules.in_force(group)
+            self._forces[group] = None if force.all() else force
+        return self._forces[group]
+
+
+def require_size(name: str, array: Array) -> None:
+    """Refuse NaN, Inf and what is too large to be squared, naming the entry."""
+    require_range(name, array, -LARGEST, LARGEST)
+
+
+def _only(W: Array, columns: NDArray[np.int64]) -> Array:
+    known = np.zeros(W.shape)
+    known[:, columns] = W[:, columns]
+    return known
 
 
 def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
@@ -81,23 +135,15 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
     return ranges
 
 
-def in_force(rules: Rules | None, group: Any) -> NDArray[np.bool_] | None:
-    """Which rules are in force for a context of that group; None where all are."""
-    if rules is None:
-        return None
-    force = rules.in_force(group)
-    return None if force.all() else force
-
-
-def dense(features: Any, costs: Any) -> tuple[Any, Any]:
-    """The arrays of a catalogue and of sparse costs."""
-    if isinstance(features, Catalogue):
-        features = features.features
-    if isinstance(costs, SparseCosts):
-        J, K = costs.shape
-        if J * K > MOST_DENSE:
-            raise InvalidInput(
-                f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {MOST_DENSE} numbers a round."
-            )
-        costs = np.array([costs.row(j) for j in range(J)]).reshape(J, K)
-    return features, costs
+def dense(costs: Any) -> Any:
+    """Sparse costs as an array; all else as it is."""
+    if not isinstance(costs, SparseCosts):
+        return costs
+    J, K = costs.shape
+    if J * K > MOST_DENSE:
+        raise InvalidInput(
+            f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {MOST_DENSE} numbers a round."
+        )
+    W = np.tile(-costs.limits, (J, 1))
+    W[np.repeat(np.arange(J), np.diff(costs.offsets)), costs.indices] += costs.data
+    return W

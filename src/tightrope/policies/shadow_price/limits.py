@@ -10,9 +10,9 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
-from tightrope.policies.offer import Offer
-from tightrope.policies.pessimistic_optimistic.input import Log
-from tightrope.policies.shadow_price.memory import Remembered
+from tightrope.policies.input import Log
+from tightrope.policies.shadow_price.memory import Remembered, remembered
+from tightrope.policies.shadow_price.prices import expected_costs
 from tightrope.rules import Rules
 from tightrope.validation import finite_number, whole_number
 
@@ -69,11 +69,12 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(
-            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is declared of its usage, so that costs would change their scale: "
-            "make a policy with new rules."
+            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is declared of its usage, so that costs would change "
+            "their scale: make a policy with new rules."
         )
     policy.rules = Rules([new if rule is old else rule for rule in rules], list(rules.actions))
-    policy._input.rules = policy.rules
+    policy._input.set_rules(policy.rules)
+    policy._rule_costs = policy._input.rule_costs
     policy._label()
     sign = 1.0 if column.side == "at_most" else -1.0
     return sign * (dict(old.sides)[column.side] - limit) / old.scale
@@ -85,9 +86,10 @@ def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:
     entries, weights = policy._memory.sample(np.inf)
     if not entries:
         return
+    models = policy._models()
     squares, sizes = np.zeros(policy.n_constraints), np.zeros(policy.n_constraints)
     for entry, weight in zip(entries, weights / weights.sum()):
-        means, spreads = policy.expected_costs(entry)
+        means, spreads = expected_costs(entry, models, policy._columns)
         size2 = means**2 + spreads**2
         squares += weight * size2.mean(axis=0)
         sizes += weight * np.sqrt(size2).mean(axis=0)
@@ -107,12 +109,12 @@ def _solve_next(policy: Any) -> None:
 
 
 def logged_offers(policy: Any, log: Log, offers: Sequence[Mapping[str, Any]] | None) -> list[Remembered]:
-    """What was on offer in logged rounds, all of it checked: as told, or where one x serves all actions and no cost is known before."""
+    """What was on offer in logged rounds, checked: as told, or where one x serves all actions and no cost is known before."""
     if offers is not None:
         found = []
         for i, given in enumerate(offers):
             try:
-                found.append(_remembered(policy, policy._offer(**given)))
+                found.append(remembered(policy._offer(**given), policy._input))
             except (InvalidInput, TypeError) as error:
                 raise InvalidInput(f"offers[{i}]: {error}") from error
         return found
@@ -132,11 +134,6 @@ def logged_offers(policy: Any, log: Log, offers: Sequence[Mapping[str, Any]] | N
         )
         for i in range(len(log.ids))
     ]
-
-
-def _remembered(policy: Any, offer: Offer) -> Remembered:
-    phi, psi = (None if rows is None else rows.copy() for rows in (offer.phi, offer.psi))
-    return Remembered(offer.ids, phi, psi, offer.W.copy(), policy._force(offer.group))
 
 
 def remember_offers(policy: Any, offers: list[Remembered]) -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import shadow
+from tightrope.policies.offer import Offer
+from tightrope.policies.shadow_price.input import PriceInput
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
@@ -21,7 +23,7 @@ Ids = NDArray[np.int64]
 class Remembered(NamedTuple):
     """One round: ids on offer (J,), φ and ψ (a row for each, or one for all), costs known before (J, K), rules in force (K,).
 
-    Features of a `catalogue` are the catalogue's own array, not a copy, and are told apart by what they are, not by their numbers.
+    Features of a `catalogue` are the catalogue's own array, not a copy, and are told apart by which it is, not by their numbers.
     """
 
     ids: Ids
@@ -41,10 +43,21 @@ class Remembered(NamedTuple):
         parts = [self.ids.tobytes(), self.W.tobytes()]
         for rows in (self.phi, self.psi):
             if rows is not None:
-                parts += [b"%d;" % len(rows), b"%d" % id(rows) if self.catalogue else rows.tobytes()]
+                shared = self.catalogue and rows is self.phi
+                parts += [b"%d;" % len(rows), b"%d" % id(rows) if shared else rows.tobytes()]
         if self.force is not None:
             parts.append(self.force.tobytes())
         return b"".join(parts)
+
+
+def remembered(offer: Offer, given: PriceInput) -> Remembered:
+    """What is remembered of a round: copies, but for the features of a catalogue."""
+    phi, psi = (None if rows is None else rows.copy() for rows in (offer.phi, offer.psi))
+    if offer.catalogue is not None:
+        phi = offer.catalogue
+        psi = phi if offer.psi is offer.phi else psi
+    force = given.in_force(offer.group)
+    return Remembered(offer.ids, phi, psi, offer.W.copy(), force, offer.catalogue is not None)
 
 
 _NONE = np.empty(0)
@@ -65,12 +78,15 @@ class RoundMemory:
         self._marks: list[float] = []
         self._numbers: dict[float, list[int]] = {}
         self._free: list[int] = []
+        self._catalogues: list[Array] = []
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def remember(self, slot: int, entry: Remembered, mark: float) -> None:
         """A round, with its mark, into a slot, the next one or one that is taken."""
+        if entry.catalogue and entry.phi is not None:
+            self._share(entry.phi)
         if slot < len(self.slots):
             self._release(self.slots[slot])
         number = self._number_of(mark, entry)
@@ -107,6 +123,22 @@ class RoundMemory:
                 by = change if entry.force is None else change * entry.force
                 self.entries[number] = entry._replace(W=entry.W + by)
         self._mark_all()
+
+    def _share(self, rows: Array) -> None:
+        """Let a catalogue be known by its array: one of the same numbers, as a restored memory has, gives way to it."""
+        if any(known is rows for known in self._catalogues):
+            return
+        held = {id(entry.phi): entry.phi for entry in self.entries if entry is not None and entry.catalogue}
+        self._catalogues = [known for known in held.values() if known is not None]
+        for i, known in enumerate(self._catalogues):
+            if np.array_equal(known[:1], rows[:1]) and np.array_equal(known, rows):
+                self._catalogues[i] = rows
+                for number, entry in enumerate(self.entries):
+                    if entry is not None and entry.phi is known:
+                        psi = rows if entry.psi is known else entry.psi
+                        self.entries[number] = entry._replace(phi=rows, psi=psi)
+                return
+        self._catalogues.append(rows)
 
     def _number_of(self, mark: float, entry: Remembered) -> int | None:
         """The number of an equal round, if there is one."""

@@ -9,21 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
+from tightrope.policies.input import seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic.fast_path import READABLE
-from tightrope.policies.pessimistic_optimistic.input import seen_before
+from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import conflict, fast_path, limits, predict
-from tightrope.policies.shadow_price.explain import choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import PriceInput, dense, finite_ranges, in_force
-from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
+from tightrope.policies.shadow_price import conflict, fast_path, limits, prices
+from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
+from tightrope.policies.shadow_price.input import LARGEST, PriceInput, finite_ranges
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
@@ -39,12 +38,12 @@ _NONE = np.empty(0)
 class ShadowPrice(Policy):
     """Maximise reward under rules on running totals, with nothing to set.
 
-    Every rule has a price: the reward that one more unit of its limit would earn. It comes from the dual of the allocation program on
-    remembered rounds, solved anew whenever the number of rounds has doubled, and is corrected in every round by the running total.
-    An action's value is its estimated reward less the prices of its costs, drawn from its posterior (Thompson sampling), and the
-    highest is chosen. `docs/shadow-price.md` has the formulas, and what was measured. Nothing is promised beyond what `guarantees`
-    says: that totals stay at or below zero is measured, not proved, unless `guard` is on and every round offers an action that breaks
-    no rule.
+    Every rule has a price: the reward that one more unit of its limit would earn. It comes from the dual of the allocation program
+    on remembered rounds, solved anew whenever the number of rounds has doubled, and is corrected in every round by the running
+    total. An action's value is its estimated reward less the prices of its costs, drawn from its posterior (Thompson sampling), and
+    the highest is chosen. `docs/shadow-price.md` has the formulas, and what was measured. Nothing is promised beyond what
+    `guarantees` says: that totals stay at or below zero is measured, not proved, unless `guard` is on and every round offers an
+    action that breaks no rule.
 
     Costs may be seen before acting, after (give `cost`), or some each way (rules with `seen="after"`). Features, rewards and costs
     come in any unit.
@@ -52,7 +51,7 @@ class ShadowPrice(Policy):
     Parameters
     ----------
     reward : Model
-        Model of the reward. `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` have no part in it.
+        Model of the reward. `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
     constraints : int or Rules
         K, or rules in words, which also state names, ranges and what is seen when.
     cost : Model, optional
@@ -128,6 +127,7 @@ class ShadowPrice(Policy):
             else cost.standardised(len(after), centred=False, prior=prior)
         )
         self._input = PriceInput(self._reward, self._cost, self.rules, K, known)
+        self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
         self._core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known)
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
@@ -140,10 +140,10 @@ class ShadowPrice(Policy):
         self._compiled = self._reward.compiled == "standardised" and (
             self._cost is None or self._cost.compiled == "standardised"
         )
-        self._row_work = self._work_of_a_row()
-        # By the number of actions on offer: their ids, how many numbers are behind a decision, and room for it.
+        self._row_work = prices.work_of_a_row(self._reward, self._cost)
+        # By the number of actions, all on offer: their ids, how many numbers are behind a decision, and room for it.
         self._offers: dict[int, tuple[NDArray[np.int64], int, Array]] = {}
-        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or all of them after.
+        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_known: tuple[Any, ...] | None = None
         self._fast_late: Any = None
         self._fast_learn: Any = None
@@ -175,7 +175,7 @@ class ShadowPrice(Policy):
 
     @property
     def prices(self) -> Array:
-        """λ as used in the last decision, (K,): the reward that one more unit of each limit would earn, in the rule's own units."""
+        """λ by the totals as they stand, (K,): the reward that one more unit of each limit would earn, in the rule's own units."""
         trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
         core = self._core.copy()
         if core[shadow.ROUNDS]:
@@ -207,7 +207,7 @@ class ShadowPrice(Policy):
         return conflict.find(self)
 
     def guarantees(self) -> dict[str, Any]:
-        """What is proved of this policy: with `guard` one thing, without it nothing. What was measured is in `docs/shadow-price.md`."""
+        """What is proved of this policy: with `guard` one thing, without it nothing."""
         if not self.guard:
             return {}
         return {
@@ -266,16 +266,17 @@ class ShadowPrice(Policy):
             fast = self._fast_known
             if (
                 fast is not None
-                and type(features) is ndarray
+                and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
                 and cost_features is None
                 and ((usage is None and group is None) or (costs is None and self.rules is not None))
             ):
                 # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
                 # below says why.
                 W = costs
-                if W is None and self.rules is not None:
-                    group = plain_group(group)
-                    W = self.rules.costs(usage, group)
+                if W is None and self._rule_costs is not None:
+                    if type(group) is not str:
+                        group = plain_group(group)
+                    W = self._rule_costs.costs(usage, group)
                 if (
                     type(W) is ndarray
                     and features.dtype is FLOAT
@@ -301,10 +302,8 @@ class ShadowPrice(Policy):
                         pending.made = number + 1
                         pending[number] = (AWAITS_REWARD, row, x, None, group, None)
                         return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
-            elif self._fast_late is not None and usage is None and group is None:
-                decision = fast_path.decide_late(
-                    self, features, costs if cost_features is None else cost_features
-                )
+            elif self._fast_late is not None:
+                decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
                 if decision is not None:
                     return decision
         return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
@@ -331,9 +330,10 @@ class ShadowPrice(Policy):
 
     def choose(self, offer: Offer) -> Choice:
         """The row whose drawn value is the highest."""
-        row, trace, _ = self._proposed(offer)
-        seen = parts(trace, len(offer.ids))
-        return Choice(row, seen["rewards"], seen["means"], choice_probabilities(trace, len(offer.ids)))
+        J, (row, trace, _) = len(offer.ids), self._proposed(offer)
+        seen = parts(trace, J)
+        chances = choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan)
+        return Choice(row, seen["rewards"], seen["means"], chances)
 
     def decide_many(
         self,
@@ -392,17 +392,16 @@ class ShadowPrice(Policy):
         if (
             fast is not None
             and type(decision) is Decision
-            and type(reward) is float
-            and usage is None
+            and (type(reward) is float or type(reward := as_float(reward)) is float)
             and decision.owner == self._pending.owner
-            and reward - reward == 0.0
+            and -LARGEST <= reward <= LARGEST
         ):
             # The fast path again; what is refused is left to the careful way below.
             waiting = self._pending.get(decision.number)
             if waiting is not None and (
                 waiting[0] == AWAITS_REWARD
-                if costs is None
-                else waiting[0] == self._awaits and fast_path.learn_late(self, waiting, costs)
+                if costs is None and usage is None
+                else waiting[0] == self._awaits and fast_path.learn_late(self, waiting, costs, usage)
             ):
                 del self._pending[decision.number]
                 g = waiting[1] if self._disjoint else 0
@@ -421,7 +420,7 @@ class ShadowPrice(Policy):
         done, y, w = 0, None, None
         if reward is not None:
             self._pending.require(number, AWAITS_REWARD)
-            y, done = finite_number("reward", reward), AWAITS_REWARD
+            y, done = finite_number("reward", reward, low=-LARGEST, high=LARGEST), AWAITS_REWARD
         if costs is not None:
             if self._cost is None:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
@@ -433,15 +432,15 @@ class ShadowPrice(Policy):
         if w is not None:
             self.learn_costs(pending, w)
         self._pending.learnt(number, done)
-        if not self._pending:
-            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
+        self._book_nothing()
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
         cost, z = self._cost, pending[3]
-        assert cost is not None and z is not None
+        assert z is not None
         p = cost.n_features if cost.takes_features else 0
-        shadow.take_costs(costs, z, p, self._columns, self._core)
+        spread = cost.spread if cost.compiled == "standardised" else _NONE
+        shadow.take_costs(costs, z, p, self._columns, self._core, spread)
         psi = z[:p] if p else None
         if self.rules is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
@@ -455,13 +454,19 @@ class ShadowPrice(Policy):
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
         number = self._pending.number_of(decision)
-        self._take_back(self._pending[number])
+        shadow.vector(self._core, shadow.BOOKED)[self._columns] -= self._booked(self._pending[number])
         del self._pending[number]
+        self._book_nothing()
 
-    def _take_back(self, pending: Pending) -> None:
-        if pending[0] & AWAITS_COSTS and pending[3] is not None and len(self._columns):
-            booked = shadow.vector(self._core, shadow.BOOKED)
-            booked[self._columns] -= pending[3][-len(self._columns) :]
+    def _booked(self, pending: Pending) -> Array | float:
+        """What was booked for the costs of a decision that awaits them."""
+        late = len(self._columns)
+        return pending[3][-late:] if late and pending[0] & AWAITS_COSTS and pending[3] is not None else 0.0
+
+    def _book_nothing(self) -> None:
+        """Where no outcome is awaited nothing is booked, not even what rounding has left."""
+        if not self._pending:
+            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
 
     def warm_start(
         self,
@@ -486,8 +491,8 @@ class ShadowPrice(Policy):
         cost_features : (n, d_w) array, optional
             ψ of what was done; `features` by default.
         offers : sequence of mappings, optional
-            What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the first
-            decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+            What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
+            first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
 
         Examples
         --------
@@ -592,7 +597,7 @@ class ShadowPrice(Policy):
         return dropped
 
     def resume(self, old: Policy, *, same_costs: bool) -> None:
-        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name all that is kept of them.
+        """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept.
 
         `same_costs` says that costs seen before acting are what they were, so that what was remembered of them still holds.
         """
@@ -609,8 +614,7 @@ class ShadowPrice(Policy):
         booked = shadow.vector(self._core, shadow.BOOKED)
         booked[:] = 0.0
         for pending in self._pending.values():
-            if pending[0] & AWAITS_COSTS and pending[3] is not None and len(self._columns):
-                booked[self._columns] += pending[3][-len(self._columns) :]
+            booked[self._columns] += self._booked(pending)
 
     def copy(self, seed: int | None = None) -> ShadowPrice:
         """An independent policy in the same state; it takes this one's pending decisions by number alone."""
@@ -641,37 +645,25 @@ class ShadowPrice(Policy):
         context: Any = None,
     ) -> Offer:
         """One round's input, all of it checked."""
-        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
-            if actions is not None or usage is not None or group is not None:
-                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
-            features, costs = dense(features, costs)
-        offer = self._input.offer(features, costs, cost_features, actions, usage, group)
-        self._input.require_valid(offer)
-        return offer
+        return self._input.offer(features, costs, cost_features, actions, usage, group)
 
     def _commit(self, offer: Offer, forced: int = -1) -> Decision:
-        core = self._core
-        self._solve = self._work_on_prices(core, self._solve)
-        J = len(offer.ids)
-        row, trace, kept = self._step(offer, core, self._models(), forced)
-        fast_path.open_for(self, J)
+        core, models = self._core, self._models()
+        self._solve = prices.work(self, core, self._solve, models)
+        row, trace, kept = self._step(offer, core, models, forced)
         if core[shadow.SLOT] >= 0.0:
-            catalogue = offer.phi is not None and not offer.phi.flags.owndata and offer.phi.size > 2**16
-            phi, psi = (rows if rows is None or catalogue else rows.copy() for rows in (offer.phi, offer.psi))
-            self._remember(
-                Remembered(offer.ids, phi, psi, offer.W.copy(), self._force(offer.group), catalogue)
-            )
-        number = self._pending.add(self._awaits, int(offer.ids[row]), *kept, offer.group)
+            self._remember(remembered(offer, self._input))
+        action = int(offer.ids[row])
+        number = self._pending.add(self._awaits, action, *kept, offer.group)
+        fast_path.open_for(self, len(offer.ids))
         self._set_alarm()
-        return Decision(
-            int(offer.ids[row]), row, number, self._pending.owner, offer.ids, trace, self._labels, None
-        )
+        return Decision(action, row, number, self._pending.owner, offer.ids, trace, self._labels, None)
 
     def _proposed(self, offer: Offer) -> tuple[int, Array, Any]:
         """The row that `decide` would choose and the numbers behind it; all on copies."""
-        core, models = self._core.copy(), self._models()
-        self._work_on_prices(core, None if self._solve is None else self._solve.copy())
-        return self._step(offer, core, models.copy(), -1)
+        core, models = self._core.copy(), self._models().copy()
+        prices.work(self, core, None if self._solve is None else self._solve.copy(), models)
+        return self._step(offer, core, models, -1)
 
     def _models(self) -> Predictions:
         return Predictions(self._reward, self._cost)
@@ -680,7 +672,7 @@ class ShadowPrice(Policy):
         self, offer: Offer, core: Array, models: Predictions, forced: int
     ) -> tuple[int, Array, tuple[Array | None, Array | None]]:
         """The row, the numbers behind it, and φ and ψ of it with the costs booked; moves `core`."""
-        ids, phi, W, psi, group, _ = offer
+        ids, phi, W, psi, group, *_ = offer
         J, K = len(ids), self.n_constraints
         trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
         _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
@@ -689,7 +681,7 @@ class ShadowPrice(Policy):
         costs[:] = W
         if self._cost is not None:
             means, sds = models.costs(psi, ids)
-            force = self._force(group)
+            force = self._input.in_force(group)
             if force is not None:
                 late = force[self._columns]
                 means, sds = means * late, sds * late
@@ -702,80 +694,8 @@ class ShadowPrice(Policy):
             z = np.concatenate([first, costs[row, self._columns]])
         return row, trace, (x, z)
 
-    def _force(self, group: Any) -> NDArray[np.bool_] | None:
-        """Which rules are in force, where some are not."""
-        return in_force(self.rules, group)
-
     def _remember(self, entry: Remembered) -> None:
         self._memory.remember(int(self._core[shadow.SLOT]), entry, entry.mark())
 
-    # Prices
-
-    def _work_on_prices(self, core: Array, solve: PriceSolve | None) -> PriceSolve | None:
-        """Start a solve where it is time, and go on with the one in progress; what is left of it."""
-        t = float(core[shadow.ROUNDS]) + 1.0
-        if t >= core[shadow.NEXT_SOLVE] and len(self._memory):
-            K = self.n_constraints
-            most = shadow.rows_allowed(t, self._row_work, K)
-            solve = PriceSolve.start(*self._memory.sample(most), t, self._row_work, K)
-            core[shadow.NEXT_SOLVE] = 2.0 * t
-        if solve is None:
-            return None
-        return None if solve.work(t, core, self._row_work, self._draw) else solve
-
-    def expected_costs(self, entry: Remembered) -> tuple[Array, Array]:
-        """Costs of a remembered round (J, K), as known or as estimated now, and their standard deviations."""
-        means, spreads = entry.W.copy(), np.zeros(entry.W.shape)
-        if self._cost is not None:
-            found, sds = self._models().costs(entry.psi, entry.ids)
-            late = 1.0 if entry.force is None else entry.force[self._columns]
-            means[:, self._columns], spreads[:, self._columns] = found * late, sds * late
-        return means, spreads
-
-    def mean_costs(self, entry: Remembered) -> Array:
-        """Costs of a remembered round (J, K), as known or as estimated now."""
-        return self.expected_costs(entry)[0]
-
-    def _draw(self, solve: PriceSolve, i: int, n: int) -> None:
-        """Draw rounds i … i + n − 1 of a sample with the models of now."""
-        entries = solve.entries[i : i + n]
-        if self._compiled and all(entry.force is None for entry in entries):
-            widest = max(len(entry.ids) for entry in entries)
-            room = self._offers[widest][2] if widest in self._offers else fast_path.open_for(self, widest)
-            predict.draw_sample(
-                (self._flat, self._spread),
-                self._cost,
-                self._columns,
-                self._core,
-                solve,
-                entries,
-                i,
-                self._seed,
-                room,
-            )
-            return
-        K, sums = self.n_constraints, solve.sums
-        for r, entry in enumerate(entries, start=i):
-            J, row = len(entry.ids), int(solve.offsets[r])
-            means, sds = self._models().rewards(entry.phi, entry.ids)
-            costs, spreads = self.expected_costs(entry)
-            solve.costs[row * K : (row + J) * K] = costs.reshape(-1)
-            core, columns, spread = self._core, self._columns, spreads.reshape(-1)
-            found = shadow.draw_round(
-                J, means, sds, spread, core, columns, solve.rewards, solve.costs, row, self._seed, solve.begun
-            )
-            sums += solve.weights[r] * found, solve.weights[r]
-
     def _set_alarm(self) -> None:
-        core = self._core
-        if not self.n_constraints:
-            self._wake = np.inf
-        elif self._solve is not None:
-            self._wake = 0
-        else:
-            self._wake = self._pending.made + core[shadow.NEXT_SOLVE] - core[shadow.ROUNDS] - 1.0
-
-    def _work_of_a_row(self) -> float:
-        cost = self._cost
-        late = (0.0, 0.0) if cost is None else (cost.n_features + 1.0, float(cost.n_outputs))
-        return float(shadow.draw_work(self._reward.n_features + 1.0, *late))
+        self._wake = prices.next_work(self)

@@ -54,8 +54,7 @@ class Predictions:
 
 
 def draw_sample(
-    flats: tuple[Array, ...],
-    cost: Any,
+    models: Predictions,
     columns: Ids,
     core: Array,
     solve: PriceSolve,
@@ -65,6 +64,8 @@ def draw_sample(
     room: Array,
 ) -> None:
     """Rounds of a solve's sample, from number i on, in one compiled call."""
+    reward: Any = models.reward
+    cost: Any = models.cost
     phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
     psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
     shadow.draw_sample(
@@ -74,7 +75,8 @@ def draw_sample(
         psi_at,
         np.concatenate([entry.ids for entry in entries]),
         np.concatenate([entry.W for entry in entries]).reshape(-1),
-        *flats,
+        reward.flat,
+        reward.spread,
         *((_LINE, _LINE) if cost is None else (cost.flat, cost.spread)),
         columns,
         core,
@@ -89,6 +91,12 @@ def draw_sample(
         solve.sums,
         room,
     )
+    K = len(core[shadow.HEAD :]) // shadow.VECTORS
+    costs = solve.costs.reshape(-1, K)
+    for r, entry in enumerate(entries, start=i):
+        if entry.force is not None and len(columns):
+            # Of a rule that was not in force the cost is 0, which no draw changes.
+            costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
 
 def _one_after_the_other(rows: list[Array | None]) -> tuple[Array, Ids]:

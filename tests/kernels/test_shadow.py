@@ -1,0 +1,335 @@
+"""One round of the shadow-price policy against the recipe written out in plain Python: every round dense, matrices inverted afresh."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope import kernels
+from tightrope.kernels import prices, shadow
+
+
+class SlowModel:
+    """Ridge regression in its own units, from all that was ever learnt."""
+
+    def __init__(self, n_actions, p, outputs, centred, prior=0.0):
+        self.ridge, self.p, self.outputs, self.centred, self.prior = 1.0 + (p > 0), p, outputs, centred, prior
+        self.learnt = [[] for _ in range(n_actions or 1)]
+        self.shared, self.unit, self.outcomes = n_actions is None, None, []
+        self.errors, self.weight = np.zeros(outputs), 0.0
+
+    def row(self, x):
+        return np.append(np.asarray(x, dtype=float) / self.unit, 1.0)
+
+    def see(self, rows):
+        if self.unit is None:
+            typical = math.sqrt(np.mean(np.sum(np.asarray(rows) ** 2, axis=1))) if self.p else 0.0
+            self.unit = typical or 1.0
+
+    def centre(self):
+        return np.mean(self.outcomes, axis=0) if self.centred and self.outcomes else np.zeros(self.outputs)
+
+    def parts(self, x, action):
+        """Mean, xᵀΣ⁻¹x and λ‖Σ⁻¹x‖² of one row."""
+        z, c = self.row(x), self.centre()
+        learnt = self.learnt[0 if self.shared else action]
+        Sigma = self.ridge * np.eye(self.p + 1)
+        sums = np.zeros((self.p + 1, self.outputs))
+        for row, y in learnt:
+            Sigma += np.outer(row, row)
+            sums += np.outer(row, y - c)
+        inverse = np.linalg.inv(Sigma)
+        return c + z @ inverse @ sums, z @ inverse @ z, self.ridge * np.sum((inverse @ z) ** 2)
+
+    def predict(self, x, action):
+        mean, whole, hidden = self.parts(x, action)
+        noise, signal = self.noise()
+        return mean, np.sqrt(noise * (whole - hidden) + np.maximum(noise, signal) * hidden)
+
+    def noise(self):
+        n, one = len(self.outcomes), np.ones(self.outputs)
+        if n == 0 and not self.prior:
+            return one, one
+        about = np.mean(self.outcomes, axis=0) if self.centred else 0.0
+        squares = np.sum((np.array(self.outcomes).reshape(n, self.outputs) - about) ** 2, axis=0)
+        if self.prior:
+            noise, signal = self.prior**2 + self.errors, (self.prior**2 + squares) / (n + 1.0)
+        else:
+            noise, signal = squares / n + self.errors, squares / n
+        noise = noise / (self.weight + 1.0)
+        return np.where(noise > 0, noise, 1.0), np.where(noise > 0, signal, 1.0)
+
+    def learn(self, x, action, y):
+        y = np.atleast_1d(np.asarray(y, dtype=float))
+        mean, h, _ = self.parts(x, action)
+        if self.outcomes or not self.centred:
+            weight = math.sqrt(2.0 * h / (1.0 + h))
+            self.weight += weight
+            self.errors += weight * (y - mean) ** 2 / (1.0 + h)
+        self.learnt[0 if self.shared else action].append((self.row(x), y))
+        self.outcomes.append(y)
+
+
+class SlowShadowPrice:
+    """The recipe, step by step, where every solve is finished in the round that it starts in."""
+
+    def __init__(self, J, p, K, late=(), caution=3.0, explore=1.0, memory=2048, guard=False, seed=0, shared=True):
+        self.K, self.late, self.caution, self.explore, self.guard, self.seed = (
+            K,
+            list(late),
+            caution,
+            explore,
+            guard,
+            seed,
+        )
+        self.reward = SlowModel(None if shared else J, p, 1, True)
+        self.cost = SlowModel(None if shared else J, p, len(self.late), False) if self.late else None
+        self.t, self.rho, self.next_solve = 0, 1.0, 2
+        self.S, self.booked, self.A1, self.A2, self.G, self.p, self.q, self.clock = np.zeros((8, K))
+        self.infeasible = np.zeros(K, dtype=bool)
+        self.capacity, self.slots, self.entries, self.counts = memory, [], [], []
+
+    def m(self):
+        return np.divide(self.A2, self.A1, out=np.zeros(self.K), where=self.A1 > 0)
+
+    def normals(self, n, t, slot):
+        found = []
+        for i in range((n + 1) // 2):
+            u, v = kernels.uniforms(np.uint64(self.seed), 0, t, slot + i)
+            r, angle = math.sqrt(-2.0 * math.log(1.0 - u)), 2.0 * math.pi * v
+            found += [r * math.cos(angle), r * math.sin(angle)]
+        return np.array(found[:n])
+
+    def predict(self, x, W):
+        """r̂, s, ŵ, ω of one round."""
+        J = len(x)
+        seen = [self.reward.predict(x[j], j) for j in range(J)]
+        r, s = np.array([float(a[0]) for a, _ in seen]), self.explore * np.array([float(b[0]) for _, b in seen])
+        w, omega = np.array(W, dtype=float), np.zeros((J, self.K))
+        if self.cost is not None:
+            for j in range(J):
+                w[j, self.late], omega[j, self.late] = self.cost.predict(x[j], j)
+        return r, s, w, omega
+
+    def solve(self, t):
+        live = [i for i, n in enumerate(self.counts) if n]
+        rewards, costs, offsets, weights, spread = [], [], [0], [], 0.0
+        for i in live:
+            x, W = self.entries[i]
+            r, s, w, omega = self.predict(x, W)
+            n, row, A = self.counts[i], offsets[-1], len(self.late)
+            z = self.normals((row + len(r)) * (1 + A), t, 2**31)[row * (1 + A) :].reshape(len(r), 1 + A)
+            rewards += list(r + s * z[:, 0])
+            w = w.copy()
+            w[:, self.late] += 0.7 * self.explore * omega[:, self.late] * z[:, 1:]
+            costs += list(w)
+            spread += n * (max(r + s) - min(r - s))
+            offsets.append(row + len(r))
+            weights.append(float(n))
+        n, m = sum(weights), self.m()
+        rho = max(1e-9, spread / n)
+        cap = np.divide(20.0 * rho, m, out=np.zeros(self.K), where=m > 0)
+        solver, room = np.zeros(prices.solver_size(self.K)), np.zeros(max(np.diff(offsets)))
+        prices.begin_prices(solver, self.p, cap, m, np.zeros(self.K), rho)
+        prices.advance_prices(
+            solver, np.array(rewards), np.array(costs).ravel(), np.array(offsets), np.array(weights), room, np.inf
+        )
+        at = prices.solver_parts(self.K)
+        p, gradient, squares = (solver[a : a + self.K] for a in (at[0], at[4], at[8]))
+        mean = -gradient
+        error = np.sqrt(np.maximum(0.0, squares - mean**2) / n)
+        self.infeasible = (cap > 0) & (p >= 0.999 * cap) & (n >= 8) & (mean > 2 * error)
+        self.p, self.rho, self.q = p.copy(), rho, np.minimum(self.q / 2, cap)
+
+    def decide(self, x, W):
+        t, K = self.t + 1, self.K
+        if t >= self.next_solve and self.slots:
+            self.solve(t)
+            self.next_solve = 2 * t
+        for model in (self.reward, self.cost):
+            if model is not None:
+                model.see(x)
+        r, s, w, omega = self.predict(x, W)
+        known = np.array([k not in self.late for k in range(K)])
+        square = w**2 + omega**2
+        self.A2 += square.mean(axis=0)
+        self.A1 += np.sqrt(square).mean(axis=0)
+        self.G[known] += square.mean(axis=0)[known]
+        m, T = self.m(), self.S + self.booked
+        lam, z, slope, e = np.zeros(K), np.zeros(K), np.zeros(K), np.ones(K)
+        for k in range(K):
+            if m[k] == 0:
+                continue
+            moved = math.sqrt(max(self.G[k], self.A2[k]))
+            V = 4.0 * moved * m[k] / self.rho
+            b = self.caution * math.sqrt(max(1.0, self.G[k] / self.A2[k])) * math.sqrt(moved * m[k])
+            f = (T[k] + b) / V
+            f = min(f, 0.0) if self.infeasible[k] else f
+            dg = max(self.G[k], self.A2[k]) - self.clock[k]
+            self.clock[k] += dg
+            self.q[k] = max(-self.p[k], self.q[k] + f * dg / (64.0 * moved * m[k]))
+            self.q[k] = min(self.q[k], 0.0) if self.infeasible[k] else self.q[k]
+            lam[k] = max(0.0, self.p[k] + self.q[k] + f)
+            z[k] = 0.6 * b
+            slope[k] = 0.0 if self.infeasible[k] or b == 0 else self.rho / m[k]
+            e[k] = 0.7 * (min(1.0, max(0.4, abs(T[k]) / b)) if b else 1.0)
+
+        def wall(total, k):
+            return 0.5 * z[k] * max(0.0, total / z[k] + 1.0) ** 2
+
+        mean, variance = r - w @ lam, s**2
+        for j in range(len(r)):
+            for k in range(K):
+                if slope[k]:
+                    mean[j] -= slope[k] * (wall(T[k] + w[j, k], k) - wall(T[k], k))
+                variance[j] += (self.explore * e[k] * lam[k] * omega[j, k]) ** 2
+        kept = np.ones(len(r), dtype=bool)
+        if self.guard:
+            over = np.maximum(0.0, self.S + w)[:, known] / np.where(m > 0, m, 1.0)[known]
+            excess = over.sum(axis=1)
+            kept = excess <= excess.min() + 1e-12
+        value = np.where(kept, mean + np.sqrt(variance) * self.normals(len(r), t, 1), -np.inf)
+        row = int(np.flatnonzero(value >= value.max() - 1e-12)[0])
+        self.S[known] += w[row, known]
+        self.booked[~known] += w[row, ~known]
+        self.remember(t, x, W)
+        self.t, self.lam, self.row, self.x, self.estimate = t, lam, row, x, w[row]
+        return row
+
+    def remember(self, t, x, W):
+        slot = len(self.slots)
+        if slot >= self.capacity:
+            u, v = kernels.uniforms(np.uint64(self.seed), 0, t, 0)
+            if u * t >= 2.0 * self.capacity:
+                return
+            slot = math.floor(v * self.capacity)
+            self.counts[self.slots[slot]] -= 1
+        entry = (np.array(x), np.array(W, dtype=float))
+        same = [
+            i
+            for i, old in enumerate(self.entries)
+            if self.counts[i] and all(np.array_equal(a, b) for a, b in zip(old, entry))
+        ]
+        free = [i for i, n in enumerate(self.counts) if not n]
+        number = same[0] if same else free[0] if free else len(self.entries)
+        if number == len(self.entries):
+            self.entries.append(entry)
+            self.counts.append(0)
+        elif not same:
+            self.entries[number] = entry
+        self.counts[number] += 1
+        if slot == len(self.slots):
+            self.slots.append(number)
+        else:
+            self.slots[slot] = number
+
+    def learn(self, reward, costs=None):
+        self.reward.learn(self.x[self.row], self.row, reward)
+        if self.cost is not None:
+            late = self.late
+            self.booked[late] -= self.estimate[late]
+            self.S[late] += costs
+            self.G[late] += np.square(costs)
+            self.cost.learn(self.x[self.row], self.row, costs)
+
+
+def contexts(rng, C, J, p, K, infeasible=False):
+    """Rounds that come again, with costs that bind, and true rewards."""
+    X = rng.normal(size=(C, J, p))
+    r = X @ rng.normal(size=p)
+    W = 0.6 * r[:, :, None] + 0.4 * rng.normal(size=(C, J, K)) - 0.15
+    if infeasible:
+        W[:, :, 0] = np.abs(W[:, :, 0]) + 0.1
+    return X, r, W
+
+
+WORLDS = {
+    "before": {},
+    "before, arms of their own": {"shared": False},
+    "after": {"late": (0, 1)},
+    "guard": {"guard": True},
+    "infeasible": {"infeasible": True},
+    "a small memory": {"memory": 20},
+    "no caution": {"caution": 0.0},
+    "no exploration": {"explore": 0.0},
+    "after, arms of their own": {"late": (0, 1), "shared": False},
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_recipe_written_out(world):
+    rest = dict(WORLDS[world])
+    rng = np.random.default_rng(sum(map(ord, world)))
+    C, J, p, K, T = 10, 3, 2, 2, 260
+    X, r, W = contexts(rng, C, J, p, K, rest.pop("infeasible", False))
+    slow = SlowShadowPrice(J, p, K, **rest)
+    late, shared = rest.pop("late", ()), rest.pop("shared", True)
+
+    def model():
+        return tr.Ridge(p) if shared else tr.DisjointRidge(J, p)
+
+    policy = tr.ShadowPrice(reward=model(), constraints=K, cost=model() if late else None, **rest)
+    for t in range(T):
+        c = rng.integers(C)
+        decision = policy.decide(X[c]) if late else policy.decide(X[c], W[c])
+        row = slow.decide(X[c], np.zeros((J, K)) if late else W[c])
+        price = decision.trace[shadow.trace_parts(J, K)[5] :][:K]
+        np.testing.assert_allclose(price, slow.lam, rtol=1e-6, atol=1e-6 * slow.rho, err_msg=f"round {t + 1}")
+        assert decision.row == row, f"round {t + 1}"
+        reward, costs = float(r[c, row] + 0.1 * rng.normal()), W[c, row] + 0.1 * rng.normal(size=K)
+        policy.learn(decision, reward, costs if late else None)
+        slow.learn(reward, costs if late else None)
+    np.testing.assert_allclose(policy.totals, slow.S, atol=1e-9)
+    np.testing.assert_array_equal(policy.infeasible, slow.infeasible)
+    assert policy.infeasible.any() == (world == "infeasible")
+    assert [int(number) for number in policy._memory.slots] == slow.slots
+
+
+class TestOneFormula:
+    def test_no_wall_without_caution(self):
+        core = shadow.new_core(1, 1.0, 0.0, 8, False, np.array([True]))
+        trace, J = np.zeros(shadow.trace_size(1, 1)), 1
+        trace[5 * J] = 0.5
+        assert shadow.step(J, np.zeros(1), core, trace, np.uint64(0), -1) == 0
+        rules = trace[shadow.trace_parts(J, 1)[5] :]
+        assert np.isfinite(trace).all()
+        assert rules[4] == rules[5] == 0.0
+
+    def test_a_rule_that_never_costs_has_no_price(self):
+        core = shadow.new_core(2, 1.0, 3.0, 8, False, np.array([True, True]))
+        trace = np.zeros(shadow.trace_size(1, 2))
+        trace[5] = 0.5
+        shadow.step(1, np.zeros(2), core, trace, np.uint64(0), -1)
+        price = trace[shadow.trace_parts(1, 2)[5] :][:2]
+        assert price[0] > 0.0
+        assert price[1] == 0.0
+
+    @pytest.mark.parametrize("factor", [1e-6, 1e6])
+    def test_a_guessed_unit_is_given_up_for_the_first_cost_that_is_seen(self, factor):
+        core = shadow.new_core(1, 1.0, 3.0, 8, False, np.array([False]))
+        trace, spreads = np.zeros(shadow.trace_size(1, 1)), np.ones(1)
+        shadow.step(1, spreads, core, trace, np.uint64(0), -1)
+        shadow.correct_unit(core, 0, factor)
+        assert shadow.typical_size(core, 0) == pytest.approx(factor)
+        shadow.correct_unit(core, 0, 10.0 * factor)
+        assert shadow.typical_size(core, 0) == pytest.approx(factor)
+
+    def test_deadlines_and_samples(self):
+        assert shadow.deadline(8.0, 6.0, 100.0, 2) == 8.0
+        assert shadow.deadline(64.0, 1e9, 100.0, 2) == 96.0
+        rows = shadow.rows_allowed(2048.0, 100.0, 3)
+        assert shadow.deadline(2048.0, rows, 100.0, 3) <= 2048 + 1024
+
+    def test_equal_pairs_share_a_fingerprint_and_others_do_not(self):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=1500), rng.normal(size=30)
+        mark = shadow.fingerprint(x, y, shadow.MARKS)
+        assert shadow.fingerprint(x.copy(), y.copy(), shadow.MARKS) == mark
+        for i in (0, 700, 1499):
+            other = x.copy()
+            other[i] += 1e-6
+            assert shadow.fingerprint(other, y, shadow.MARKS) != mark
+        assert shadow.fingerprint(y, x, shadow.MARKS) != mark
