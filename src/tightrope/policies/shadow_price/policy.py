@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
+from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import seen_before
@@ -21,7 +22,7 @@ from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price import conflict, fast_path, limits, prices
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import LARGEST, PriceInput, finite_ranges
+from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
