@@ -60,6 +60,8 @@ FADE = 2.0
 # errors above 0, can't be met.
 CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
 LEAST_RHO = 1e-9
+# Features, costs and rewards are at most this large: sums of their squares are to be finite.
+LARGEST = 1e100
 # The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
 MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
 # Numbers that a remembered round may take in all, and the least number of rounds.
@@ -176,7 +178,7 @@ def decide(
     psi = cost_features.reshape(cost_features.size)
     costs = W.reshape(W.size)
     late = columns.shape[0]
-    if costs.shape[0] != J * K or not known_are_finite(costs, J, core) or not rows_fit(phi, reward, J):
+    if costs.shape[0] != J * K or not known_are_small(costs, J, core) or not rows_fit(phi, reward, J):
         return -1
     if late > 0 and not rows_fit(psi, cost, J):
         return -1
@@ -221,7 +223,7 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
     costs = W.reshape(W.size)
     if costs.shape[0] != J * K or not rows_fit(phi, reward, J):
         return -1
-    if not inner(costs, 0, costs, 0, J * K) < math.inf:
+    if not inner(costs, 0, costs, 0, J * K) < LARGEST * LARGEST:
         return -1
     p = int(reward[1]) - 1
     one_row = phi.shape[0] == p and J != 1
@@ -242,22 +244,22 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
 
 @inlined
 def rows_fit(phi, flat, J):
-    """Whether phi holds finite features of a model: a row for each of J actions, or one for all where each has its own block."""
+    """Whether phi holds a model's features, none too large: a row for each of J actions, or one for all where each has a block."""
     p = int(flat[1]) - 1
     if phi.shape[0] != J * p and not (phi.shape[0] == p and flat[0] > 1.0):
         return False
-    return inner(phi, 0, phi, 0, phi.shape[0]) < math.inf
+    return inner(phi, 0, phi, 0, phi.shape[0]) < LARGEST * LARGEST
 
 
 @inlined
-def known_are_finite(costs, J, core):
-    """Whether the costs that are seen before acting are finite."""
+def known_are_small(costs, J, core):
+    """Whether the costs that are seen before acting are small enough."""
     K = int(core[CONSTRAINTS])
     known = at(core, KNOWN)
     bad = 0
     for j in range(J):
         for k in range(K):
-            bad += core[known + k] != 0.0 and not abs(costs[j * K + k]) < math.inf
+            bad += core[known + k] != 0.0 and not abs(costs[j * K + k]) < LARGEST
     return bad == 0
 
 

@@ -258,16 +258,27 @@ def learn(flat, spread, g, Z, z, Y, y, room):
 
 @kernel
 def shift_output(flat, spread, i, by):
-    """All outcomes of output i, those learnt too, become larger by so much: θ gains it in the constant, b what goes with it."""
+    """All outcomes of output i, those learnt too, become larger by so much.
+
+    Centred ones move with their mean, as if they had been learnt so. Of others θ gains it in the constant, b what goes with it, so
+    that a prediction moves by all of it where little was learnt, too.
+    """
     G, q, outputs, theta, _, sigma, b, _ = ridge_parts(flat)
-    _, mean, squares, _, _ = spread_parts(spread)
+    M, mean, squares, _, _ = spread_parts(spread)
+    centred = spread[CENTRED] > 0.0
     for g in range(G):
         row = (g * outputs + i) * q
-        flat[theta + row + q - 1] += by
+        one = (g * outputs + M) * q
+        if not centred:
+            flat[theta + row + q - 1] += by
         for c in range(q):
-            flat[b + row + c] += by * flat[sigma + (g * q + c) * q + q - 1]
+            if centred:
+                flat[theta + row + c] += by * flat[theta + one + c]
+                flat[b + row + c] += by * flat[b + one + c]
+            else:
+                flat[b + row + c] += by * flat[sigma + (g * q + c) * q + q - 1]
     n = spread[LEARNT_OUTCOMES]
-    if spread[CENTRED] == 0.0:
+    if not centred:
         spread[squares + i] += n * by * (2.0 * spread[mean + i] + by)
     if n > 0.0:
         spread[mean + i] += by

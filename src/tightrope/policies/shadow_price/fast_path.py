@@ -9,11 +9,11 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.kernels import shadow
+from tightrope.kernels.shadow import LARGEST
 from tightrope.policies.decision import Decision
 from tightrope.policies.offer import plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending
 from tightrope.policies.plain_values import as_array, readable
-from tightrope.policies.shadow_price.input import LARGEST
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
 

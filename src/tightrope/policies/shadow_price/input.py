@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
+from tightrope.kernels.shadow import LARGEST
 from tightrope.policies.input import Input, Log
 from tightrope.policies.offer import Offer
 from tightrope.policies.rule_costs import RuleCosts
@@ -19,10 +20,6 @@ from tightrope.validation import Array, finite_array, is_plain, require_range
 MOST_DENSE = 10_000_000
 # Contexts may come with any group; this bounds the memory of what is kept for them.
 MOST_GROUPS = 1024
-
-
-# Squares of what is larger, and sums of them, leave what numbers can hold.
-LARGEST = 1e100
 
 
 class PriceInput(Input):

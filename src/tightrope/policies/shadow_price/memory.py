@@ -169,19 +169,28 @@ class RoundMemory:
 
     # Save and restore
 
-    def arrays(self) -> Arrays:
-        """The state, by name."""
+    def arrays(self, others: Sequence[Remembered] = ()) -> tuple[Arrays, Ids]:
+        """The state, by name, with other rounds behind those that are remembered; and where among all of them the others are.
+
+        Most of them are remembered too, and are kept once.
+        """
         used = [number for number, entry in enumerate(self.entries) if entry is not None]
-        packed = pack([entry for entry in self.entries if entry is not None])
-        return {
+        kept = [entry for entry in self.entries if entry is not None]
+        places = {id(entry): i for i, entry in enumerate(kept)}
+        for other in others:
+            if id(other) not in places:
+                places[id(other)] = len(kept)
+                kept.append(other)
+        arrays = {
             "slots": np.array(self.slots, dtype=np.int64),
             "numbers": np.array(used, dtype=np.int64),
-            **packed,
+            **pack(kept),
         }
+        return arrays, np.array([places[id(other)] for other in others], dtype=np.int64)
 
     @classmethod
-    def restore(cls, arrays: Arrays) -> RoundMemory:
-        """The memory that gave `arrays`."""
+    def restore(cls, arrays: Arrays) -> tuple[RoundMemory, list[Remembered]]:
+        """The memory that gave `arrays`, and all rounds in them."""
         memory = cls()
         memory.slots = arrays["slots"].tolist()
         numbers = arrays["numbers"].tolist()
@@ -190,11 +199,12 @@ class RoundMemory:
         memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
         if len(memory.counts) != size:
             raise ValueError("memory/slots names rounds that memory/numbers does not have")
-        for number, entry in zip(numbers, unpack(arrays), strict=True):
+        kept = unpack(arrays)
+        for number, entry in zip(numbers, kept):
             memory.entries[number] = entry
         memory._mark_all()
         memory._free = [number for number, entry in enumerate(memory.entries) if entry is None]
-        return memory
+        return memory, kept
 
 
 def pack(entries: Sequence[Remembered]) -> Arrays:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
+from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import seen_before
@@ -21,7 +22,7 @@ from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price import conflict, fast_path, limits, prices
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import LARGEST, PriceInput, finite_ranges
+from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
@@ -568,9 +569,11 @@ class ShadowPrice(Policy):
 
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        memory = {f"memory/{name}": array for name, array in self._memory.arrays().items()}
-        solve = {} if self._solve is None else self._solve.arrays()
-        return Policy.state(self) | memory | {f"solve/{name}": array for name, array in solve.items()}
+        solve = self._solve
+        memory, places = self._memory.arrays(() if solve is None else solve.entries)
+        parts = {"memory": memory, "solve": {} if solve is None else {"places": places, **solve.arrays()}}
+        named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
+        return Policy.state(self) | named
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
@@ -578,10 +581,11 @@ class ShadowPrice(Policy):
         def part(prefix: str) -> Arrays:
             return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
 
-        memory, solve = RoundMemory.restore(part("memory/")), part("solve/")
-        restored = PriceSolve.restore(solve, self.n_constraints) if solve else None
+        (memory, kept), solve = RoundMemory.restore(part("memory/")), None
+        if own := part("solve/"):
+            solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.n_constraints)
         Policy.load(self, arrays)
-        self._memory, self._solve = memory, restored
+        self._memory, self._solve = memory, solve
         self._set_alarm()
 
     def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tightrope.kernels import prices, shadow
-from tightrope.policies.shadow_price.memory import Remembered, pack, unpack
+from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
@@ -92,20 +92,14 @@ class PriceSolve:
         return twin
 
     def arrays(self) -> Arrays:
-        """The state, by name."""
-        own = {name: getattr(self, name) for name in ("weights", "rewards", "costs", "solver", "numbers")}
-        return {
-            **{f"rounds/{name}": array for name, array in pack(self.entries).items()},
-            **{name: array.copy() for name, array in own.items()},
-        }
+        """The state, by name, but for the rounds."""
+        names = ("weights", "rewards", "costs", "solver", "numbers")
+        return {name: getattr(self, name).copy() for name in names}
 
     @classmethod
-    def restore(cls, arrays: Arrays, K: int) -> PriceSolve:
-        """The solve that gave `arrays`."""
-        rounds = {
-            name.removeprefix("rounds/"): one for name, one in arrays.items() if name.startswith("rounds/")
-        }
-        solve = cls(unpack(rounds), arrays["weights"].copy(), K)
+    def restore(cls, arrays: Arrays, entries: list[Remembered], K: int) -> PriceSolve:
+        """The solve on these rounds that gave `arrays`."""
+        solve = cls(entries, arrays["weights"].copy(), K)
         for name in ("rewards", "costs", "solver", "numbers"):
             getattr(solve, name)[...] = arrays[name]
         return solve

@@ -1,0 +1,114 @@
+"""The model that sets everything by itself: any unit, the contract of all models, outcomes that are restated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from kernel_tools import same
+from tightrope.models import MODELS
+from tightrope.models.standardised import Standardised
+from tightrope.testing import ModelSuite
+
+
+class TestShared(ModelSuite):
+    def make(self):
+        return Standardised(3)
+
+
+class TestDisjoint(ModelSuite):
+    def make(self):
+        return Standardised(3, n_actions=4)
+
+
+class TestArms(ModelSuite):
+    def make(self):
+        return Standardised(n_actions=3)
+
+
+def taught(model, n=60, features=1.0, outcomes=1.0, offset=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        x = rng.normal(size=3)
+        y = x.sum() + 0.1 * rng.normal()
+        model.learn(features * x, outcomes * y + offset, int(rng.integers(4)) if model.n_actions else None)
+    return model
+
+
+@pytest.mark.parametrize("n_actions", [None, 4])
+def test_units_do_not_matter(n_actions):
+    rows, ids = np.random.default_rng(1).normal(size=(5, 3)), np.arange(5) % 4
+    base = taught(Standardised(3, n_actions))
+    other = taught(Standardised(3, n_actions), features=1e3, outcomes=1e-4, offset=7.0)
+    np.testing.assert_allclose((other.means(1e3 * rows, ids) - 7.0) / 1e-4, base.means(rows, ids), rtol=1e-6)
+    np.testing.assert_allclose(
+        other.deviations(1e3 * rows, ids) / 1e-4, base.deviations(rows, ids), rtol=1e-6
+    )
+
+
+def test_means_are_those_of_a_regression_with_a_constant():
+    model, rows = taught(Standardised(3), n=4000), np.random.default_rng(1).normal(size=(5, 3))
+    np.testing.assert_allclose(model.means(rows), rows.sum(axis=1), atol=0.02)
+    assert (model.deviations(rows) < 0.02).all()
+
+
+def test_a_declared_deviation_is_known_before_anything_is_learnt():
+    model = Standardised(2, prior=[3.0, 0.5], n_outputs=2, centred=False)
+    deviations = model.deviations(np.ones((1, 2)))
+    assert deviations[0, 0] / deviations[0, 1] == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_shifted_outcomes_are_as_if_they_had_been_learnt_so(centred):
+    rng = np.random.default_rng(0)
+    model, other = (Standardised(3, 2, centred=centred, n_outputs=2) for _ in range(2))
+    for _ in range(40):
+        x, y, a = rng.normal(size=3), rng.normal(size=2), int(rng.integers(2))
+        model.learn(x, y, a)
+        other.learn(x, y + np.array([0.0, 0.7]), a)
+    model.shift(1, 0.7)
+    rows, ids = rng.normal(size=(4, 3)), np.arange(4) % 2
+    means, expected = model.means(rows, ids), other.means(rows, ids)
+    same(means[:, 0], other.means(rows, ids)[:, 0])
+    if centred:
+        np.testing.assert_allclose(means, expected, atol=1e-9)
+    else:
+        # Without centring the ridge draws towards 0, which has moved too.
+        np.testing.assert_allclose(means, expected, atol=0.3)
+
+
+def test_the_first_rows_on_offer_set_the_unit_and_predictions_do_not():
+    model = Standardised(2)
+    model.means([[3.0, 4.0]])
+    assert model.spread[2] == 0.0
+    model.seen(np.array([[3.0, 4.0], [0.0, 0.0]]), np.arange(2))
+    assert model.spread[2] == pytest.approx(math.sqrt(12.5))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Standardised(), "needs n_actions"),
+        (lambda: Standardised(-1), "n_features"),
+        (lambda: Standardised(2, 0), "n_actions"),
+        (lambda: Standardised(2, prior=-1.0), "prior must be at least 0"),
+        (lambda: Standardised(2, prior=[1.0, 2.0]), "prior must have shape"),
+        (lambda: Standardised(2).learn([1.0, math.nan], 1.0), "features"),
+        (lambda: Standardised(2).learn([1.0, 0.0], math.inf), "outcome"),
+        (lambda: Standardised(2, 3).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),
+        (lambda: Standardised(2).means([[1.0]]), "features must have shape"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(tr.InvalidInput, match=message):
+        make()
+
+
+def test_it_is_registered():
+    assert MODELS.find("standardised") is Standardised
+    assert repr(Standardised(3, 4)) == "Standardised(3, n_actions=4)"
+    assert Standardised.sized(n_actions=4, n_features=3, per_action=True).n_actions is None
+    assert Standardised.sized(n_actions=4, n_features=3, per_action=False).n_actions == 4

@@ -1,0 +1,73 @@
+"""What models say of the actions on offer, and of remembered rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from kernel_tools import same
+from shadow_tools import D, J, K, Setting, play
+from tightrope.policies.shadow_price.predict import Predictions
+
+
+class Odd(tr.models.Model):
+    """Knows nothing of action 0, and has infinite deviations there."""
+
+    def __init__(self, n_actions, n_outputs=1):
+        self.n_actions, self.n_outputs, self.takes_features = n_actions, n_outputs, False
+        self.count = np.zeros(1)
+
+    def means(self, features=None, actions=None):
+        return np.where(np.asarray(actions) == 0, np.nan, 5.0)
+
+    def deviations(self, features=None, actions=None):
+        return np.where(np.asarray(actions) == 0, np.inf, 0.5)
+
+    def learn(self, features, outcome, action=None):
+        self.count += 1
+
+    def arrays(self):
+        return {"count": self.count}
+
+
+def test_what_was_never_seen_is_as_uncertain_as_can_be():
+    means, sds = Predictions(Odd(3), None).rewards(None, np.arange(3))
+    same(means, [0.0, 5.0, 5.0])
+    assert sds[0] > 10.0 * 5.0
+    same(sds[1:], [0.5, 0.5])
+    policy = tr.ShadowPrice(reward=Odd(3), constraints=1)
+    for _ in range(10):
+        decision = policy.decide(costs=[[0.1], [-0.1], [0.0]])
+        policy.learn(decision, 1.0)
+        assert np.isfinite(decision.trace).all()
+
+
+@pytest.mark.parametrize("name", ["before", "disjoint", "arms"])
+def test_compiled_predictions_are_the_models_own(name):
+    policy = Setting(name).make()
+    play(policy, Setting(name), 30)
+    rows = None if name == "arms" else np.random.default_rng(0).normal(size=(J, D))
+    means, sds = Predictions(policy._reward, None).rewards(rows, np.arange(J))
+    same(means, policy.reward_model.means(rows))
+    same(sds, policy.reward_model.deviations(rows))
+
+
+def test_copies_may_take_note_of_what_they_are_shown():
+    policy = Setting("after").make()
+    models = Predictions(policy._reward, policy._cost)
+    models.copy().rewards(np.ones((J, D)), np.arange(J))
+    assert models.reward.spread[2] == 0.0
+    models.rewards(np.ones((J, D)), np.arange(J))
+    assert models.reward.spread[2] == pytest.approx(np.sqrt(D))
+
+
+def test_one_row_stands_for_all_actions():
+    policy = tr.ShadowPrice(reward=tr.DisjointRidge(J, D), constraints=K)
+    x = np.random.default_rng(1).normal(size=D)
+    for _ in range(20):
+        decision = policy.decide(x, np.zeros((J, K)))
+        policy.learn(decision, float(decision.action))
+    models, ids = Predictions(policy._reward, None), np.arange(J)
+    one, each = models.rewards(x[None], ids), models.rewards(np.tile(x, (J, 1)), ids)
+    np.testing.assert_allclose(one, each, atol=1e-12)
