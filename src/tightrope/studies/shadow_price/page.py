@@ -81,7 +81,7 @@ def _introduction() -> str:
     return """
 # ShadowPrice
 
-`tr.ShadowPrice` is what Tightrope decides by unless it is told otherwise. It learns what works while every rule is kept, and there is nothing
+`tr.ShadowPrice` is what Tightrope decides by unless it is told otherwise. It learns what works while it keeps the rules, and there is nothing
 to set: no horizon, no Slater's constant, no confidence radius, no range of costs, no unit of features or rewards.
 
 ```python
@@ -157,8 +157,8 @@ def _when_it_holds() -> str:
     return """
 ## When it holds, and for whom it does not
 
-- **Nothing is promised by a theorem for the default.** What follows is measured. The guard is the exception: where every round offers an action that
-  breaks no rule, no total is ever above zero. Policies with a proof are `pessimistic-optimistic` and the others of [policies.md](policies.md); see
+- **Nothing is promised by a theorem for the default.** What follows is measured. The guard is the exception: where costs are seen before acting and every round
+  offers an action that breaks no rule, no total is ever above zero. Policies with a proof are `pessimistic-optimistic` and the others of [policies.md](policies.md); see
   [bounds.md](bounds.md).
 - **The first rounds are not safe without the guard**, and costs that are seen only after acting have to be tried: with hundreds of unknown cost
   parameters and little room, violation is large before it is paid back. If a rule must never be broken, use the guard, or a policy that knows a
@@ -187,7 +187,7 @@ def _evidence(data: Data, shown: Sequence[str], command: str) -> str:
     return f"""
 ## What was measured
 
-{", ".join(names[name] for name in shown).capitalize()}; made by one command, which wrote this page ({data["date"]}):
+On {", ".join(names[name] for name in shown)}, by one command, which wrote this page ({data["date"]}):
 
 ```
 {command}
