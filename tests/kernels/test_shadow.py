@@ -1,4 +1,4 @@
-"""One round of the shadow-price policy against the recipe written out in plain Python: every round dense, matrices inverted afresh."""
+"""One round of the shadow-price policy against the recipe written out in plain Python, matrices inverted afresh."""
 
 from __future__ import annotations
 

@@ -63,6 +63,7 @@ class PriceInput(Input):
             cost_features = features
         offer = Input.offer(self, features, costs, cost_features, actions, usage, group)
         self.require_valid(offer)
+        self.in_force(offer.group)  # which says what is missing, before anything is changed
         if len(self.columns):
             offer.W[:, self.columns] = 0.0
         return offer if catalogue is None else offer._replace(catalogue=catalogue)

@@ -77,7 +77,8 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     policy._rule_costs = policy._input.rule_costs
     policy._label()
     sign = 1.0 if column.side == "at_most" else -1.0
-    return sign * (dict(old.sides)[column.side] - limit) / old.scale
+    change: float = sign * (dict(old.sides)[column.side] - limit) / old.scale
+    return change
 
 
 def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:

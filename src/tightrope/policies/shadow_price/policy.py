@@ -698,7 +698,9 @@ class ShadowPrice(Policy):
         return row, trace, (x, z)
 
     def _remember(self, entry: Remembered) -> None:
-        self._memory.remember(int(self._core[shadow.SLOT]), entry, entry.mark())
+        core = self._core
+        core[shadow.MARK] = mark = entry.mark()
+        self._memory.remember(int(core[shadow.SLOT]), entry, mark)
 
     def _set_alarm(self) -> None:
         self._wake = prices.next_work(self)

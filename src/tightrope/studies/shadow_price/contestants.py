@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tightrope.environments.tabular import Tabular
@@ -48,13 +48,20 @@ def lagrangians() -> list[Rival]:
     return [Rival("lagrangian", step=step, margin=margin) for step in STEPS for margin in MARGINS]
 
 
-def best_in_hindsight(outcomes: Iterable[Outcome]) -> Outcome:
-    """The one that earned most of those that kept the rules; where none did, the one that missed them least."""
+def best_in_hindsight(
+    outcomes: Iterable[Outcome], missed: Callable[[Outcome], float] | None = None, allowed: float = 0.0
+) -> Outcome:
+    """The one that earned most of those that keep the rules; where none does, the one that missed them least.
+
+    By default an outcome keeps them where it is `kept`; otherwise where `missed` is at most what is `allowed`.
+    """
+
+    def by(one: Outcome) -> float:
+        return (0.0 if one.kept else one.violation) if missed is None else missed(one)
+
     found = list(outcomes)
-    kept = [one for one in found if one.kept]
-    if kept:
-        return max(kept, key=lambda one: float(one.reward[:, -1].mean()))
-    return min(found, key=lambda one: one.violation)
+    kept = [one for one in found if by(one) <= allowed]
+    return max(kept, key=lambda one: float(one.reward[:, -1].mean())) if kept else min(found, key=by)
 
 
 def _model(env: Tabular, features: Any) -> Model:

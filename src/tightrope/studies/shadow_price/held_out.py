@@ -36,6 +36,8 @@ CONTESTANTS = (DEFAULT, PROTOTYPE, PAPER, GUARD, LAGRANGIAN, TUNED)
 
 # Regret is set against that of the best by (regret + 20)/(best + 20), so that a few units of luck do not count.
 SOFTENING, LOWEST = 20.0, -15.0
+# A world is kept by who misses its rules at the end by at most one largest cost.
+ALLOWED = 1.0
 
 
 def steps(size: Size) -> int:
@@ -79,16 +81,22 @@ def contest(
         PAPER: lambda: simulated(ROSTER[PAPER].make(Scenario(restated, world.about), rounds), restated),
         GUARD: lambda: played(Rival("guard")),
         LAGRANGIAN: lambda: played(shipped),
-        TUNED: lambda: best_in_hindsight(played(rival) for rival in lagrangians()),
+        TUNED: lambda: best_in_hindsight(
+            (played(rival) for rival in lagrangians()), lambda one: missed(one, world.units), ALLOWED
+        ),
     }
     rows = []
     for name in contestants:
         outcome = makers[name]().named(name)
         units = np.ones(env.n_constraints) if name == PAPER else world.units
-        excess = float(outcome.excess(units).mean())
-        more = {"part": "worlds", "about": world.about, "excess": excess, "keeps": excess <= 1.0}
+        more = {"part": "worlds", "about": world.about, "keeps": missed(outcome, units) <= ALLOWED}
         rows += outcome.rows(optimum, **more)
     return rows
+
+
+def missed(outcome: Outcome, units: Array) -> float:
+    """What violated totals sum to at the end, in largest costs, on average over runs."""
+    return float(outcome.excess(units).mean())
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
