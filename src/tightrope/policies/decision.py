@@ -158,7 +158,10 @@ class Explanation:
         weight = np.abs(penalties).max(axis=0, initial=0.0)
         shown = sorted(np.argsort(-weight, kind="stable")[:_SHOWN].tolist())
         rest = [k for k in range(len(self.queue)) if k not in shown]
-        columns = [("action", list(self.actions)), ("reward" if self.words else "reward ≤", _numbers(self.rewards))]
+        columns = [
+            ("action", list(self.actions)),
+            ("reward" if self.words else "reward ≤", _numbers(self.rewards)),
+        ]
         columns += [(f"penalty {self.constraints[k]}", _numbers(penalties[:, k])) for k in shown]
         if rest:
             columns.append((f"{len(rest)} more penalties", _numbers(penalties[:, rest].sum(axis=1))))
