@@ -12,7 +12,7 @@ from tightrope.spec import Spec, make_spec, named_kinds
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
-    """What of a spec the service depends on, as plain data for the journal; the policy's kind is named, whatever the default becomes.
+    """What of a spec the service depends on, as plain data for the journal; the policy's kind is named, whatever the default.
 
     >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
     {'actions': ['a'], 'policy': {'kind': 'shadow-price'}, 'name': 'beds'}
