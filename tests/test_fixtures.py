@@ -14,8 +14,8 @@ import tightrope as tr
 from tightrope.service.journal import Started, entry_of
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal
-from tightrope.spec import Spec, SpecError, make_spec
-from workbench import Bench, read
+from tightrope.spec import SpecError, make_spec
+from workbench import Bench, named_spec, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STATES = sorted(path.stem for path in (FIXTURES / "states").glob("*.npz"))
@@ -109,11 +109,6 @@ def _raw_rows(path: Path) -> Iterator[bytes]:
     source.close()
 
 
-def _named(spec: dict[str, Any]) -> Spec:
-    """A spec of 0.1.0 with the one line that it needs today."""
-    return make_spec({**spec, "policy": {"kind": "pessimistic-optimistic", **spec["policy"]}})
-
-
 @pytest.mark.parametrize("without_snapshots", [False, True])
 def test_the_service_opens_a_journal_and_goes_on(
     journal: tuple[Path, dict[str, Any]], without_snapshots: bool
@@ -124,7 +119,7 @@ def test_the_service_opens_a_journal_and_goes_on(
         opened.open()
         opened.append([], drop=[snapshot.position for snapshot in opened.snapshots()])
         assert opened.snapshots() == []
-    bench = Bench(_named(recorded["spec"]), opened, **recorded["options"])
+    bench = Bench(named_spec(recorded["spec"]), opened, **recorded["options"])
     assert bench.digest() == recorded["digest"]
     assert opened.last() == recorded["entries"], "opening an unchanged experiment writes nothing"
     bench.now = recorded["now"] + 1.0

@@ -55,8 +55,7 @@ def test_every_model_can_be_served(model: str) -> None:
     bench = Bench(
         ward(
             policy={
-                "kind": "pessimistic-optimistic",
-                "slater": 0.2,
+                **PAPER,
                 "reward": {"model": model},
                 "cost": {"model": model},
             }

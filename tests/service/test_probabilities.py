@@ -32,7 +32,7 @@ from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
-from workbench import CONTEXT, Bench, read, visit, ward
+from workbench import CONTEXT, Bench, named_spec, read, visit, ward
 
 GREEDY = f"{Path(__file__).with_name('epsilon_greedy.py')}:EpsilonGreedy"
 ACTIONS = ["none", "low", "high"]
@@ -249,7 +249,7 @@ def test_a_journal_without_probabilities_goes_on_with_them(name: str, tmp_path: 
     shutil.copy(JOURNALS / f"{name}.sqlite", tmp_path)
     facts = json.loads((JOURNALS / f"{name}.json").read_text())
     opened = SqliteJournal(tmp_path / f"{name}.sqlite")
-    bench = Bench(make_spec(facts["spec"]), opened, **facts["options"])
+    bench = Bench(named_spec(facts["spec"]), opened, **facts["options"])
     bench.now = facts["now"] + 1.0
     earlier = decisions(opened)
     assert {entry.probability for entry in earlier} == {None}
@@ -270,7 +270,7 @@ def test_from_a_change_of_its_configuration_on_an_old_journal_must_have_them(tmp
     shutil.copy(JOURNALS / "ward.sqlite", tmp_path)
     facts = json.loads((JOURNALS / "ward.json").read_text())
     opened = SqliteJournal(tmp_path / "ward.sqlite")
-    bench = Bench(make_spec(facts["spec"]), opened, **{**facts["options"], "max_pending": 11})
+    bench = Bench(named_spec(facts["spec"]), opened, **{**facts["options"], "max_pending": 11})
     bench.now = facts["now"] + 1.0
     read(bench.decide(facts["next"][0]["request"]))
     formats = [entry.format for row in opened.rows() if isinstance(entry := entry_of(row), Started)]

@@ -75,6 +75,11 @@ def arms(name: str = "arms", rules: list[dict[str, Any]] | None = None, **policy
     )
 
 
+def named_spec(data: dict[str, Any]) -> Spec:
+    """A spec of 0.1.0, whose default was the paper's policy, with the one line that it needs since."""
+    return make_spec({**data, "policy": {"kind": PAPER["kind"], **data["policy"]}})
+
+
 def visit(i: int, **more: Any) -> bytes:
     body = {"event_id": f"visit-{i}", "context": {"age": (37 * i) % 100, "sex": "fm"[i % 2]}, **more}
     return json.dumps(body).encode()

@@ -875,11 +875,13 @@
         `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
       );
     }
+    if (drawn(decision) && burden(best) <= burden(chosen) + 0.0005) return told;
     if (best.reward > chosen.reward + 0.0005) {
       const [name, most] = Object.entries(best.penalties).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
       const blame = most > 0.0005 ? `, most of it for “${ruleNamed(name)}” (${fixed(most, 3)})` : "";
       const taken = burden(best) > 0.0005 ? `the rules take ${fixed(burden(best), 3)} off it${blame}` : `the rules favour ${chosen.action} more`;
-      told.push(`Without rules it would have been ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
+      const would = drawn(decision) ? "would most likely have been" : "would have been";
+      told.push(`Without rules it ${would} ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
     } else {
       told.push("Without rules the choice would have been as good: no other action on offer promises more.");
     }
