@@ -11,7 +11,7 @@ from tightrope.service.journal import (
     entry_of,
 )
 from tightrope.service.replay import verify
-from workbench import Bench, arms, play, read, visit, ward
+from workbench import PAPER, Bench, arms, play, read, visit, ward
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
