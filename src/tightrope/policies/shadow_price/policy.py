@@ -593,7 +593,8 @@ class ShadowPrice(Policy):
         self.decisions.update(pending)
         for number in dropped:
             del self.decisions[number]
-        self._book_again()
+        if not learnt_only:
+            self._book_again()
         return dropped
 
     def resume(self, old: Policy, *, same_costs: bool) -> None:
