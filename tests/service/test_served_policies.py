@@ -60,6 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
     ),
     OWN: ({}, [KNOWN], {}, {"seed": 3}),
     "provable-shadow-price": ({"reward": {"bonus": 0.1}}, [KNOWN, MINIMUM], CONTEXT, {"guard": True}),
+    "shadow-price": ({}, [KNOWN, LATE], CONTEXT, {"caution": 2.0}),
     "pessimistic-optimistic": ({"slater": 0.2}, [KNOWN, LATE], CONTEXT, {"slater": 0.1}),
 }
 WHOLE_OFFER = ("opb", "primal-dual-bwk", "ucb-alp")  # refuse to be offered a part of the actions

@@ -600,7 +600,9 @@ class ShadowPrice(Policy):
         self.decisions.update(pending)
         for number in dropped:
             del self.decisions[number]
-        self._book_again()
+        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
+        if awaited != [number for number, one in self.decisions.items() if one[0] & AWAITS_COSTS]:
+            self._book_again()
         return dropped
 
     def resume(self, old: Policy, *, same_costs: bool) -> None:
