@@ -18,7 +18,7 @@ from tightrope.models.standardised import Standardised
         tr.Ridge(3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.DisjointRidge(2, 3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.ArmMeans(2, bonus=0.2, n_outputs=2),
-        Standardised(3, 2, prior=[0.5, 2.0], n_outputs=2),
+        Standardised(3, 2, prior=0.5, n_outputs=2),
     ],
     ids=lambda model: model.kind,
 )
