@@ -9,6 +9,7 @@ import pytest
 
 import tightrope as tr
 from tightrope.models import MODELS, model_from_settings
+from tightrope.models.standardised import Standardised
 
 
 @pytest.mark.parametrize(
@@ -17,17 +18,19 @@ from tightrope.models import MODELS, model_from_settings
         tr.Ridge(3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.DisjointRidge(2, 3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.ArmMeans(2, bonus=0.2, n_outputs=2),
+        Standardised(3, 2, prior=0.5, n_outputs=2),
     ],
     ids=lambda model: model.kind,
 )
 def test_settings_and_copies(model):
-    assert set(MODELS) == {"ridge", "disjoint-ridge", "arm-means"}
+    assert set(MODELS) == {"ridge", "disjoint-ridge", "arm-means", "standardised"}
     again = model_from_settings(model.settings())
     assert type(again) is type(model)
     assert again.settings() == model.settings()
     teach = {
         "ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0]),
         "disjoint-ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
+        "standardised": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
         "arm-means": lambda m: m.learn(None, [1.0, 2.0], action=1),
     }[model.kind]
     twin = model.copy()

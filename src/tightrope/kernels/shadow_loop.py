@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-from tightrope.kernels import layout, models, prices, shadow
+from tightrope.kernels import layout, models, prices, shadow, standardised
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
+from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards
 
 # Models: the rows of every context (per_context of them, or one for all actions), `flat` and `spread`; and the costs' columns.
 # buffer is as long as a row for each action.
@@ -62,14 +63,14 @@ def simulate_shadow_price(env, policy, workspace, run):
                 room[i * K_policy + k] = 0.0
         free = room[n * K_policy :]
         phi, a, one = rows_of(policy.reward, c, ids, J)
-        shadow.predict_rewards(
-            policy.reward.flat, policy.reward.spread, phi, a, one, ids, trace, shadow.ZERO, deviations, free
+        predict_rewards(
+            policy.reward.flat, policy.reward.spread, phi, a, one, ids, trace, ZERO, deviations, free
         )
         if late > 0:
             psi, b, one = rows_of(policy.cost, c, ids, J)
             flat, spread = policy.cost.flat, policy.cost.spread
-            shadow.predict_costs(
-                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, shadow.ZERO, K_policy, free
+            predict_costs(
+                flat, spread, psi, b, one, ids, policy.columns, trace, W, room, ZERO, K_policy, free
             )
         row = shadow.step(n, room, core, trace, policy.seed, shadow.CHOOSE)
         if core[shadow.SLOT] >= 0.0:
@@ -83,7 +84,7 @@ def simulate_shadow_price(env, policy, workspace, run):
             for i in range(late):
                 y[i] = run.drawn[policy.columns[i]]
                 workspace.booked[i] = trace[W + row * K_policy + policy.columns[i]]
-            shadow.take_costs(y, workspace.booked, shadow.ZERO, policy.columns, core, policy.cost.spread)
+            shadow.take_costs(y, workspace.booked, ZERO, policy.columns, core, policy.cost.spread)
             learn_costs(policy.cost, c, a, workspace)
         add_to_tally(run.tally, t, a, mean, reward, run.drawn, 0, means, (c * J + a) * K, run.last_violation)
         at = record(run, t, at, a)
@@ -110,7 +111,7 @@ def learn(model, c, a, reward, workspace):
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
-    if shadow.learn_reward(g, row, reward, model.flat, model.spread, workspace.room):
+    if standardised.learn_reward(g, row, reward, model.flat, model.spread, workspace.room):
         models.ridge_refresh(model.flat, g, workspace.inverse)
 
 
@@ -120,7 +121,7 @@ def learn_costs(model, c, a, workspace):
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
-    if shadow.learn_costs(g, row, workspace.y, model.flat, model.spread, workspace.room):
+    if standardised.learn_costs(g, row, workspace.y, model.flat, model.spread, workspace.room):
         models.ridge_refresh(model.flat, g, workspace.inverse)
 
 

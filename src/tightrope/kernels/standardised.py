@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tightrope.kernels import lanes
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.layout import STAT as FLAT_HEAD
@@ -39,6 +41,9 @@ SPREAD_HEAD = 5
 
 # Noise below this part of the mean square is rounding.
 ROUNDING = 1e-20
+
+# Arguments: Numba compiles a function once more for each number that is written out, and not for these.
+ZERO, ONE = np.int64(0), np.int64(1)
 
 
 def spread_size(M):
@@ -254,6 +259,77 @@ def learn(flat, spread, g, Z, z, Y, y, room):
             e = room[q + M + 1 + i]
             spread[errors + i] += weight * e * e * shrink
     return refresh
+
+
+# What is on offer, and what comes of it, as given: rows in the user's units
+
+
+def predictions_room(q, M):
+    """How much room `predict_costs` needs for rows of q numbers, the constant among them, and M outputs."""
+    return eight_size(q, M)
+
+
+@kernel
+def predict_rewards(flat, spread, phi, a, one_row, ids, out, means, deviations, room):
+    """Means and standard deviations of the actions' rewards into out; room as for `predict_costs`."""
+    predict_costs(flat, spread, phi, a, one_row, ids, ids[:0], out, means, out, deviations, ONE, room)
+
+
+@kernel
+def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, deviations, d, K, room):
+    """Means of M quantities into `columns` of out[means:] (J, K), their standard deviations into those of deviations[d:] (J, K).
+
+    Without `columns` there is one quantity, for column 0. room has `predictions_room` numbers.
+    """
+    p = int(flat[1]) - 1
+    M = max(1, columns.shape[0])
+    J = ids.shape[0]
+    if spread[UNIT] == 0.0:
+        begin_unit(spread, psi, a, 1 if one_row else J, p)
+    if flat[0] == 1.0 and not one_row:
+        for j in range(0, J, 8):
+            predict_eight(flat, spread, psi, a + j * p, min(8, J - j), room)
+            for i in range(M):
+                noise, signal = noise_and_signal(spread, i)
+                c = centre(spread, i)
+                for r in range(min(8, J - j)):
+                    whole = max(0.0, room[r])
+                    hidden = min(whole, ridge_of(p) * room[8 + r])
+                    at_row = (j + r) * K + (columns[i] if columns.shape[0] > 0 else 0)
+                    out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]
+                    deviations[d + at_row] = deviation(noise, signal, whole, hidden)
+        return
+    for j in range(J):
+        if j == 0 or not one_row:
+            extend_row(spread, psi, a + j * p, p, room, 0)
+        g = ids[j] if flat[0] > 1.0 else 0
+        mean = 2 * (p + 1)
+        predict(flat, spread, g, room, 0, room, mean, room, mean + M, room[p + 1 :])
+        for i in range(M):
+            at_row = j * K + (columns[i] if columns.shape[0] > 0 else 0)
+            out[means + at_row] = room[mean + i]
+            deviations[d + at_row] = room[mean + M + i]
+
+
+@kernel
+def learn_reward(g, x, reward, flat, spread, room):
+    """One reward at φ = x by block g; whether the block is to be refreshed. room has 2q + 5 numbers."""
+    p = int(flat[1]) - 1
+    if spread[UNIT] == 0.0:
+        begin_unit(spread, x, ZERO, ONE, p)
+    extend_row(spread, x, 0, p, room, 0)
+    room[p + 1] = reward
+    return learn(flat, spread, g, room, 0, room, p + 1, room[p + 2 :])
+
+
+@kernel
+def learn_costs(g, z, costs, flat, spread, room):
+    """M costs at ψ = z[:p] by block g; whether the block is to be refreshed. room has 2q + 2 + 2M numbers."""
+    p = int(flat[1]) - 1
+    if spread[UNIT] == 0.0:
+        begin_unit(spread, z, ZERO, ONE, p)
+    extend_row(spread, z, 0, p, room, 0)
+    return learn(flat, spread, g, room, 0, costs, 0, room[p + 1 :])
 
 
 @kernel

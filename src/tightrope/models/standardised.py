@@ -93,7 +93,7 @@ class Standardised(Model):
     def learn_row(self, block: int, x: Array, y: Array) -> None:
         """`learn` without a look at what is given."""
         room = np.empty(2 * len(x) + 5 + 2 * self.n_outputs)
-        if kernels.shadow.learn_costs(block, x, y, self.flat, self.spread, room):
+        if standardised.learn_costs(block, x, y, self.flat, self.spread, room):
             self.refresh(block)
 
     def refresh(self, block: int) -> None:
@@ -127,9 +127,9 @@ class Standardised(Model):
         n = len(ids)
         means, deviations = np.empty((n, self.n_outputs)), np.empty((n, self.n_outputs))
         one_row = len(rows) == 1 and n != 1
-        room = np.empty(kernels.shadow.predictions_room(self.n_features + 1, self.n_outputs))
+        room = np.empty(standardised.predictions_room(self.n_features + 1, self.n_outputs))
         columns = np.arange(self.n_outputs)
-        kernels.shadow.predict_costs(
+        standardised.predict_costs(
             self.flat, spread, rows.reshape(-1), 0, one_row, ids, columns, means.reshape(-1), 0, deviations.reshape(-1),
             0,
             self.n_outputs, room,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightrope import kernels
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
 from tightrope.policies.decision import Decision
 from tightrope.policies.offer import plain_group
@@ -157,11 +157,11 @@ def decide_all(disjoint: bool, cost_disjoint: bool) -> tuple[Any, ...]:
 
 @cache
 def learn_reward() -> Any:
-    """`kernels.shadow.learn_reward`."""
-    return kernels.entry(shadow.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE)
+    """`standardised.learn_reward`."""
+    return kernels.entry(standardised.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE)
 
 
 @cache
 def learn_costs() -> Any:
-    """`kernels.shadow.learn_costs`."""
-    return kernels.entry(shadow.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
+    """`standardised.learn_costs`."""
+    return kernels.entry(standardised.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)

@@ -1,4 +1,4 @@
-"""What changes under a running policy: limits that an operator moves, rounds from before it, another configuration."""
+"""What changes under a running policy: limits that an operator moves, rounds from before it, another configuration or state."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tightrope.kernels import shadow
 from tightrope.policies.input import Log
 from tightrope.policies.shadow_price.memory import Remembered, remembered
 from tightrope.policies.shadow_price.prices import expected_costs
+from tightrope.policies.state_file import Arrays
 from tightrope.rules import Rules
 from tightrope.validation import finite_number, whole_number
 
@@ -199,3 +200,21 @@ def resume(policy: Any, old: Any, same_costs: bool) -> None:
         mine[shadow.NEXT_SOLVE] = mine[shadow.ROUNDS] + shadow.LEAST_CAPACITY
     policy._book_again()
     policy._set_alarm()
+
+
+def roll_back(policy: Any, then: Arrays, learnt_only: bool) -> list[int]:
+    """Take what was learnt, or all else too, from an earlier state: see `Policy.roll_back`."""
+    now, pending = policy.state(), dict(policy.decisions)
+    if learnt_only:
+        then = {**now, **{name: then[name] for name in now if policy.is_learnt(name)}}
+    dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
+    kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
+    policy.load({**then, **kept})
+    policy.decisions.update(pending)
+    for number in dropped:
+        del policy.decisions[number]
+    # Where the same outcomes are awaited as then, what was booked for them is what it was, to the bit.
+    awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
+    if awaited != [number for number, one in policy.decisions.items() if one[0] & AWAITS_COSTS]:
+        policy._book_again()
+    return dropped

@@ -590,20 +590,7 @@ class ShadowPrice(Policy):
 
     def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
         """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
-        now = {**self.state()}
-        if learnt_only:
-            then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
-        kept = {name: now[name] for name in now if name.startswith("pending/") or name == "made"}
-        dropped = [] if learnt_only else sorted(set(self.decisions) - set(then["pending/number"].tolist()))
-        pending = dict(self.decisions)
-        self.load({**then, **kept})
-        self.decisions.update(pending)
-        for number in dropped:
-            del self.decisions[number]
-        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
-        if awaited != [number for number, one in self.decisions.items() if one[0] & AWAITS_COSTS]:
-            self._book_again()
-        return dropped
+        return limits.roll_back(self, then, learnt_only)
 
     def resume(self, old: Policy, *, same_costs: bool) -> None:
         """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept.
