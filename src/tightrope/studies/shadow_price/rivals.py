@@ -156,14 +156,17 @@ _compiled: Any = numba.njit(cache=True)
 def _predict_(rows, shared, ids, n, inverse, theta, ones, centre, means, widths):  # type: ignore[no-untyped-def]
     """Means (n, M) and ‖x‖ in the norm of the inverse (n,) of the first n actions of ids."""
     q, M = rows.shape[1], means.shape[1]
+    across = np.empty(q)
     for j in range(n):
         x, g = (rows[ids[j]], 0) if shared else (rows[0], ids[j])
+        # By rows of the inverse, which is symmetric: so the sums run in vector lanes, in one order.
+        across[:] = 0.0
+        for i in range(q):
+            for k in range(q):
+                across[k] += inverse[g, i, k] * x[i]
         square, one = 0.0, 0.0
         for i in range(q):
-            across = 0.0
-            for k in range(q):
-                across += inverse[g, i, k] * x[k]
-            square += x[i] * across
+            square += x[i] * across[i]
             one += x[i] * ones[g, i]
         widths[j] = math.sqrt(max(square, 0.0))
         for m in range(M):
@@ -180,7 +183,8 @@ def _learn_(x, y, inverse, theta, ones, moments, seen, centred):  # type: ignore
     scale, one = 1.0, 0.0
     for i in range(q):
         for k in range(q):
-            u[i] += inverse[i, k] * x[k]
+            u[k] += inverse[i, k] * x[i]
+    for i in range(q):
         scale += x[i] * u[i]
         one += x[i] * ones[i]
     for m in range(M):
