@@ -11,6 +11,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
 from tightrope.policies.input import Log
+from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.policies.shadow_price.memory import Remembered, remembered
 from tightrope.policies.shadow_price.prices import expected_costs
 from tightrope.policies.state_file import Arrays
