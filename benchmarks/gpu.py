@@ -65,6 +65,18 @@ def ridge_work(J: int, p: int, K: int, blocks: int, outputs: int = 1) -> tuple[f
     return widths + learn, read + triangle + outputs * p
 
 
+def shadow_work(J: int, p: int, K: int, blocks: int, outputs: int = 0) -> tuple[float, float]:
+    """The same of a round of `ShadowPrice` without its share of the price solves; `outputs` costs are seen after acting."""
+    q = p + 1
+    predict, learn = 2 * q * q + 4 * q, 6 * q * q
+    flops = J * (predict + 4 * q) + learn + 12 * q + 9 * J * K + 30 * K
+    read = (J if blocks > 1 else 1) * (q * q + 2 * q) + 2 * (q * q + 2 * q)
+    if outputs:
+        flops += J * (predict + outputs * (2 * q + 12)) + learn + 4 * q * outputs
+        read += (J if blocks > 1 else 1) * (q * q + outputs * q) + 2 * (q * q + outputs * q)
+    return flops, read
+
+
 def cases(scale: float) -> list[Case]:
     T = max(100, int(10_000 * scale))
     hospital = tr.environments.hospital("any")
@@ -77,6 +89,8 @@ def cases(scale: float) -> list[Case]:
     flops_d, numbers_d = ridge_work(6, 20, 18, 1)
     flops_b, numbers_b = ridge_work(6, 10, 18, 6, 18)
     flops_l, numbers_l = ridge_work(50, 64, 4, 1)
+    flops_s, numbers_s = shadow_work(6, 10, 18, 6)
+    flops_t, numbers_t = shadow_work(6, 10, 18, 6, 18)
     queue_a = 2 * 6 * 18 + 3 * 18
     return [
         Case(
@@ -104,6 +118,16 @@ def cases(scale: float) -> list[Case]:
                 cost_range=after.cost_range, **power,
             ),
             after, 33_792, T // 10, (flops_h + flops_b + queue_a, 18), numbers_h + numbers_b,
+        ),
+        Case(
+            "hospital, ShadowPrice",
+            tr.ShadowPrice(reward=tr.DisjointRidge(6, 10), constraints=18),
+            hospital, 33_792, T, (flops_s, 3 * 18), numbers_s,
+        ),
+        Case(
+            "hospital, ShadowPrice, costs seen after",
+            tr.ShadowPrice(reward=tr.DisjointRidge(6, 10), cost=tr.DisjointRidge(6, 10), constraints=18),
+            after, 16_896, T // 10, (flops_t, 6 * 18), numbers_t,
         ),
         Case(
             "large: d = 64, J = 50, K = 4",
@@ -187,7 +211,9 @@ def table(scale: float) -> None:
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for case in cases(scale):
         for precision in ("single", "double"):
-            if precision == "single" and not isinstance(case.policy, tr.PessimisticOptimistic):
+            if precision == "single" and not isinstance(
+                case.policy, (tr.PessimisticOptimistic, tr.ShadowPrice)
+            ):
                 continue
             seconds, regret = kernel_seconds(case, precision, 5)
             total = case.replications * case.rounds
@@ -232,7 +258,7 @@ def agree(scale: float) -> None:
     heading(name)
     print("| shape | rounds | precision | regret | path violation | last violated round | equal actions |")
     print("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
-    for case in cases(scale)[:4]:
+    for case in cases(scale)[:6]:
         T, R = max(case.rounds, int(5_000 * scale)), 10_000
         runs = {}
         for precision in ("double", "single"):

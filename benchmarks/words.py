@@ -118,10 +118,8 @@ def drawn_rounds(case: Case, rules: tr.Rules, J: int, d: int) -> tuple[Rounds, R
         words.append(((x,), {**rest, "usage": usage, "group": group}, {"usage": seen} if late else {}))
         W = rules.costs(usage, group)
         observed = {"costs": rules.observed(seen, "a", group)} if late else {}
-        if not rules.seen.any():
-            numbers.append(((x,), {**rest, "group": group}, observed))
-        else:
-            numbers.append(((x, W), rest, observed))
+        shown = () if not rules.seen.any() else (W,)
+        numbers.append(((x, *shown), {**rest, "group": group}, observed))
     return words, numbers
 
 

@@ -72,7 +72,7 @@ def main() -> None:
     spec = read_spec(Path(__file__).with_name("own-model.toml"))
     env, T = environment_of(spec), spec.simulation.rounds
     [policy] = policies_of(spec, env).values()
-    linear = tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2, bonus=0.1), constraints=1, slater=0.2)
+    linear = tr.ShadowPrice(reward=tr.DisjointRidge(3, 2), constraints=1)
     for name, one in (("Neighbours", policy), ("DisjointRidge", linear)):
         run = tr.simulate(one, env, T, spec.simulation.replications)
         print(

@@ -17,9 +17,11 @@ at_most = 0.5
 usage = { a = 0.0, b = 1.0 }
 [[policy]]
 name = "one"
+kind = "pessimistic-optimistic"
 slater = 0.5
 [[policy]]
 name = "two"
+kind = "pessimistic-optimistic"
 slater = 0.1
 [environment]
 kind = "tabular"

@@ -1,6 +1,7 @@
 """The CUDA source compiled for the host by the C++ compiler: a device for `tightrope.engine.gpu` that needs no GPU.
 
-Threads of a block are threads of the host, barriers and shuffles are real, so what runs is the kernels' own logic.
+Threads of a block are threads of the host, barriers and shuffles are real, so what runs is the kernels' own logic. Where lanes of a
+warp share a replication, there is one of them by default, for barriers are slow here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.engine.gpu_device import Output, Work
-from tightrope.engine.gpu_program import ONE_BLOCK, SHARED_BYTES, Program
+from tightrope.engine.gpu_program import ONE_BLOCK, SHADOW_PRICE, SHARED_BYTES, Program
 
 SHIM = r"""
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <utility>
-using std::sqrt; using std::log; using std::cos; using std::fmin; using std::fmax;
+using std::sqrt; using std::log; using std::exp; using std::cos; using std::sin; using std::fmin; using std::fmax;
 
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
 #define RESTRICT
 #define __global__
 #define __constant__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define SHARED_ROOM(type, name) type* name = (type*)shared_room
 
 struct Index { unsigned x; };
@@ -45,22 +47,33 @@ static char* shared_room;
 # Only a block that works together needs threads of its own.
 THREADS = r"""
 #include <barrier>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
+#ifndef LANES
+#define LANES 32
+#endif
 static std::vector<double> slots;
 static std::vector<std::unique_ptr<std::barrier<>>> warps;
 static std::unique_ptr<std::barrier<>> block;
 
 static inline void __syncthreads() { block->arrive_and_wait(); }
-static inline double __shfl_xor_sync(unsigned, double x, int step) {
-    auto& warp = *warps[threadIdx.x / 32];
-    slots[threadIdx.x] = x;
+static inline void __syncwarp(unsigned) { warps[threadIdx.x / LANES]->arrive_and_wait(); }
+template <typename T>
+static inline T from_thread(T x, unsigned thread) {
+    auto& warp = *warps[threadIdx.x / LANES];
+    std::memcpy(&slots[threadIdx.x], &x, sizeof x);
     warp.arrive_and_wait();
-    const double other = slots[threadIdx.x ^ step];
+    T other;
+    std::memcpy(&other, &slots[thread], sizeof other);
     warp.arrive_and_wait();
     return other;
 }
+template <typename T>
+static inline T __shfl_xor_sync(unsigned, T x, int step) { return from_thread(x, threadIdx.x ^ step); }
+template <typename T>
+static inline T __shfl_sync(unsigned, T x, int lane, int) { return from_thread(x, threadIdx.x / LANES * LANES + lane); }
 """
 
 LAUNCH = r"""
@@ -70,10 +83,10 @@ static void launch_as(void (*kernel)(Types...), unsigned blocks, unsigned thread
     shared_room = (char*)std::aligned_alloc(64, (bytes + 64) / 64 * 64);
     auto call = [&]<size_t... I>(std::index_sequence<I...>) { kernel(*(Types*)given[I]...); };
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-#if KERNEL == ONE_BLOCK
+#if KERNEL == ONE_BLOCK || (KERNEL == SHADOW_PRICE && LANES > 1)
         slots.assign(threads, 0);
         warps.clear();
-        for (unsigned w = 0; w < threads / 32; w++) warps.push_back(std::make_unique<std::barrier<>>(32));
+        for (unsigned w = 0; w < threads / LANES; w++) warps.push_back(std::make_unique<std::barrier<>>(LANES));
         block = std::make_unique<std::barrier<>>(threads);
         std::vector<std::thread> pool;
         for (unsigned i = 0; i < threads; i++)
@@ -99,11 +112,16 @@ class Host:
     name = "host"
 
     def __init__(
-        self, memory_bytes: int = 2**30, shared_bytes: int = SHARED_BYTES, block_threads: int = 64
+        self,
+        memory_bytes: int = 2**30,
+        shared_bytes: int = SHARED_BYTES,
+        block_threads: int = 64,
+        lanes: int = 1,
     ) -> None:
         self.memory_bytes = memory_bytes
         self.shared_bytes = shared_bytes
         self.block_threads = block_threads
+        self.lanes = lanes
         self.launches = 0
         self.folder = Path(tempfile.gettempdir()) / "tightrope-gpu-host"
         self.folder.mkdir(exist_ok=True)
@@ -115,6 +133,9 @@ class Host:
         self, program: Program, blocks: int, arguments: Sequence[Any], constants: Mapping[str, NDArray[Any]]
     ) -> tuple[list[NDArray[Any]], float]:
         self.launches += 1
+        if program.kernel == SHADOW_PRICE:
+            sizes = {**dict(program.sizes), "LANES": self.lanes}
+            program = replace(program, sizes=tuple(sizes.items()), threads=program.together * self.lanes)
         library = self._library(program)
         for name, value in constants.items():
             there = (ctypes.c_byte * value.nbytes).in_dll(library, name)
@@ -144,7 +165,9 @@ class Host:
         return [np.ascontiguousarray(array.transpose(axes)) for array, axes in outputs], seconds
 
     def _library(self, program: Program) -> ctypes.CDLL:
-        parts = [SHIM, THREADS] if program.kernel == ONE_BLOCK else [SHIM]
+        alone = program.kernel != ONE_BLOCK and (program.kernel != SHADOW_PRICE or self.lanes == 1)
+        lanes = [f"#define LANES {self.lanes}"] if program.kernel == SHADOW_PRICE else []
+        parts = [SHIM] if alone else [SHIM, *lanes, THREADS]
         text = "\n".join([*parts, program.source, LAUNCH % program.name])
         fused = "fast" if program.fused else "off"
         path = self.folder / f"{hashlib.sha256((text + fused).encode()).hexdigest()[:24]}.so"

@@ -12,7 +12,11 @@ from tightrope.spec import make_spec
 
 BANDIT = {
     "name": "arms",
-    "policy": {"V": {"scale": 1.0, "exponent": 0.5}, "epsilon": {"scale": 1.0, "exponent": -0.5}},
+    "policy": {
+        "kind": "pessimistic-optimistic",
+        "V": {"scale": 1.0, "exponent": 0.5},
+        "epsilon": {"scale": 1.0, "exponent": -0.5},
+    },
     "environment": {"kind": "bandit", "threshold": 0.1},
     "simulation": {"rounds": 120, "replications": 3, "seed": 5},
 }

@@ -116,9 +116,7 @@ def test_a_policy_is_one_file(added: Callable[[str], None], tmp_path: Path) -> N
 def test_a_model_is_one_file(added: Callable[[str], None]) -> None:
     added("models/last_seen")
     assert check_model(lambda: MODELS.find("last-seen")(3)) == []
-    spec = make_spec(
-        {"environment": {"kind": "bandit"}, "policy": {"slater": 0.5, "reward": {"model": "last-seen"}}}
-    )
+    spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"reward": {"model": "last-seen"}}})
     [policy] = tr.environments.build.policies_of(spec, environment_of(spec)).values()
     assert policy.reward_model.kind == "last-seen"
 
@@ -193,7 +191,7 @@ def simulated() -> None:
 
 def swept(folder: Path) -> None:
     sizes = {"rounds": 5, "replications": 1}
-    data = {"environment": {"kind": "bandit"}, "simulation": sizes, "sweep": {"policy.slater": [0.1, 0.5]}}
+    data = {"environment": {"kind": "bandit"}, "simulation": sizes, "sweep": {"policy.caution": [1.0, 3.0]}}
     run_sweep(make_spec(data), folder, workers=1)
 
 

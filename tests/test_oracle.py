@@ -262,6 +262,7 @@ class TestCheck:
         assert report.m == pytest.approx(np.sqrt(0.1**2 + 0.2**2 + 0.4**2 + 0.7**2))
         assert report.holds
         assert self.failures(bandit(0.1), m=0.5) == {"‖θ*‖ ≤ m = 0.5"}
+        assert self.failures(bandit(0.1), m=None) == set(), "nothing is asked where there is no m"
 
     def test_tau_prime(self) -> None:
         """Costs before: ⌈24 K^1.5/δ²⌉; after: the first round with 4 d log(1+T)/√t ≤ δ/2."""

@@ -18,11 +18,8 @@ from tightrope.environments.build import (
 )
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, Number
-from tightrope.policies import POLICIES
-from tightrope.policies import register as register_policy
-from tightrope.policies.build import build_policy
-from tightrope.problem import Problem, Vectors
 from tightrope.spec import (
+    DEFAULT_KIND,
     EnvironmentSpec,
     ModelSpec,
     PolicySpec,
@@ -77,6 +74,7 @@ seed = 9
 "policy.reward.bonus" = [0.1, 1.0]
 """
 TWO = 'actions = ["a", "b"]\n'
+PAPERS = "kind = 'pessimistic-optimistic'\n"
 
 
 # --- reading ---
@@ -109,7 +107,7 @@ def test_an_empty_spec_has_the_defaults():
     spec = make_spec({})
     assert (spec.simulation.rounds, spec.simulation.replications, spec.simulation.seed) == (10_000, 100, 0)
     assert spec.rules is None
-    assert [policy.kind for policy in spec.policies] == ["pessimistic-optimistic"]
+    assert [policy.kind for policy in spec.policies] == ["shadow-price"]
     assert spec.environment is None
 
 
@@ -127,6 +125,35 @@ def test_several_policies_and_free_settings():
     assert [policy.name for policy in spec.policies] == ["one", "other"]
     assert spec.policies[1].settings == {"speed": 3}
     assert spec.policies[1].where == "policy[1]"
+
+
+def test_a_policy_without_a_kind_is_the_default_one():
+    spec = read_spec(TWO + "[policy]\nexplore = 0.5\n")
+    assert (spec.policies[0].kind, spec.policies[0].settings) == (DEFAULT_KIND, {"explore": 0.5})
+    assert tr.ShadowPrice.kind == DEFAULT_KIND
+
+
+@pytest.mark.parametrize(
+    "field", ["slater = 0.1", "horizon = 9", "V = { scale = 1, exponent = 0.5 }", "epsilon = 3"]
+)
+@pytest.mark.parametrize("kind", ["", "kind = 'shadow-price'\n"])
+def test_constants_of_the_papers_policy_are_refused_by_name(field, kind):
+    name = field.split(" ")[0]
+    words = rf'^spec: policy\.{name}: belongs to kind = "pessimistic-optimistic": "shadow-price".* has no such setting'
+    with pytest.raises(SpecError, match=words):
+        read_spec(f"[policy]\n{kind}{field}\n")
+
+
+@pytest.mark.parametrize("field", ["bonus", "m", "ridge"])
+def test_and_so_are_those_of_its_models(field):
+    for part in ("reward", "cost"):
+        words = rf'^spec: policy\[1\]\.{part}\.{field}: belongs to kind = "pessimistic-optimistic"'
+        with pytest.raises(SpecError, match=words):
+            read_spec(f"[[policy]]\n[[policy]]\nname = 'b'\n{part} = {{ {field} = 2.0 }}\n")
+    own = read_spec(f"[policy]\nreward = {{ model = 'own.py:Model', {field} = 2.0 }}\n")
+    assert own.policies[0].reward.settings() == {field: 2.0}, (
+        "what a model of one's own calls so is its affair"
+    )
 
 
 def test_data_gives_the_same_spec_again():
@@ -226,11 +253,15 @@ RULE = "[[rule]]\nkind = 'budget'\nname = 'h'\nat_most = 0.5\n"
         ("policy = 3\n", "policy", "must be a table"),
         ("policy = []\n", "policy", "at least one"),
         ("[[policy]]\n[[policy]]\n", "policy[1].name", "must differ"),
-        ("[policy]\nslater = 'measur'\n", "policy.slater", "a number or 'measure', but got 'measur'"),
-        ("[policy]\nhorizon = 1.5\n", "policy.horizon", "whole number, but got 1.5"),
+        (
+            "[policy]\n" + PAPERS + "slater = 'measur'\n",
+            "policy.slater",
+            "a number or 'measure', but got 'measur'",
+        ),
+        ("[policy]\n" + PAPERS + "horizon = 1.5\n", "policy.horizon", "whole number, but got 1.5"),
         ("[policy]\ncosts_seen = 'never'\n", "policy.costs_seen", "'before' or 'after'"),
         ("[policy]\nreward = { modl = 'ridge' }\n", "policy.reward.modl", "did you mean 'model'"),
-        ("[policy]\nV = { scale = 1 }\n", "policy.V.exponent", "is missing"),
+        ("[policy]\n" + PAPERS + "V = { scale = 1 }\n", "policy.V.exponent", "is missing"),
         ("[environment]\nx = 1\n", "environment.kind", "is missing"),
         ("[simulation]\nrounds = 0\n", "simulation.rounds", "at least 1, but got 0"),
         ("[simulation]\nround = 10\n", "simulation.round", "did you mean 'rounds'"),
@@ -291,139 +322,6 @@ def test_rules_in_conflict_are_named():
         InfeasibleProblem, match=r"rule: no policy can meet .*a: at least 60%.*b: at least 60%"
     ):
         read_spec(TWO + shares)
-
-
-# --- policies ---
-
-
-def built(policy="", **sizes):
-    return build_policy(read_spec("[policy]\n" + policy).policies[0], problem(**sizes))
-
-
-def problem(*, n_actions=3, n_features=0, disjoint=True, n_cost_features=None, constraints=0, **rest):
-    vectors = [
-        Vectors(n, per_action=not disjoint) if n else None
-        for n in (n_features, n_features if n_cost_features is None else n_cost_features)
-    ]
-    counted = {"rules": constraints} if isinstance(constraints, tr.Rules) else {"n_constraints": constraints}
-    return Problem(n_actions=n_actions, features=vectors[0], cost_features=vectors[1], **counted, **rest)
-
-
-def test_models_take_the_sizes_of_the_problem():
-    assert repr(built().reward_model) == "ArmMeans(3, bonus=1)"
-    assert repr(built(n_features=4).reward_model).startswith("DisjointRidge(3, 4,")
-    assert repr(built(n_features=4, disjoint=False).reward_model).startswith("Ridge(4,")
-    assert repr(built("reward={model='ridge'}", n_features=4).reward_model).startswith("Ridge(12,")
-    wide = built("reward={model='disjoint-ridge'}", n_features=4, disjoint=False)
-    assert repr(wide.reward_model).startswith("DisjointRidge(3, 4,")
-    assert (
-        repr(built("reward={model='arm-means', bonus=0.5}", n_features=4).reward_model)
-        == "ArmMeans(3, bonus=0.5)"
-    )
-
-
-def test_costs_seen_after_get_a_model_of_their_own():
-    policy = built(
-        "slater = 0.1\ncost = { bonus = 0.3, m = 2.0 }",
-        n_features=4,
-        n_cost_features=2,
-        constraints=2,
-        seen="after",
-    )
-    assert repr(policy.cost_model) == "DisjointRidge(3, 2, bonus=0.3, m=2, ridge=1)"
-    assert built("slater = 0.1", constraints=1).cost_model is None
-
-
-def test_settings_reach_the_policy():
-    text = "slater = 0.2\nhorizon = 70\nV = { scale = 4, exponent = 0.5 }\nepsilon = { scale = 1, exponent = -0.5 }\nseed = 5"
-    made = built(text, constraints=2).settings()
-    assert (made["slater"], made["horizon"], made["V"], made["epsilon"], made["seed"]) == (
-        0.2,
-        70,
-        [4.0, 0.5],
-        [1.0, -0.5],
-        5,
-    )
-    assert built("slater = 'measure'", constraints=2).settings()["slater"] is None
-
-
-def test_rules_reach_the_policy():
-    rules = tr.Rules([tr.Budget("h", at_most=0.25, range=(0, 0.5))], actions=3)
-    policy = built("slater = 0.1", constraints=rules)
-    assert policy.rules is rules
-
-
-@pytest.mark.parametrize(
-    ("text", "sizes", "says"),
-    [
-        ("kind = 'magic'", {}, r"policy\.kind: must be one of .*'pessimistic-optimistic'.*, but got 'magic'"),
-        ("slatr = 0.1", {}, r"policy\.slatr: unknown field \(did you mean 'slater'\?\); allowed: .*horizon"),
-        ("constraints = 3", {}, r"policy\.constraints: unknown field"),
-        ("slater = 2.0", {"constraints": 1}, r"policy: slater must lie in \(0, 1\], but got 2"),
-        ("horizon = 0", {}, r"policy: horizon must be a whole number >= 1"),
-        ("V = { scale = -1, exponent = 0.5 }", {}, r"policy\.V: scale of a Power must be >= 0"),
-        ("reward = { bonus = -1.0 }", {}, r"policy\.reward: bonus must be finite and >= 0"),
-        (
-            "reward = { model = 'tree' }",
-            {"n_features": 2},
-            r"policy\.reward\.model: must be one of .*'disjoint-ridge'.*, but got 'tree'",
-        ),
-        ("reward = { m = 2.0 }", {}, r"policy\.reward: m: unknown field.*'arm-means'"),
-        (
-            "reward = { model = 'ridge' }",
-            {},
-            r"policy\.reward\.model: must be \"arm-means\" where there are no features",
-        ),
-        (
-            "slater = 0.1\ncost = {}",
-            {"constraints": 1},
-            r"policy\.cost: is a model of costs that are seen after",
-        ),
-        ("costs_seen = 'after'", {"constraints": 1}, r'policy\.costs_seen: must be "before"'),
-        ("", {"constraints": 1, "seen": "after"}, r"policy: slater=None measures"),
-    ],
-)
-def test_what_a_policy_refuses_names_the_field(text, sizes, says):
-    with pytest.raises(SpecError, match=says):
-        built(text, **sizes)
-
-
-def test_what_is_known_is_asked_for_only_when_needed():
-    calls = []
-
-    def x():
-        calls.append(1)
-        return [[0.25, 0.75]]
-
-    assert build_policy(PolicySpec(kind="uniform"), problem(n_actions=2, tells={"x": x})).n_actions == 2
-    stated = PolicySpec(kind="oracle", settings={"x": [[1.0, 0.0]]})
-    assert build_policy(stated, problem(n_actions=2, tells={"x": x})).x.tolist() == [[1.0, 0.0]]
-    assert not calls
-    assert build_policy(PolicySpec(kind="oracle"), problem(n_actions=2, tells={"x": x})).x.tolist() == [
-        [0.25, 0.75]
-    ]
-
-
-def test_a_policy_of_ones_own_is_built_by_name():
-    @register_policy("test-own")
-    class Own:
-        def __init__(self, *, n_arms, threshold, horizon=None):
-            if threshold > 1:
-                raise InvalidInput(f"threshold must be at most 1, but got {threshold!r}.")
-            self.made = (n_arms, threshold, horizon)
-
-    try:
-        assert built("kind = 'test-own'\nthreshold = 0.5\nhorizon = 9").made == (3, 0.5, 9)
-        with pytest.raises(SpecError, match=r"policy\.threshold: is missing: 'test-own' needs it"):
-            built("kind = 'test-own'")
-        with pytest.raises(SpecError, match=r"policy\.treshold: unknown field \(did you mean 'threshold'"):
-            built("kind = 'test-own'\ntreshold = 1")
-        with pytest.raises(SpecError, match=r"policy\.reward: unknown field"):
-            built("kind = 'test-own'\nthreshold = 0.5\nreward = {}")
-        with pytest.raises(SpecError, match="policy: threshold must be at most 1, but got 2"):
-            built("kind = 'test-own'\nthreshold = 2")
-    finally:
-        del POLICIES["test-own"]
 
 
 # --- environments ---
@@ -648,9 +546,16 @@ def test_an_environment_of_ones_own():
 
 
 def test_a_policy_fits_its_environment():
-    spec = read_spec("[[policy]]\nslater = 0.1\n[environment]\nkind = 'hospital'\ncosts_seen = 'after'\n")
+    stated = "[[policy]]\n[[policy]]\n" + PAPERS + "slater = 0.1\n"
+    spec = read_spec(stated + "[environment]\nkind = 'hospital'\ncosts_seen = 'after'\n")
     env = environment_of(spec)
-    policy = policies_of(spec, env)["pessimistic-optimistic"]
+    made = policies_of(spec, env)
+    assert list(made) == ["shadow-price", "pessimistic-optimistic"]
+    for policy in made.values():
+        _fits(policy, env)
+
+
+def _fits(policy, env):
     assert policy.reward_model.n_actions == policy.cost_model.n_actions == 6
     assert policy.reward_model.n_features == env.n_features
     np.testing.assert_allclose(policy.settings()["cost_range"], env.cost_range)
@@ -664,10 +569,6 @@ def test_errors_of_policies_name_the_file(tmp_path):
     spec = read_spec(path)
     with pytest.raises(SpecError, match=r"p\.toml: policy\[1\]\.slatr: unknown field"):
         policies_of(spec, environment_of(spec))
-
-
-def test_policy_spec_needs_no_file():
-    assert build_policy(PolicySpec(slater=0.5), problem(n_actions=2, constraints=1)).slater == 0.5
 
 
 # --- the documentation ---

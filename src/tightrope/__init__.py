@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Oracle,
         PessimisticOptimistic,
         PrimalDualBwK,
+        ProvableShadowPrice,
         RoundRobin,
         SafeLTS,
         SafeLUCB,
@@ -72,7 +73,7 @@ _HOMES = {
     "models": "ArmMeans DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
-    "PrimalDualBwK RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
+    "PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
     "result": "Result",
     "rules": "Budget Capacity Mean Rules Share",
     "schedules": "Power",
@@ -110,16 +111,8 @@ __all__ += [
     "LinUCB",
     "Oracle",
 ]
-__all__ += [
-    "PessimisticOptimistic",
-    "PrimalDualBwK",
-    "RoundRobin",
-    "SafeLTS",
-    "SafeLUCB",
-    "ShadowPrice",
-    "Uniform",
-    "load",
-]
+__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "ProvableShadowPrice", "RoundRobin", "SafeLTS"]
+__all__ += ["SafeLUCB", "ShadowPrice", "Uniform", "load"]
 __all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
 __all__ += ["check", "simulate", "solve"]
 

@@ -205,7 +205,7 @@ class Assumptions:
         return _table(verdict, ("assumption", "measured", "holds"), rows) + end
 
 
-def check(env: Tabular, *, m: float = 1.0, horizon: int | None = None) -> Assumptions:
+def check(env: Tabular, *, m: float | None = 1.0, horizon: int | None = None) -> Assumptions:
     """Which of the paper's assumptions hold in `env`, and by how much.
 
     Only actions on offer in contexts that can occur are looked at. Arms without features count as φ = e_j.
@@ -213,8 +213,8 @@ def check(env: Tabular, *, m: float = 1.0, horizon: int | None = None) -> Assump
     Parameters
     ----------
     env : Tabular
-    m : float
-        The bound on ‖θ*‖ that the policy is given.
+    m : float, optional
+        The bound on ‖θ*‖ that the policy is given; None for one that needs none, and nothing is asked of ‖θ*‖.
     horizon : int, optional
         T; with costs seen after acting, τ' depends on it.
 
@@ -234,7 +234,7 @@ def check(env: Tabular, *, m: float = 1.0, horizon: int | None = None) -> Assump
     τ' = 96: the first round with ε_t ≤ δ/2
     """
     _require_tabular(env)
-    bound = finite_number("m", m, low=0.0)
+    bound = None if m is None else finite_number("m", m, low=0.0)
     rounds = None if horizon is None else whole_number("horizon", horizon, low=1)
     seen = env.available & (env.weights > 0)[:, None]
     rewards = env.rewards[seen]
@@ -245,9 +245,11 @@ def check(env: Tabular, *, m: float = 1.0, horizon: int | None = None) -> Assump
         Assumption("‖φ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
         _within("mean rewards", 0.0, float(rewards.min()), float(rewards.max())),
         Assumption("mean rewards linear in φ", f"largest residual {fit.residual:.1e}", fit.residual <= 1e-8),
-        Assumption(f"‖θ*‖ ≤ m = {bound:g}", f"least norm {_text(theta_norm)}", theta_norm <= bound + 1e-9),
-        _light_tails("reward", parameter, env.reward_noise),
     ]
+    if bound is not None:
+        held = theta_norm <= bound + 1e-9
+        items.append(Assumption(f"‖θ*‖ ≤ m = {bound:g}", f"least norm {_text(theta_norm)}", held))
+    items.append(_light_tails("reward", parameter, env.reward_noise))
     delta = slater(env)
     if env.n_constraints:
         items += _cost_items(env, seen)

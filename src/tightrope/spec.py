@@ -7,13 +7,11 @@
 ... kind = "capacity"
 ... action = "icu"
 ... at_most = 0.2
-... [policy]
-... slater = "measure"
 ... ''')
 >>> print(spec.rules)
 icu: at most 20% of decisions
 >>> spec.policies[0].kind, spec.simulation.rounds
-('pessimistic-optimistic', 10000)
+('shadow-price', 10000)
 
 Nothing is built here but rules: `tightrope.policies.build` and `tightrope.environments.build` make policies and environments.
 """
@@ -38,6 +36,10 @@ from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
 
 Usage: TypeAlias = dict[str, dict[str, float]]
+
+# What decides where a spec names no kind.
+DEFAULT_KIND = "shadow-price"
+_PAPERS_KIND = "pessimistic-optimistic"
 
 
 class SpecError(InvalidInput):
@@ -80,11 +82,11 @@ class PowerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     """One ``[policy]``. Fields beyond those named here are in `settings`, for the class behind `kind` to judge.
 
-    >>> PolicySpec(kind="pessimistic-optimistic", slater=0.1).name
-    'pessimistic-optimistic'
+    >>> PolicySpec().name, PolicySpec(kind="pessimistic-optimistic", slater=0.1).name
+    ('shadow-price', 'pessimistic-optimistic')
     """
 
-    kind: str = "pessimistic-optimistic"
+    kind: str = DEFAULT_KIND
     name: str = ""
     reward: ModelSpec | None = None
     cost: ModelSpec | None = None
@@ -302,9 +304,12 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
         where = f"policy[{i}]" if several else "policy"
         if not isinstance(table, Mapping):
             reader.refuse(where, f"must be a table, but got {table!r}")
+        kind = table.get("kind", DEFAULT_KIND)
+        if kind == DEFAULT_KIND:
+            _refuse_the_papers(reader, table, where)
         # Schedules are the paper's policy's: what another kind calls by their names is its own affair.
-        paper = table.get("kind", PolicySpec().kind) == PolicySpec().kind
-        read = known if paper else [one for one in known if one not in ("slater", "V", "epsilon")]
+        schedules = () if kind == _PAPERS_KIND else ("slater", "V", "epsilon")
+        read = [one for one in known if one not in schedules]
         typed = {
             key: _model_table(value) if key in _MODEL_PARTS else value
             for key, value in table.items()
@@ -324,6 +329,37 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
 
 
 _MODEL_PARTS = ("reward", "cost")
+
+
+def _refuse_the_papers(reader: _Reader, table: Mapping[str, Any], where: str) -> None:
+    """Refuse what has no part in the default policy: it would be guessed at in vain."""
+    stated = [name for name in ("slater", "horizon", "V", "epsilon") if name in table]
+    for part in _MODEL_PARTS:
+        model = table.get(part)
+        if isinstance(model, Mapping) and model.get("model") in (
+            None,
+            "ridge",
+            "disjoint-ridge",
+            "arm-means",
+        ):
+            stated += [f"{part}.{name}" for name in ("bonus", "m", "ridge") if name in model]
+    if stated:
+        default = "" if "kind" in table else ", the default,"
+        reader.refuse(
+            f"{where}.{stated[0]}",
+            f'belongs to kind = "{_PAPERS_KIND}": "{DEFAULT_KIND}"{default} has no such setting. Leave it out, or name the kind',
+        )
+
+
+def named_kinds(policy: Any, kind: str = DEFAULT_KIND) -> Any:
+    """The ``policy`` of a spec's data, one table or a list of them, with `kind` where none is named.
+
+    >>> named_kinds([{"explore": 0.5}, {"kind": "uniform"}])
+    [{'kind': 'shadow-price', 'explore': 0.5}, {'kind': 'uniform'}]
+    """
+    if isinstance(policy, list):
+        return [named_kinds(one, kind) for one in policy]
+    return {"kind": kind, **policy} if isinstance(policy, Mapping) else policy
 
 
 def _model_table(table: Any) -> Any:

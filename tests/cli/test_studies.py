@@ -104,6 +104,7 @@ SPEC = """
 name = "two"
 [[policy]]
 name = "bold"
+kind = "pessimistic-optimistic"
 slater = 0.9
 [environment]
 kind = "tabular"

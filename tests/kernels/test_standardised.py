@@ -25,7 +25,7 @@ class Model:
             centred,
             np.zeros(M) if prior is None else np.asarray(prior, float),
         )
-        self.row, self.room = np.zeros(q), np.zeros(q + 2 * M + 1)
+        self.row, self.room = np.zeros(q), np.zeros(q + 1 + 2 * M)
         self.refreshed = 0
 
     def see_first(self, rows):
@@ -197,3 +197,17 @@ def test_many_updates_do_not_drift():
     assert model.refreshed > 10
     mean, _, _ = written_out(X, y[:, None], X[7], unit=model.spread[standardised.UNIT])
     np.testing.assert_allclose(model.predict(X[7])[0], mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("outcome", [0.4, -1e6, 3e-9])
+def test_outcomes_that_are_all_alike_tell_no_unit(outcome):
+    """Errors of rounding are no noise: what was not tried stays as uncertain as at the beginning."""
+    model = Model(2, 1, 1)
+    model.see_first([[1.0]])
+    for _ in range(100):
+        model.learn([1.0], [outcome], 0)
+    (mean,), (sd,) = model.predict([1.0], 1)
+    assert mean == pytest.approx(outcome, rel=1e-9)
+    assert sd == pytest.approx(1.0, rel=0.2)
+    model.learn([1.0], [2.0 * outcome], 1)
+    assert model.predict([1.0], 1)[1][0] < abs(outcome)

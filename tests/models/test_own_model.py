@@ -55,6 +55,8 @@ def environment(seen: Any, constraints: int) -> tr.environments.Tabular:
 
 SAFE = {"safe_action": 0, "safe_cost": -0.2}
 POLICIES: dict[str, Any] = {
+    "shadow-price": lambda: (tr.ShadowPrice(model(), constraints=1), before()),
+    "shadow-price, late": lambda: (tr.ShadowPrice(model(), cost=model(), constraints=1), after()),
     "greedy": lambda: (tr.Greedy(model()), before(0)),
     "lints": lambda: (tr.LinTS(model()), before(0)),
     "clucb": lambda: (tr.CLUCB(model(), baseline=0, baseline_reward=0.4, alpha=0.5), before(0)),
@@ -165,7 +167,13 @@ def served(folder: Path, **policy: Any) -> Any:
             "actions": ["a", "b", "c"],
             "context": {"x": {"type": "number", "min": 0, "max": 1}},
             "rule": RULES,
-            "policy": {"slater": 0.2, "reward": stated, "cost": stated, **policy},
+            "policy": {
+                "kind": "pessimistic-optimistic",
+                "slater": 0.2,
+                "reward": stated,
+                "cost": stated,
+                **policy,
+            },
         },
         folder=folder,
     )

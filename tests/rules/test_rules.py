@@ -199,6 +199,17 @@ def test_costs_are_a_new_array_each_time():
         rules.cost_range[0, 0] = 0.0
 
 
+def test_what_is_in_force_is_the_same_for_every_way_to_say_a_group():
+    rules = Rules(
+        [Capacity("a", 0.5), Share("a", 0.1, among="A"), Share("b", 0.1, among=["A", "B"])], actions=ABC
+    )
+    for group, expected in (("A", [1, 1, 1]), ("B", [1, 0, 1]), ((), [1, 0, 0]), (["B", "Z"], [1, 0, 1])):
+        for _ in range(2):
+            found = rules.in_force(group)
+            assert found.tolist() == [bool(one) for one in expected]
+            assert not found.flags.writeable
+
+
 def test_many_combinations_of_actions_stay_bounded_and_right():
     rules = Rules([Capacity(i, 0.5) for i in range(12)], actions=12)
     full = rules.costs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -26,7 +27,7 @@ def test_a_journal_is_not_continued_under_another_spec_by_accident() -> None:
     journal = MemoryJournal()
     Bench(ward(), journal).decide(visit(1))
     with pytest.raises(JournalError, match="policy differ"):
-        Bench(ward(policy={"slater": 0.3}), journal)
+        Bench(ward(policy={"kind": "pessimistic-optimistic", "slater": 0.3}), journal)
 
 
 LATE = {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"}
@@ -47,7 +48,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     share = {"kind": "share", "action": "other", "at_least": 0.1}
     bench.spec = ward(
         rule=[share, LATE, {**cap, "total": 75}, {"kind": "capacity", "action": "icu", "at_most": 0.3}],
-        policy={"slater": 0.1},
+        policy={"kind": "pessimistic-optimistic", "slater": 0.1},
     )
     bench.options["accept_changes"] = True
     bench.reopened()
@@ -92,7 +93,10 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
         ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: can't change"),
         ({"rule": [{**LATE, "at_most": 0.7}]}, "rules seen after acting: can't change"),
         ({"rule": []}, "can't change"),
-        ({"policy": {"slater": 0.2, "reward": {"bonus": 0.5}}}, "policy.reward: can't change"),
+        (
+            {"policy": {"kind": "pessimistic-optimistic", "slater": 0.2, "reward": {"bonus": 0.5}}},
+            "policy.reward: can't change",
+        ),
     ],
 )
 def test_changes_that_would_falsify_what_was_learnt_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -117,7 +121,9 @@ def test_slater_is_measured_afresh_under_new_rules() -> None:
     bench.measure()
     assert bench.state()["slater"] == pytest.approx(0.7)
     # A change that leaves the costs as they are keeps the sample.
-    bench.spec = make_spec({**data, "policy": {"slater": "measure", "horizon": 500}})
+    bench.spec = make_spec(
+        {**data, "policy": {"kind": "pessimistic-optimistic", "slater": "measure", "horizon": 500}}
+    )
     bench.reopened()
     assert bench.state()["slater"] == pytest.approx(0.7)
     alive = bench.digest()
@@ -134,6 +140,64 @@ def test_changes_of_configuration_are_in_the_journal() -> None:
     assert [one["kind"] for one in listed] == ["started", "mode", "started"]
     assert [listed[0]["expire_after"], listed[2]["expire_after"]] == [120.0, 60.0]
     assert verify(bench.journal).digest == bench.digest()
+
+
+def plain(**policy: Any) -> Any:
+    """A spec that says nothing of its policy, or that little."""
+    rules = [{"kind": "capacity", "action": "a", "at_most": 0.4}]
+    return make_spec(
+        {"name": "plain", "actions": ["a", "b"], "rule": rules, **({"policy": policy} if policy else {})}
+    )
+
+
+def test_a_spec_without_a_policy_is_served_by_shadow_price_and_the_journal_says_so() -> None:
+    bench = Bench(plain())
+    first = entry_of(next(iter(bench.journal.rows())))
+    assert isinstance(first, Started)
+    assert first.spec["policy"] == {"kind": "shadow-price"}
+    assert b"shadow-price" in next(iter(bench.journal.rows())).data
+    for i in range(40):
+        shown = read(bench.decide({"event_id": f"v-{i}", "explain": True}))
+        assert 0.0 < shown["probability"] <= 1.0
+        bench.learn(f"v-{i}", reward=float(shown["name"] == "a"))
+    assert bench.state()["policy"] == "shadow-price"
+    alive = bench.digest()
+    assert verify(bench.journal).digest == alive
+    rows = bench.journal.last()
+    bench.spec = plain(kind="shadow-price")
+    bench.reopened()
+    assert (bench.journal.last(), bench.digest()) == (rows, alive), "the same configuration, said aloud"
+
+
+def written_before_kinds_were_named() -> MemoryJournal:
+    """What a version whose default was the paper's policy left of a spec without a [policy]."""
+    bench = Bench(plain(kind="pessimistic-optimistic"))
+    for i in range(30):
+        bench.decide({"event_id": f"v-{i}"})
+        bench.learn(f"v-{i}", reward=float(i % 2))
+    old = MemoryJournal()
+    for row in bench.journal.rows():
+        entry = msgspec.msgpack.decode(row.data)
+        if entry["kind"] == "started":
+            del entry["spec"]["policy"]
+        old.append([row._replace(data=msgspec.msgpack.encode(entry))])
+    assert b"pessimistic" not in next(iter(old.rows())).data
+    return old
+
+
+def test_a_journal_of_the_old_default_replays_and_goes_on_with_the_policy_that_wrote_it() -> None:
+    journal = written_before_kinds_were_named()
+    assert verify(journal).decisions == 30
+    rows, bench = journal.last(), Bench(plain(), journal)
+    assert journal.last() == rows, "nothing has changed, so nothing is written"
+    assert bench.state()["policy"] == "pessimistic-optimistic"
+    assert bench.experiment.spec.policies[0].kind == "pessimistic-optimistic"
+    bench.decide({"event_id": "v-30"})
+    assert verify(journal).digest == bench.digest()
+    bench.options["accept_changes"] = True
+    bench.spec = plain(kind="shadow-price")
+    with pytest.raises(JournalError, match=r"policy\.kind: can't change while the experiment runs"):
+        bench.reopened()
 
 
 def test_first_entry_is_the_configuration() -> None:

@@ -1,18 +1,10 @@
-"""The dashboard, as its readers meet it: in Debian's Chromium without a window, which can reach nothing but this machine.
-
-The browser is driven over the two pipes of its DevTools protocol: no driver, no WebSocket, no package.
-"""
+"""The dashboard, as its readers meet it: in Debian's Chromium without a window."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
-import select
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
+from chromium import Browser, Page, browser, without_chromium
 from tightrope.service import create_key, dashboard
 from tightrope.service.app import Service
 from tightrope.service.experiment import Experiment
 from tightrope.service.journal import JournalError
 from tightrope.service.keys import Keys
 from tightrope.service.storage.memory import MemoryJournal
-from tightrope.spec import Spec
+from tightrope.spec import Spec, make_spec
 from workbench import arms, running, visit, ward
 
 # --- what is served ---
@@ -242,6 +235,81 @@ def test_it_explains_decisions(page: Page, web: httpx.Client) -> None:
         "document.getElementById('event').value = 'visit-none'; document.getElementById('find').requestSubmit()"
     )
     page.wait("document.getElementById('find-error').innerText.includes('No decision was made')")
+
+
+# Two rules on one action that exclude each other, as far as what comes to be seen shows: `dear` always uses more than its limit.
+PRICED = {
+    "name": "priced",
+    "actions": ["dear", "cheap", "free"],
+    "rule": [
+        {"kind": "capacity", "action": "dear", "at_most": 0.3},
+        {"kind": "budget", "name": "minutes", "at_most": 10.0, "range": [0, 40]},
+        {"kind": "budget", "name": "heat", "at_most": 0.25},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def priced() -> Iterator[httpx.Client]:
+    """The default policy: of its rules one binds, and one can't be met by anything on offer."""
+    with service(make_spec(PRICED)) as client:
+        for i in range(130):
+            usage = {"minutes": [25.0, 15.0, 0.0], "heat": [0.5, 0.5, 0.5]}
+            decided = client.post("/v1/decisions", json={"event_id": f"v-{i}", "usage": usage}).json()
+            reward = {"dear": 9.0, "cheap": 5.0, "free": 1.0}[decided["name"]] + i % 3
+            client.post("/v1/outcomes", json={"event_id": f"v-{i}", "reward": reward})
+        yield client
+
+
+def test_prices_and_what_cannot_be_met_are_shown(chromium: Browser, priced: httpx.Client) -> None:
+    state, history = priced.get("/v1/state").json(), priced.get("/v1/history").json()
+    assert state["policy"] == "shadow-price"
+    assert [one["infeasible"] for one in state["constraints"]] == [False, False, True]
+    for one, scale in zip(state["constraints"], (1.0, 40.0, 1.0), strict=True):
+        assert one["queue"] == pytest.approx(scale * one["price"])
+        assert history["queues"][one["name"]] == pytest.approx(
+            [scale * price for price in history["prices"][one["name"]]]
+        )
+    page = opened(chromium, priced)
+    cards = page.js("[...document.querySelectorAll('#rules > li')].map((one) => one.innerText)")
+    for constraint in state["constraints"]:
+        [card] = [one for one in cards if constraint["rule"] in one]
+        price = f"{constraint['price']:,.3f}".rstrip("0").rstrip(".")
+        felt = f"Price {price}: one more unit of the limit would earn that much"
+        assert (felt if constraint["price"] > 0 else "Price 0: the limit is not felt") in card
+        assert ("▲ Can't be met" in card) == constraint["infeasible"]
+    assert "heat: at most 0.25 per decision on average can't be met" in page.text("#verdict")
+    assert page.text("#queues-title") == "Prices"
+    drawn = page.js(
+        "document.getElementById('queues-chart').data.map((one) => [one.name, [...one.y].at(-1)])"
+    )
+    assert dict(drawn) == {one["name"]: one["price"] for one in state["constraints"]}
+
+
+def test_probabilities_of_recent_decisions_are_shown(chromium: Browser, priced: httpx.Client) -> None:
+    newest = priced.get("/v1/decisions", params={"limit": 10}).json()["decisions"]
+    page = opened(chromium, priced)
+    listed = page.js("[...document.querySelectorAll('#list button')].map((one) => one.innerText)")
+    some = [i for i, one in enumerate(newest) if one["probability"] < 1.0]
+    assert some, "a policy that draws"
+    for i in some:
+        assert f"with {100 * newest[i]['probability']:.1f} %" in listed[i]
+    page.js(f"document.querySelectorAll('#list button')[{some[0]}].click()")
+    page.wait("document.querySelector('#why').innerText.includes('Outcome')")
+    one = newest[some[0]]
+    heads = page.js("[...document.querySelectorAll('#why thead th')].map((one) => one.innerText)")
+    rows = page.js(
+        "[...document.querySelectorAll('#why tbody tr')].map((row) => [...row.cells].map((one) => one.innerText.trim()))"
+    )
+    at = [head.casefold() for head in heads].index("probability")
+    shown = {row[0].removeprefix("→ ").split()[0]: row[at] for row in rows}
+    for name, probability in one["probabilities"].items():
+        few = "less than 0.1 %" if 0 < probability < 0.001 else f"{100 * probability:.1f} %"
+        assert shown[name] == few
+    words = page.text("#why")
+    assert f"{one['name']} was drawn, with a probability of" in words
+    assert all(line in words for line in one["explanation"]["words"])
+    assert any(line.startswith("price of minutes") for line in one["explanation"]["words"])
 
 
 def test_it_follows_what_happens(chromium: Browser) -> None:
@@ -507,200 +575,3 @@ def test_no_errors_and_no_strangers(chromium: Browser, web: httpx.Client) -> Non
     refused = [one["entry"] for one in page.events("Log.entryAdded")]
     assert all("inline style" in one["text"] and "plotly.min.js" in one["url"] for one in refused), refused
     assert len(refused) <= 1
-
-
-# --- the browser ---
-
-
-def without_chromium() -> str:
-    """Why there is no browser, after trying to install one where that is allowed; empty if there is one."""
-    if shutil.which("chromium") is not None:
-        return ""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return "Debian's package `chromium` is missing, and only root can install it"
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-liberation"]
-    for command in (["apt-get", "update"], install):
-        subprocess.run(command, check=False, env=environment, **quiet)
-    return "" if shutil.which("chromium") else "Debian's package `chromium` can't be installed"
-
-
-@contextlib.contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
-    """A browser that can reach nothing but this machine."""
-    command_read, command_write = _high_pipe()
-    answer_read, answer_write = _high_pipe()
-    arguments = [
-        "chromium",
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--no-first-run",
-        "--hide-scrollbars",
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        f"--user-data-dir={folder}",
-        "--remote-debugging-pipe",
-    ]
-    # Chromium reads its commands from descriptor 3 and answers on 4.
-    shell = f'exec "$@" 3</proc/self/fd/{command_read} 4>/proc/self/fd/{answer_write}'
-    process = subprocess.Popen(
-        ["sh", "-c", shell, "sh", *arguments],
-        pass_fds=(command_read, answer_write),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(command_read)
-    os.close(answer_write)
-    try:
-        one = Browser(command_write, answer_read)
-        yield one
-        with contextlib.suppress(OSError, AssertionError):
-            one.call("Browser.close")
-    finally:
-        os.close(command_write)
-        os.close(answer_read)
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-class Browser:
-    """The two pipes, and the events that came over them."""
-
-    def __init__(self, write: int, read: int) -> None:
-        self.events: list[dict[str, Any]] = []
-        self._write = write
-        self._read = read
-        self._buffer = b""
-        self._number = 0
-
-    def page(self) -> Page:
-        """A new tab, with storage of its own."""
-        context = self.call("Target.createBrowserContext")["browserContextId"]
-        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        return Page(self, session)
-
-    def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """One command, and its answer."""
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if session is not None:
-            message["sessionId"] = session
-        data = json.dumps(message).encode() + b"\0"
-        while data:
-            data = data[os.write(self._write, data) :]
-        deadline = time.monotonic() + 30.0
-        while True:
-            answer = self._next(deadline, method)
-            if answer.get("id") == self._number:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                result: dict[str, Any] = answer["result"]
-                return result
-            self.events.append(answer)
-
-    def _next(self, deadline: float, method: str) -> dict[str, Any]:
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"chromium did not answer {method} in time"
-            part = os.read(self._read, 1 << 20)
-            assert part, f"chromium ended during {method}"
-            self._buffer += part
-        raw, _, self._buffer = self._buffer.partition(b"\0")
-        message: dict[str, Any] = json.loads(raw)
-        return message
-
-
-class Page:
-    """A tab."""
-
-    def __init__(self, owner: Browser, session: str) -> None:
-        self._owner = owner
-        self._session = session
-        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the protocol to this tab."""
-        return self._owner.call(method, self._session, **parameters)
-
-    def open(self, url: str) -> None:
-        """Go there, and wait until it is loaded."""
-        answer = self.call("Page.navigate", url=url)
-        assert "errorText" not in answer, answer
-        self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
-
-    def size(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
-        """How large the window is, and which colours its reader likes."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=mobile,
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-
-    def js(self, expression: str) -> Any:
-        """The value of an expression in the page."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
-        )
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
-
-    def wait(self, expression: str, seconds: float = 15.0) -> Any:
-        """Until the expression is true."""
-        deadline = time.monotonic() + seconds
-        while True:
-            value = self.js(expression)
-            if value:
-                return value
-            assert time.monotonic() < deadline, (
-                f"still not: {expression}\n{self.js('document.body.innerText')}"
-            )
-            time.sleep(0.05)
-
-    def poll(self) -> None:
-        """Have the dashboard look at the service now, not a moment later."""
-        self.js("document.getElementById('retry').click()")
-
-    def text(self, selector: str) -> str:
-        """What a reader sees of an element."""
-        return str(self.js(f"document.querySelector({json.dumps(selector)}).innerText"))
-
-    def press(self, key: str, code: int, *, text: str = "") -> None:
-        """A key of the keyboard."""
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
-        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
-
-    def write(self, text: str) -> None:
-        """Into what has the focus."""
-        self.call("Input.insertText", text=text)
-
-    def events(self, method: str) -> list[dict[str, Any]]:
-        """What this tab reported so far."""
-        self.js("0")
-        return [
-            one["params"]
-            for one in self._owner.events
-            if one.get("method") == method and one.get("sessionId") == self._session
-        ]
-
-
-def _high_pipe() -> tuple[int, int]:
-    # Out of the way of 3 and 4, which the shell sets up.
-    ends = os.pipe()
-    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in ends)
-    for end in ends:
-        os.close(end)
-    return high[0], high[1]

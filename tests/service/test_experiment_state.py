@@ -11,7 +11,7 @@ from tightrope.service.journal import (
     entry_of,
 )
 from tightrope.service.replay import verify
-from workbench import Bench, arms, play, read, visit, ward
+from workbench import PAPER, Bench, arms, play, read, visit, ward
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -52,7 +52,15 @@ def test_the_service_and_the_library_decide_alike() -> None:
 
 @pytest.mark.parametrize("model", ["ridge", "disjoint-ridge", "arm-means"])
 def test_every_model_can_be_served(model: str) -> None:
-    bench = Bench(ward(policy={"slater": 0.2, "reward": {"model": model}, "cost": {"model": model}}))
+    bench = Bench(
+        ward(
+            policy={
+                **PAPER,
+                "reward": {"model": model},
+                "cost": {"model": model},
+            }
+        )
+    )
     for i in range(30):
         assert bench.decide(visit(i)).status == 200
         bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})

@@ -59,6 +59,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
         {"limit": 0.5},
     ),
     OWN: ({}, [KNOWN], {}, {"seed": 3}),
+    "provable-shadow-price": ({"reward": {"bonus": 0.1}}, [KNOWN, MINIMUM], CONTEXT, {"guard": True}),
     "pessimistic-optimistic": ({"slater": 0.2}, [KNOWN, LATE], CONTEXT, {"slater": 0.1}),
 }
 WHOLE_OFFER = ("opb", "primal-dual-bwk", "ucb-alp")  # refuse to be offered a part of the actions

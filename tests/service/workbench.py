@@ -34,6 +34,9 @@ from tightrope.spec import Spec, make_spec
 
 CONTEXT = {"age": {"type": "number", "min": 0, "max": 100}, "sex": {"type": "category", "values": ["f", "m"]}}
 
+# The paper's policy with δ given: it draws nothing, so that a test can say what comes next.
+PAPER: dict[str, Any] = {"kind": "pessimistic-optimistic", "slater": 0.2}
+
 
 def ward(name: str = "ward", **changes: Any) -> Spec:
     """Three wards, one rule of each time of seeing, δ given."""
@@ -46,7 +49,7 @@ def ward(name: str = "ward", **changes: Any) -> Spec:
                 {"kind": "capacity", "action": "icu", "at_most": 0.4},
                 {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"},
             ],
-            "policy": {"slater": 0.2},
+            "policy": PAPER,
             **changes,
         }
     )
@@ -60,7 +63,7 @@ def measured(name: str = "measured") -> Spec:
             "actions": ["a", "b"],
             "context": CONTEXT,
             "rule": [{"kind": "capacity", "action": "a", "at_most": 0.4}],
-            "policy": {"slater": "measure"},
+            "policy": {**PAPER, "slater": "measure"},
         }
     )
 
@@ -68,8 +71,13 @@ def measured(name: str = "measured") -> Spec:
 def arms(name: str = "arms", rules: list[dict[str, Any]] | None = None, **policy: Any) -> Spec:
     """Two arms without context."""
     return make_spec(
-        {"name": name, "actions": ["a", "b"], "rule": rules or [], "policy": {"slater": 0.2, **policy}}
+        {"name": name, "actions": ["a", "b"], "rule": rules or [], "policy": {**PAPER, **policy}}
     )
+
+
+def named_spec(data: dict[str, Any]) -> Spec:
+    """A spec of 0.1.0, whose default was the paper's policy, with the one line that it needs since."""
+    return make_spec({**data, "policy": {"kind": PAPER["kind"], **data["policy"]}})
 
 
 def visit(i: int, **more: Any) -> bytes:
@@ -179,6 +187,7 @@ at_most = 0.4
 {changes.get("rule", "")}
 
 [policy]
+kind = "pessimistic-optimistic"
 slater = {changes.get("slater", 0.2)}
 """
     )

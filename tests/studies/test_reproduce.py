@@ -36,11 +36,11 @@ def test_all_studies_give_one_report(tmp_path):
         "last_violation",
     }
     assert all(needed <= set(row) for row in rows)
-    assert {row["policy"] for row in rows} == {"pessimistic-optimistic", "opb", "round-robin"}
+    assert {row["policy"] for row in rows} == {"pessimistic-optimistic", "opb", "round-robin", "shadow-price"}
     keys = [(row["study"], row["variant"], row["round"]) for row in rows]
     assert len(keys) == len(set(keys))
 
 
 def test_an_unknown_study_is_refused(tmp_path):
-    with pytest.raises(tr.InvalidInput, match="one of mab, hospital, bounds, tail, all"):
+    with pytest.raises(tr.InvalidInput, match="one of mab, hospital, bounds, tail, shadow-price, all"):
         reproduce("moon", out=tmp_path)

@@ -36,7 +36,7 @@ def test_a_cell_is_known_by_all_its_settings_and_by_nothing_else(tmp_path):
 
 def test_a_cell_is_known_by_the_file_of_its_environment(tmp_path):
     (tmp_path / "s.toml").write_text(
-        '[environment]\nkind="tabular"\nfile="a.npz"\n[sweep]\n"policy.slater"=[0.1]\n'
+        '[environment]\nkind="tabular"\nfile="a.npz"\n[sweep]\n"policy.caution"=[1.0]\n'
     )
 
     def name(reward):
@@ -70,7 +70,7 @@ def test_any_field_can_vary(tmp_path):
         {
             "actions": ["a", "b"],
             "rule": [{"kind": "capacity", "action": "b", "at_most": 0.5}],
-            "policy": {"slater": 0.1},
+            "policy": {"kind": "pessimistic-optimistic", "slater": 0.1},
             "environment": {"kind": "tabular", "weights": [1.0], "rewards": [[0.2, 0.8]]},
             "simulation": {"rounds": 30, "replications": 2},
             "sweep": {
@@ -109,7 +109,8 @@ def test_what_cells_share_is_made_once(tmp_path, monkeypatch):
 
 
 def test_several_policies_and_one_of_them_by_place(tmp_path):
-    two = [{"name": "one", "slater": 0.1}, {"name": "two", "slater": 0.2}]
+    kind = {"kind": "pessimistic-optimistic"}
+    two = [{"name": "one", "slater": 0.1, **kind}, {"name": "two", "slater": 0.2, **kind}]
     found = run_sweep(spec_of({"policy[1].slater": [0.3, 0.4]}, policy=two), tmp_path, workers=1)
     # "one" is the same at both points, and so runs once.
     assert found.ran == 3

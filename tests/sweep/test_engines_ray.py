@@ -25,6 +25,7 @@ CELLS = 20
 SPEC = f"""
 name = "arms"
 [policy]
+kind = "pessimistic-optimistic"
 V = {{ scale = 1.0, exponent = 0.5 }}
 epsilon = {{ scale = 1.0, exponent = -0.5 }}
 [environment]

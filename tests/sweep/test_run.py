@@ -117,7 +117,7 @@ def test_halving_runs_few_in_full_and_gives_them_the_same_numbers(tmp_path):
 
 def test_progress_tells_what_failed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    spec = spec_of({"policy.slater": [0.1, 7.0]}, policy={})
+    spec = spec_of({"policy.slater": [0.1, 7.0]}, policy={"kind": "pessimistic-optimistic"})
     assert run_sweep(spec, tmp_path, workers=1, progress=True).failed == 1
     assert "1 failed" in capsys.readouterr().err
 

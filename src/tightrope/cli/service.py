@@ -1,14 +1,15 @@
-"""`tightrope serve`, and what belongs to it: `replay` of its journals, `keys` to it."""
+"""`tightrope serve`, and what belongs to it: `replay` of its journals, `evaluate` on them, `keys` to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cyclopts import App, Parameter
 
 from tightrope.cli.app import DEFAULT, Output, app, command, import_extra
+from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
 
 keys_app = App(name="keys", help="Keys for a service that listens beyond this machine.")
@@ -67,9 +68,9 @@ def replay(
     Parameters
     ----------
     source
-        A SQLite journal, or postgresql://… with --experiment.
+        A SQLite journal, the service's --data folder, or postgresql://…
     experiment
-        Which experiment of a database.
+        Which experiment of a folder or database; needed where there are several.
     export
         Also write all entries to this .csv or .parquet file.
     """
@@ -88,6 +89,110 @@ def replay(
     if written is not None:
         parts.append(f"{written:,} entries written to {export}")
     output.show(data, *parts)
+
+
+@command("tightrope evaluate data --policy candidate.toml")
+def evaluate(
+    journal: str,
+    /,
+    *,
+    policy: Path,
+    experiment: str | None = None,
+    method: Literal["dr", "snips", "ips", "replay"] = "dr",
+    clip: float | None = None,
+    last: int | None = None,
+    may_lack: float = 0.1,
+    may_miss: float = 0.05,
+    seed: int = 0,
+    output: Output = DEFAULT,
+) -> None:
+    """Judge another policy on what the service recorded: what it would have earned, and whether it would have kept every rule.
+
+    The service must have drawn its actions: a policy that does not draw leaves nothing to judge others by. Where the journal can't
+    answer, the reasons are given, and the exit status is 1. See docs/evaluation.md.
+
+    Parameters
+    ----------
+    journal
+        A SQLite journal, the service's --data folder, or postgresql://…
+    policy
+        A TOML file whose [policy] is judged; actions, context and rules are the journal's where it does not state them.
+    experiment
+        Which experiment of a folder or database; needed where there are several.
+    method
+        The estimator: doubly robust, self-normalised weights, plain weights, or rows kept by chance.
+    clip
+        Cut weights off at this: narrower intervals, and a bias that is stated.
+    last
+        Look at so many of the newest decisions alone.
+    may_lack
+        The share of decisions that may lack their outcome; they are left out, as if by chance.
+    may_miss
+        The share of what the policy does that may fall where the service had no chance of it.
+    seed
+        Of the draws that decide which rounds are the policy's own.
+    """
+    from tightrope.files import write_json
+    from tightrope.spec import read_spec
+
+    evaluation = import_extra("tightrope.service.evaluation", "service")
+    storage = import_extra("tightrope.service.storage", "service")
+    spec = read_spec(policy)
+    opened = storage.open_journal(journal, experiment)
+    how = {
+        "method": method,
+        "clip": clip,
+        "last": last,
+        "may_lack": may_lack,
+        "may_miss": may_miss,
+        "seed": seed,
+    }
+    try:
+        found = evaluation.judge(opened, spec, **how)
+    except evaluation.Unanswerable as refused:
+        if output.json:
+            output.show({"refused": list(refused.reasons)})
+        raise
+    finally:
+        opened.close()
+    data = found.data()
+    folder = output.folder()
+    if folder is not None:
+        write_json(folder / "evaluation.json", data, indent=2)
+    left = ", ".join(f"{count:,} {why}" for why, count in found.left_out.items())
+    output.show(
+        data,
+        f"{found.policy} on {found.judged:,} of {found.decisions:,} decisions of {found.experiment}, served by {found.served}; "
+        f"worth {found.worth:,.0f} rounds of its own ({found.method})",
+        _estimates([found.reward, *found.rules]),
+        *([f"left out: {left}"] if left else []),
+        *(f"note: {note}" for note in found.notes),
+        *(f"doubt: {doubt}" for doubt in found.doubts),
+        *([] if folder is None else [f"written to {folder / 'evaluation.json'}"]),
+    )
+
+
+def _estimates(found: list[Any]) -> Any:
+    head = ["per decision", "estimate", "95 % interval", "bias", "recorded", "limit", "verdict"]
+    rows = [
+        [
+            one.name,
+            _digits(one.estimate),
+            f"{_digits(one.low)} to {_digits(one.high)}",
+            _digits(one.bias),
+            _digits(one.recorded),
+            "" if one.limit is None else f"{one.limit:g}",
+            one.verdict or "",
+        ]
+        for one in found
+    ]
+    if not any(one.bias for one in found):
+        head, rows = [*head[:3], *head[4:]], [[*row[:3], *row[4:]] for row in rows]
+    return table("", head, rows)
+
+
+def _digits(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4f}"  # + 0.0 turns −0 into 0
 
 
 @command(

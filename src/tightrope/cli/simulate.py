@@ -30,15 +30,16 @@ def oracle(
     from tightrope.environments.build import environment_of
     from tightrope.files import write_json
     from tightrope.oracle import check, solve
-    from tightrope.spec import read_spec
+    from tightrope.spec import DEFAULT_KIND, read_spec
 
     read = read_spec(spec)
     env = environment_of(read)
     found = solve(env, baseline=baseline)
-    # The assumptions are checked against m and T as the first policy has them.
+    # The assumptions are checked against m and T as the first policy has them; the default has no m.
     first = read.policies[0]
     m = first.reward.m if first.reward is not None else None
-    assumptions = check(env, m=1.0 if m is None else m, horizon=first.horizon or read.simulation.rounds)
+    bound = 1.0 if m is None and first.kind != DEFAULT_KIND else m
+    assumptions = check(env, m=bound, horizon=first.horizon or read.simulation.rounds)
     weights = env.weights if found.atoms is None else found.atoms.weights
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
     constraints: list[dict[str, Any]] = [

@@ -71,17 +71,24 @@ def sweep(
 
 
 @command('tightrope tune examples/sweep-hospital.toml --target "violation<=0 after 500"')
-def tune(spec: Path, /, *, target: str, where: Engine = _LOCAL, output: Output = DEFAULT) -> None:
-    """Find the settings that meet a target with the least regret, check them on fresh seeds, and write the spec to serve.
+def tune(
+    spec: Path, /, *, target: str | None = None, where: Engine = _LOCAL, output: Output = DEFAULT
+) -> None:
+    """Find the settings that meet a target with the least regret, and say whether that was worth it.
 
-    Everything goes to --out, by default to out/tune-NAME; the spec is tuned.toml there.
+    The best are compared with the spec as it stands on fresh draws, in as many rounds, in twice and in five times as many; unless
+    they are clearly better, the spec to serve is the one that was given.
+
+    Everything goes to --out, by default to out/tune-NAME; the spec to serve is tuned.toml there.
 
     Parameters
     ----------
     spec
-        A TOML file with an [environment] and a [sweep] that varies fields of the policy.
+        A TOML file with an [environment]. Its [sweep] names the fields of the policy to vary; without one they are explore and
+        caution of shadow-price.
     target
-        Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N.
+        Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N. By
+        default "path_violation<=0": no run ends in violation.
     """
     from tightrope.spec import read_spec
     from tightrope.sweep import TargetMissed, write_page
@@ -94,22 +101,22 @@ def tune(spec: Path, /, *, target: str, where: Engine = _LOCAL, output: Output =
     except TargetMissed as missed:
         write_page(missed.sweep)
         raise
-    data = {
-        "target": target,
-        "policy": found.policy,
-        "settings": found.settings,
-        "rows": [found.chosen, found.checked],
-        "passed_over": found.passed_over,
-        "spec": str(found.path),
-        "sweep": write_page(found.sweep),
-    }
-    rows = [{"run": "in the sweep", **found.chosen}, {"run": "on fresh seeds", **found.checked}]
+    data = found.as_data() | {"sweep": write_page(found.sweep, found.words)}
+    rows = [{"run": f"{found.than}, fresh draws", **row} for row in found.untouched]
+    if found.chosen is not None:
+        tuned = [{"run": "tuned, fresh draws", **row} for row in found.checked]
+        rows = [{"run": "tuned, in the sweep", **found.chosen}, *tuned, *rows]
     output.show(
         data,
-        table("", ("field", "value"), [(path, str(value)) for path, value in found.settings.items()]),
+        *([_fields_table(found.settings)] if found.settings else []),
         summary_table(rows, "run", "policy"),
+        *found.words,
         f"the spec to serve is {found.path}; the report is {folder / 'index.html'}",
     )
+
+
+def _fields_table(settings: dict[str, Any]) -> Any:
+    return table("", ("field", "value"), [(path, str(value)) for path, value in settings.items()])
 
 
 def _settings_table(rows: Sequence[dict[str, Any]], paths: Sequence[str]) -> Any:

@@ -86,9 +86,7 @@ def _shadow_price(
 ) -> Callable[[kernels.Run], int] | None:
     """None where what the policy remembers are not rounds of this world."""
     reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
-    keys = [_shown(env, c, policy, reward_rows, cost_rows).key() for c in range(env.n_contexts)]
-    first = {key: c for c, key in reversed(list(enumerate(keys)))}
-    twins = np.array([first[key] for key in keys], dtype=np.int64)
+    first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)
     if policy._solve is not None or any(
         entry is not None and entry.key() not in first for entry in policy._memory.entries
     ):
@@ -126,6 +124,24 @@ def _shadow_price(
         return rounds
 
     return simulate
+
+
+def first_equal_contexts(policy: ShadowPrice, env: Tabular) -> NDArray[np.int64]:
+    """For each context the first that shows the policy just the same, (C,): one entry of its memory serves both."""
+    rows = (
+        model_rows(env, "reward", policy._reward),
+        model_rows(env, "cost", policy._cost),
+    )
+    return _equal_contexts(policy, env, *rows)[1]
+
+
+def _equal_contexts(
+    policy: ShadowPrice, env: Tabular, reward_rows: Array, cost_rows: Array
+) -> tuple[dict[bytes, int], NDArray[np.int64]]:
+    """The first context of each key, and of each context."""
+    keys = [_shown(env, c, policy, reward_rows, cost_rows).key() for c in range(env.n_contexts)]
+    first = {key: c for c, key in reversed(list(enumerate(keys)))}
+    return first, np.array([first[key] for key in keys], dtype=np.int64)
 
 
 def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:

@@ -1,11 +1,12 @@
 """Replications on a GPU: tens of thousands at once, by the same formulas and the same draws as on the CPU.
 
-The kernels stand in `replicate.cu` and are compiled for the device and the shape at hand when they are first used: `gpu_program`
-says what is compiled, `gpu_arrays` what it reads, `gpu_device` where it runs. All of it needs NumPy and CuPy alone.
+The kernels stand in `replicate.cu` and `shadow_price.cu` and are compiled for the device and the shape at hand when they are
+first used: `gpu_program` says what is compiled, `gpu_arrays` what it reads, `gpu_shadow_price` both for `ShadowPrice`, `gpu_device`
+where it runs. All of it needs NumPy and CuPy alone.
 
-`precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms) in float32; the queues of known costs, the comparison
-of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused multiply-adds: the
-actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
+`precision="single"` keeps what is estimated (Σ⁻¹, θ̂, widths, means of arms, shadow prices) in float32; the queues of known costs,
+the comparison of actions and every tally are float64 all the same. `precision="double"` is float64 throughout without fused
+multiply-adds: the actions are then those of the CPU engine. `docs/gpu.md` has the measurements.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tightrope.engine.gpu_program import (
     COMPARATOR,
     ONE_BLOCK,
     ONE_THREAD,
+    SHADOW_PRICE,
     SHARED_BYTES,
     SMALLEST_RIDGE,
     Precision,
@@ -33,6 +35,7 @@ from tightrope.engine.gpu_program import (
     program_for,
     require_short,
 )
+from tightrope.engine.gpu_shadow_price import shadow_price_arguments
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -63,7 +66,8 @@ def simulate_many(
     Parameters
     ----------
     policies : sequence
-        `PessimisticOptimistic` (so `LinUCB` too), `OPB`, `RoundRobin`, `Uniform` and `Oracle`, in any mixture.
+        `PessimisticOptimistic` (so `LinUCB` too), `ShadowPrice` before its first round, `OPB`, `RoundRobin`, `Uniform` and
+        `Oracle`, in any mixture.
     env : Tabular
     rounds, replications, seed : int
         Of each policy.
@@ -173,10 +177,12 @@ def _launch(
     fields = program["FIELDS"]
     world = world_arguments(env)
     constants: dict[str, NDArray[Any]] = {"seed_keys": seed_keys(seed)}
+    real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
     if compared:
         own = comparator_arguments(policies, env, program["SETTINGS"])
+    elif program.kernel == SHADOW_PRICE:
+        own = shadow_price_arguments(policies, env, real)
     else:
-        real: type[Any] = np.float32 if program["REAL"] == "float" else np.float64
         known, packed = program["K_POLICY"] and program["KNOWN_COSTS"], program.kernel == ONE_THREAD
         queue: type[Any] = np.float64 if known else real
         own = policy_arguments(policies, env, rounds, packed=packed, real=real, queue=queue)
@@ -188,14 +194,15 @@ def _launch(
     seconds = 0.0
     for first in range(0, replications, most):
         n = min(most, replications - first)
-        blocks = n if program.kernel == ONE_BLOCK else math.ceil(n / program.threads)
+        blocks = math.ceil(n / program.together)
         randomised: list[Any] = []
-        if compared:
+        if compared or program.kernel == SHADOW_PRICE:
             numbers = range(first, first + n)
-            randomised = [
-                np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64),
-                np.array([policy.rounds for policy in policies], dtype=np.uint64),
-            ]
+            randomised.append(
+                np.array([_own_seeds(policy, seed, numbers) for policy in policies], dtype=np.uint64)
+            )
+        if compared:
+            randomised.append(np.array([policy.rounds for policy in policies], dtype=np.uint64))
         outputs, taken = device.run(
             program,
             blocks * S,
@@ -209,12 +216,7 @@ def _launch(
                 grid.astype(np.int32),
                 np.int32(G),
                 np.int32(blocks),
-                Work(
-                    _work_bytes(program)
-                    * blocks
-                    * (1 if program.kernel == ONE_BLOCK else program.threads)
-                    * S
-                ),
+                Work(_work_bytes(program) * blocks * program.together * S),
                 Output((S, G, fields, n), "f8", (0, 3, 1, 2)),
                 Output((S, K, n), "i4", (0, 2, 1)),
                 Output((S, rounds if keep_choices else 0, n), "u2", (0, 2, 1)),
@@ -232,6 +234,8 @@ def _launch(
 
 def _work_bytes(program: Program) -> int:
     """Global memory that one replication needs for its state."""
+    if program.kernel == SHADOW_PRICE:
+        return int(program["COLD"]) + (0 if program["HOT_IN_SHARED"] else int(program["HOT"]))
     if program.kernel == ONE_THREAD:
         itemsize = 4 if program["REAL"] == "float" else 8
         return 0 if program["STATE_IN_SHARED"] else int(program["STATE"]) * itemsize

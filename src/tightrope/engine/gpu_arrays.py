@@ -67,8 +67,8 @@ def policy_arguments(
         queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
         ranges.append(policy._ranges if len(policy._ranges) else np.zeros((max(K, 1), 2)))
     return [
-        _rows("reward", any_policy._reward, env, real),
-        _rows("cost", any_policy._cost, env, real),
+        padded_rows("reward", any_policy._reward, env, real),
+        padded_rows("cost", any_policy._cost, env, real),
         np.stack([schedule_steps(policy, rounds) for policy in policies]).astype(queue),
         np.stack(start).astype(real),
         np.stack(queues).astype(queue),
@@ -172,7 +172,7 @@ def _even(table: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(table, ((0, 0), (0, 0), (0, table.shape[2] % 2))))
 
 
-def _rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]:
+def padded_rows(part: Part, model: Any, env: Tabular, real: type[Any]) -> NDArray[Any]:
     """Feature rows padded to a multiple of four numbers, so that four are loaded at a time."""
     if model is None or not model.takes_features:
         return np.zeros(4, dtype=real)

@@ -12,13 +12,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tightrope import kernels
+from tightrope.engine import gpu_shadow_price
 from tightrope.engine.cpu import COMPARATORS
 from tightrope.engine.gpu_arrays import cost_tables, guide_bits
 from tightrope.engine.replication import KINDS, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Ridge
-from tightrope.policies import PessimisticOptimistic
+from tightrope.policies import PessimisticOptimistic, ShadowPrice
 from tightrope.problem import Part
 
 Precision = Literal["single", "double"]
@@ -30,9 +31,14 @@ SMALLEST_RIDGE = {"single": 1e-4, "double": 1e-6}
 MOST_UPDATES = 2_000_000
 MOST_PULLS = 2**24  # float32 has no odd number beyond
 
-# The kernels of `replicate.cu`, which are named so in lower case.
-ONE_THREAD, ONE_BLOCK, COMPARATOR = 1, 2, 3
-CODES = {ONE_THREAD: "ONE_THREAD", ONE_BLOCK: "ONE_BLOCK", COMPARATOR: "COMPARATORS"}
+# The kernels of `replicate.cu` and `shadow_price.cu`, which are named so in lower case.
+ONE_THREAD, ONE_BLOCK, COMPARATOR, SHADOW_PRICE = 1, 2, 3, 4
+CODES = {
+    ONE_THREAD: "ONE_THREAD",
+    ONE_BLOCK: "ONE_BLOCK",
+    COMPARATOR: "COMPARATORS",
+    SHADOW_PRICE: "SHADOW_PRICE",
+}
 # Shapes that one thread can hold.
 FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
 SHARED_BYTES = 232_448  # that a block may have on a device of compute capability 9.0
@@ -41,7 +47,7 @@ BLOCK_THREADS = 128
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled: one of the kernels of `replicate.cu` with the sizes of a shape.
+    """What is compiled: one of the kernels with the sizes of a shape.
 
     Attributes
     ----------
@@ -70,12 +76,22 @@ class Program:
     @property
     def source(self) -> str:
         """The text to compile."""
+        own = self.kernel == SHADOW_PRICE
         macros = [
             *kernels.cuda_constants().items(),
+            *(gpu_shadow_price.cuda_constants().items() if own else ()),
             *((name, code) for code, name in CODES.items()),
             *self.sizes,
         ]
-        return "\n".join([*(f"#define {name} {value}" for name, value in macros), _kernel_source()])
+        files = ["world.cuh", *(gpu_shadow_price.FILES if own else ["replicate.cu"])]
+        return "\n".join([*(f"#define {name} {value}" for name, value in macros), *map(_text, files)])
+
+    @property
+    def together(self) -> int:
+        """Replications of a block."""
+        if self.kernel == ONE_BLOCK:
+            return 1
+        return self.threads // int(self["LANES"]) if self.kernel == SHADOW_PRICE else self.threads
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.sizes)[name]
@@ -116,6 +132,11 @@ def program_for(
         common |= {"STATE": state, "SETTINGS": max(J, kernels.OPB_SETTINGS)}
         common |= kernels.cuda_tally(J, K, env.cost_noise != "none")
         return Program(COMPARATOR, _sizes(common, COMPARATOR), False, BLOCK_THREADS, 0)
+    if loop == "shadow-price":
+        real = "float" if precision == "single" else "double"
+        macros, threads, shared = gpu_shadow_price.shadow_price_sizes(policy, env, real, common, shared_bytes)
+        _require_size("features", max(int(macros["P"]), int(macros["COST_P"])))
+        return Program(SHADOW_PRICE, _sizes(macros, SHADOW_PRICE), precision == "single", threads, shared)
     if loop != "pessimistic-optimistic":
         raise InvalidInput(f"{type(policy).__name__} has no loop on a GPU: use engine='cpu'.")
     if not policy.compiles:
@@ -125,14 +146,14 @@ def program_for(
     return _policy_program(policy, env, precision, common, shared_bytes)
 
 
-def require_short(policy: PessimisticOptimistic, rounds: int) -> None:
+def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> None:
     """Refuse more rounds than single precision is good for."""
     models: list[Any] = [policy._reward, policy._cost]
     for model in models:
         if model is None:
             continue
         most = MOST_PULLS if model.compiled == "arms" else MOST_UPDATES
-        if rounds + model.stat[kernels.LEARNT] > most:
+        if rounds + model.n_learnt > most:
             raise InvalidInput(
                 f"in single precision {model!r} is good for {most:,} rounds, but got {rounds:,}: use precision='double'."
             )
@@ -256,5 +277,5 @@ def _require_size(name: str, size: int) -> None:
 
 
 @functools.cache
-def _kernel_source() -> str:
-    return importlib.resources.files("tightrope.engine").joinpath("replicate.cu").read_text(encoding="utf-8")
+def _text(file: str) -> str:
+    return importlib.resources.files("tightrope.engine").joinpath(file).read_text(encoding="utf-8")

@@ -166,3 +166,34 @@ def context_draws(seed: int, replication: int, rounds: int) -> Array:
     return np.array(
         [kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT) for t in range(1, rounds + 1)]
     )
+
+
+class EnvironmentDraws(NamedTuple):
+    """What an environment draws in one replication.
+
+    The contexts and a uniform for the reward, (T,) each; and where costs are random those of all actions, (T, J, K), of no
+    meaning for actions that are not on offer.
+    """
+
+    contexts: NDArray[np.int64]
+    uniforms: Array
+    costs: Array | None
+
+
+def environment_draws(env: Tabular, seed: int, replication: int, rounds: int) -> EnvironmentDraws:
+    """The draws that `simulate` makes, for a loop of your own that is to be compared with it run by run.
+
+    >>> env = Tabular([0.5, 0.5], rewards=[[0.1, 0.7], [0.4, 0.2]])
+    >>> environment_draws(env, seed=0, replication=0, rounds=4).contexts.shape
+    (4,)
+    """
+    world = tabular_arrays(env)
+    drawn = context_draws(seed, replication, rounds)
+    contexts = np.searchsorted(world.cdf, drawn[:, 0], side="right").astype(np.int64)
+    if not env.random_costs:
+        return EnvironmentDraws(contexts, drawn[:, 1].copy(), None)
+    _, J, K = env.costs.shape
+    costs, everything = np.zeros((rounds, J, K)), np.arange(J)
+    for t, c in enumerate(contexts.tolist(), 1):
+        kernels.offered_costs(world, seed, replication, t, c, everything, costs[t - 1].reshape(-1))
+    return EnvironmentDraws(contexts, drawn[:, 1].copy(), costs)

@@ -53,7 +53,7 @@ def policies_of(
     """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
 
     >>> from tightrope.spec import make_spec
-    >>> spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"slater": 0.5}})
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"kind": "pessimistic-optimistic", "slater": 0.5}})
     >>> policies_of(spec, environment_of(spec))["pessimistic-optimistic"]
     PessimisticOptimistic(reward=ArmMeans(4, bonus=1), cost=ArmMeans(4, bonus=1), constraints=1, slater=0.5)
     """

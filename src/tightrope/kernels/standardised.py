@@ -41,6 +41,8 @@ SPREAD_HEAD = 5
 
 # Arguments: Numba compiles a function once more for each number that is written out, and not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
+# Noise below this part of the mean square is rounding.
+ROUNDING = 1e-20
 
 
 def spread_size(M):
@@ -108,7 +110,7 @@ def extend_row(spread, X, x, p, out, at):
 @kernel
 def noise_and_signal(spread, i):
     """σ̂² and s² of output i: what outcomes vary by around their prediction, and what they vary by at all."""
-    _, _, squares, errors, prior = spread_parts(spread)
+    _, mean, squares, errors, prior = spread_parts(spread)
     n = spread[LEARNT_OUTCOMES]
     declared = spread[prior + i]
     weight = spread[ERROR_WEIGHT] + 1.0
@@ -117,9 +119,10 @@ def noise_and_signal(spread, i):
         return noise, max(noise, (declared * declared + spread[squares + i]) / (n + 1.0))
     if n == 0.0:
         return 1.0, 1.0
-    noise = (spread[squares + i] / n + spread[errors + i]) / weight
     signal = spread[squares + i] / n
-    if noise <= 0.0:
+    noise = (signal + spread[errors + i]) / weight
+    # Equal outcomes tell nothing of their noise; what is left of it then is rounding.
+    if noise <= ROUNDING * (spread[mean + i] * spread[mean + i] + signal):
         return 1.0, 1.0
     return noise, max(noise, signal)
 

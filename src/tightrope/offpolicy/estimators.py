@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ Method: TypeAlias = Literal["replay", "ips", "snips", "dr"]
 Mask: TypeAlias = NDArray[np.bool_]
 
 _FOLDS = 5
+_FIRST = 20  # of rows in order
 _RIDGE = 1.0
 _SHRINK = 5.0  # rows: with less the noise of rare cells spoils the intervals of short logs
 
@@ -74,20 +76,34 @@ def summed(values: Array, groups: Codes | None) -> Array:
 
 
 def predictions(log: Log, outcomes: Array) -> Array:
-    """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds."""
+    """ŷ of every action in every row, (n, J, M), fitted on the rows of other folds; on earlier ones for rows `in_order`."""
     n, J = log.n_rows, log.n_actions
-    units = np.arange(n) if log.groups is None else log.groups
-    folds = units % _FOLDS
     fitted = np.empty((n, J, outcomes.shape[1]))
     # Numbers of contexts may be any ids: those that occur are numbered anew.
     context: NDArray[Any] = np.zeros(n, dtype=np.int64) if log.contexts is None else log.contexts
     if context.ndim == 1:
         context = np.unique(context, return_inverse=True)[1]
     fit = _cell_means if context.ndim == 1 else _ridge_fit
-    for fold in np.unique(folds):
-        unseen = folds == fold
-        fitted[unseen] = fit(context, log.actions, outcomes, J, ~unseen, unseen)
+    for seen, unseen in _parts(log):
+        fitted[unseen] = fit(context, log.actions, outcomes, J, seen, unseen)
     return fitted
+
+
+def _parts(log: Log) -> Iterator[tuple[Mask, Mask]]:
+    """Which rows to fit on, and which to predict: another fold; or, where time matters, those that come next."""
+    rows = np.arange(log.n_rows)
+    units = rows if log.in_order or log.groups is None else log.groups
+    first = min(_FIRST, log.n_rows) if log.in_order else log.n_rows
+    # The first rows have too few before them: that they look at each other is of no consequence among many.
+    folds = np.where(rows < first, units % _FOLDS, -1)
+    for fold in range(_FOLDS):
+        if (folds == fold).any():
+            yield (folds != fold) & (folds >= 0), folds == fold
+    begin = first
+    while begin < log.n_rows:
+        end = begin + begin // 4
+        yield rows < begin, (rows >= begin) & (rows < end)
+        begin = end
 
 
 def _action_means(actions: Codes, outcomes: Array, J: int) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.offpolicy.estimators import Method, estimate, interval, summed
@@ -27,8 +27,9 @@ _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
 class Measure:
     """A mean under the target: `reward`, or the cost of a constraint, which must not exceed `limit`.
 
-    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far clipping may have moved the
-    estimate, estimated from the log; 0 without clipping. It is not part of the interval.
+    `low` and `high` are its 95 % interval, for what chance does in drawing rows. `bias` is how far what is left out of the target
+    may have moved the estimate, estimated from the log: by clipping, or where the log had no chance. It is not part of the
+    interval.
 
     >>> Measure("icu", -0.05, -0.08, -0.02, bias=0.0, limit=0.0).verdict
     'satisfied with 95 % confidence'
@@ -59,7 +60,8 @@ class Weights:
 
     `effective` is (Σw)² / Σw², the rows (or groups) of the target's own that the log is worth. The `mean`, with its standard
     `error`, is 1 in expectation if propensities are right and overlap is complete. `zero` is the share of the rows that the target
-    would never have made, `cut` the average of what clipping took off w: the share of the target that is left out.
+    would never have made, `cut` the share of the target that is left out: what clipping took off w on average, and what the target
+    does where the log had no chance of it.
 
     >>> log = Log([0, 1, 0, 1], [1.0, 0.0, 1.0, 1.0], propensities=[0.5] * 4)
     >>> evaluate(log, [[1.0, 0.0]] * 4, "snips").weights.effective
@@ -96,7 +98,7 @@ class Evaluation:
     doubts: tuple[str, ...]
 
     def __str__(self) -> str:
-        rows = [["", "estimate", "95 % interval", "clip bias", "limit", "verdict"]]
+        rows = [["", "estimate", "95 % interval", "bias", "limit", "verdict"]]
         for one in (self.reward, *self.constraints):
             limit = "" if one.limit is None else f"{one.limit:g}"
             interval = f"{one.low:.4f} to {one.high:.4f}"
@@ -123,6 +125,8 @@ def evaluate(
     *,
     limits: ArrayLike = 0.0,
     clip: float | None = None,
+    least_chance: float = 0.0,
+    may_miss: float = 0.0,
     seed: int = 0,
 ) -> Evaluation:
     """Estimate the mean reward and the mean cost of every constraint that `target` would have had.
@@ -142,14 +146,18 @@ def evaluate(
         What the mean costs must not exceed.
     clip : float >= 1, optional
         Cut weights off at this. That narrows the intervals and moves the estimates, by as much as `Measure.bias` at most.
+    least_chance : float
+        A propensity below this counts as no chance: with one in n the log shows such an action once, or not at all.
+    may_miss : float
+        The share of the target's actions that may fall where the log had no chance. It is left out, and counted as clipping is.
     seed : int
         Of the rows that "replay" keeps.
 
     Raises
     ------
     InvalidInput
-        Also if the log is deterministic, or has no chance of an action where the target takes it: no weight can make up
-        for what was never tried. `from_table` then fits a model, whose extrapolation is a guess.
+        Also if the log is deterministic, or has no chance of what the target does, in more than `may_miss` of it: no weight can
+        make up for what was never tried. `from_table` then fits a model, whose extrapolation is a guess.
 
     Examples
     --------
@@ -168,14 +176,17 @@ def evaluate(
     if clip is not None:
         finite_number("clip", clip, low=1.0)
     pi = _probabilities(log, target)
-    _require_support(log, pi, method)
+    untried = _untried(log, finite_number("least_chance", least_chance, low=0.0, high=1.0))
+    missed = _require_support(
+        log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0)
+    )
 
     n, rows = log.n_rows, np.arange(log.n_rows)
-    raw = pi[rows, log.actions] / log.chances
+    raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
     if not raw.any():
         raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
     w = raw if clip is None else np.minimum(raw, clip)
-    cut = float((raw - w).mean())
+    cut = missed + float((raw - w).mean())
     if method == "replay":
         generator = np.random.default_rng(whole_number("seed", seed))
         w = (generator.random(n) * w.max() < w).astype(np.float64)
@@ -218,15 +229,16 @@ def evaluate(
         reward=measures[0],
         constraints=tuple(measures[1:]),
         weights=weights,
-        doubts=_doubts(weights, float(per_group.max() / per_group.sum()), rough),
+        doubts=_doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough),
     )
 
 
-def _doubts(weights: Weights, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
+def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
     doubts = []
-    if abs(weights.mean - 1.0) > _OFF_BALANCE * weights.error + 1e-9:
+    if abs(weights.mean - expected) > _OFF_BALANCE * weights.error + 1e-9:
         doubts.append(
-            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, where 1 is expected: "
+            f"the weights average {weights.mean:.3f} with a standard error of {weights.error:.3f}, "
+            f"where {expected:.3g} is expected: "
             "the propensities are wrong, or the target does what the log never shows"
         )
     if weights.effective < _FEW_ROWS:
@@ -254,22 +266,27 @@ def _probabilities(log: Log, target: Target) -> Array:
     return np.asarray(pi / pi.sum(axis=1, keepdims=True))
 
 
-def _require_support(log: Log, pi: Array, method: str) -> None:
+def _untried(log: Log, least: float) -> NDArray[np.bool_]:
+    """Which actions had no chance in which rows, (n, J)."""
+    if log.propensities.ndim == 2:
+        return np.asarray((log.propensities == 0) | (log.propensities < least))
+    never = np.repeat((log.chances >= 1.0 - _CERTAIN)[:, None], log.n_actions, axis=1)
+    never[np.arange(log.n_rows), log.actions] = log.chances < least
+    # An action that no row holds has no known propensity anywhere.
+    never[:, np.bincount(log.actions, minlength=log.n_actions) == 0] = True
+    return never
+
+
+def _require_support(log: Log, pi: Array, untried: NDArray[np.bool_], method: str, may_miss: float) -> float:
+    """The share of the target that falls where the log had no chance, at most `may_miss`."""
     if (log.chances >= 1.0 - _CERTAIN).all():
         raise InvalidInput(
             "the log is deterministic (every propensity is 1), so no row tells what another action would have brought: "
             f"{method} needs actions drawn at random."
         )
-    rows = np.arange(log.n_rows)
-    if log.propensities.ndim == 2:
-        never = log.propensities == 0
-    else:
-        never = np.repeat((log.chances >= 1.0 - _CERTAIN)[:, None], log.n_actions, axis=1)
-        never[rows, log.actions] = False
-        # An action that no row holds has no known propensity anywhere.
-        never[:, np.bincount(log.actions, minlength=log.n_actions) == 0] = True
-    missing = never & (pi > 0)
-    if missing.any():
+    missing = untried & (pi > 0)
+    missed = float(pi[missing].sum() / log.n_rows)
+    if missed > may_miss:
         j = int(np.argmax(missing.any(axis=0)))
         i = int(np.argmax(missing[:, j]))
         where = f"row {i}"
@@ -280,5 +297,6 @@ def _require_support(log: Log, pi: Array, method: str) -> None:
             f"the log must give every action of the target a chance, but {log.action_names[j]!r} had none in "
             f"{int(missing[:, j].sum())} of {log.n_rows} rows where the target may take it (first: {where})"
             + (f"; likewise {', '.join(map(repr, also))}" if also else "")
-            + ". Leave it out of the target there: no weight can make up for what was never tried."
+            + f": {missed:.2%} of what it does. Leave it out of the target there: no weight can make up for what was never tried."
         )
+    return missed

@@ -44,6 +44,9 @@ class Log:
     groups : (n,), optional
         Who or what each row belongs to (a respondent, a patient). Rows of one group may depend on each other: intervals count
         groups, not rows, and the folds of "dr" never split one.
+    in_order : bool
+        Whether rows are in the order of time and later propensities, or the target's, may depend on earlier outcomes, as where
+        either of them learns: "dr" then fits the outcomes of a row on rows before it alone, whatever the groups.
     action_names : sequence of str, optional
     constraints : Rules or sequence of str, optional
         Names of the constraints; rules name the actions as well.
@@ -66,6 +69,7 @@ class Log:
     propensities: Array
     contexts: NDArray[Any] | None
     groups: Codes | None
+    in_order: bool
     action_names: tuple[str, ...]
     constraints: tuple[str, ...]
 
@@ -78,6 +82,7 @@ class Log:
         propensities: ArrayLike,
         contexts: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        in_order: bool = False,
         action_names: Sequence[str] | None = None,
         constraints: Rules | Sequence[str] | None = None,
         n_actions: int | None = None,
@@ -116,6 +121,7 @@ class Log:
             "propensities": p,
             "contexts": None if contexts is None else _contexts(contexts, n),
             "groups": None if groups is None else _groups(groups, n),
+            "in_order": bool(in_order),
             "action_names": known or tuple(f"action {j}" for j in range(count)),
             "constraints": names,
         }

@@ -12,6 +12,7 @@ from tightrope.policies.oracle import Oracle
 from tightrope.policies.pessimistic_optimistic import LinUCB, PessimisticOptimistic
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.primal_dual_bwk import PrimalDualBwK
+from tightrope.policies.provable_shadow_price import ProvableShadowPrice
 from tightrope.policies.registry import POLICIES, load, register
 from tightrope.policies.round_robin import RoundRobin
 from tightrope.policies.safe_lts import SafeLTS
@@ -38,6 +39,7 @@ __all__ = [
     "PessimisticOptimistic",
     "Policy",
     "PrimalDualBwK",
+    "ProvableShadowPrice",
     "RoundRobin",
     "SafeLTS",
     "SafeLUCB",

@@ -31,8 +31,11 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     Examples
     --------
     >>> from tightrope.problem import Vectors
-    >>> spec = PolicySpec(reward=ModelSpec(bonus=0.1), slater=0.1)
-    >>> build_policy(spec, Problem(n_actions=3, features=Vectors(4, per_action=False), n_constraints=2))
+    >>> problem = Problem(n_actions=3, features=Vectors(4, per_action=False), n_constraints=2)
+    >>> build_policy(PolicySpec(), problem)
+    ShadowPrice(reward=Standardised(4, n_actions=3), constraints=2)
+    >>> paper = PolicySpec(kind="pessimistic-optimistic", reward=ModelSpec(bonus=0.1), slater=0.1)
+    >>> build_policy(paper, problem)
     PessimisticOptimistic(reward=DisjointRidge(3, 4, bonus=0.1, m=1, ridge=1), constraints=2, slater=0.1)
     """
     where = spec.where

@@ -158,7 +158,10 @@ class Explanation:
         weight = np.abs(penalties).max(axis=0, initial=0.0)
         shown = sorted(np.argsort(-weight, kind="stable")[:_SHOWN].tolist())
         rest = [k for k in range(len(self.queue)) if k not in shown]
-        columns = [("action", list(self.actions)), ("reward ≤", _numbers(self.rewards))]
+        columns = [
+            ("action", list(self.actions)),
+            ("reward" if self.words else "reward ≤", _numbers(self.rewards)),
+        ]
         columns += [(f"penalty {self.constraints[k]}", _numbers(penalties[:, k])) for k in shown]
         if rest:
             columns.append((f"{len(rest)} more penalties", _numbers(penalties[:, rest].sum(axis=1))))
@@ -172,8 +175,8 @@ class Explanation:
             lines.append(mark + "".join(cells[j].rjust(w) for (_, cells), w in zip(columns, widths)))
         last = f"round {self.round}"
         if self.words:
-            rest = len(self.words) - _SHOWN
-            lines += self.words[:_SHOWN] + ((f"{rest} more prices",) if rest > 0 else ())
+            more = len(self.words) - _SHOWN
+            lines += self.words[:_SHOWN] + ((f"{more} more prices",) if more > 0 else ())
         elif len(self.queue):
             queue = ", ".join(f"{q:.4g}" for q in self.queue[:_SHOWN]) + (
                 ", …" if len(self.queue) > _SHOWN else ""

@@ -26,6 +26,26 @@ class Column(NamedTuple):
     rule: Rule
     side: Side
 
+    @property
+    def limit(self) -> float:
+        """The limit that the column stands for."""
+        return dict(self.rule.sides)[self.side]
+
+    @property
+    def sign(self) -> float:
+        """1 where more of the rule's quantity costs more, −1 where less does."""
+        return 1.0 if self.side == "at_most" else -1.0
+
+    def in_units(self, cost: float) -> float:
+        """The rule's quantity, in its own units, at a cost of this column.
+
+        >>> import tightrope as tr
+        >>> [column] = tr.Rules([tr.Budget("hours", at_most=3.0, range=(0, 8))], ["a", "b"]).columns
+        >>> column.in_units(0.25)
+        5.0
+        """
+        return self.limit + self.sign * self.rule.scale * cost
+
 
 class Plan(NamedTuple):
     """The costs of some actions in a context of some groups, up to usage: W is `base`, but in the columns that count usage.
@@ -104,8 +124,8 @@ class Rules:
         refuse_conflicts(self._rules, self._names)
 
         quantities = [column.rule.quantity for column in self._columns]
-        signs = np.array([1.0 if column.side == "at_most" else -1.0 for column in self._columns])
-        limits = np.array([dict(column.rule.sides)[column.side] for column in self._columns])
+        signs = np.array([column.sign for column in self._columns])
+        limits = np.array([column.limit for column in self._columns])
         self._scales = np.array([column.rule.scale for column in self._columns])
         self._offsets = signs * limits + 0.0
         self._weights = np.zeros((len(self._actions), len(self._columns)))
@@ -125,6 +145,7 @@ class Rules:
         self._usages = [quantity.usage for quantity in quantities]
         self._among = [frozenset(members(column.rule.among)) for column in self._columns]
         self._all_groups = frozenset[str]().union(*self._among)
+        self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
         self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
 
     @classmethod
@@ -210,7 +231,7 @@ class Rules:
         return self._fill(self.plan(group, actions), usage)
 
     def in_force(self, group: Group = None) -> NDArray[np.bool_]:
-        """Which columns count in a context of these groups, (K,): those without `among`, and those among one of them.
+        """Which columns count in a context of these groups, (K,), read-only: those without `among`, and those among one of them.
 
         >>> import tightrope as tr
         >>> rules = tr.Rules([tr.Share("a", at_least=0.25, among="A"), tr.Capacity("a", 0.5)], ["a", "b"])
@@ -289,7 +310,14 @@ class Rules:
 
     def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
         here = groups or frozenset()
-        return np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
+        found = self._forces.get(here)
+        if found is None:
+            if len(self._forces) >= _MAX_PLANS:
+                self._forces.clear()
+            found = np.array([not among or bool(among & here) for among in self._among], dtype=np.bool_)
+            found.flags.writeable = False
+            self._forces[here] = found
+        return found
 
     def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None, after: bool) -> Plan:
         rows = tuple(range(len(self._actions))) if ids is None else ids

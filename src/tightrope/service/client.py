@@ -76,7 +76,10 @@ class Client:
         default: str | int | None = None,
         explain: bool = False,
     ) -> dict[str, Any]:
-        """Ask for a decision: `event_id`, `action`, `name`, `sequence`, and `explanation` on request."""
+        """Ask for a decision: `event_id`, `action`, `name`, `sequence` and `probability`, with which the action was served.
+
+        With `explain` also the `probabilities` of all actions on offer, by name, and the `explanation`.
+        """
         body = {
             "event_id": uuid.uuid4().hex if event_id is None else event_id,
             "context": context,

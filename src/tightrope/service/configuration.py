@@ -8,20 +8,36 @@ from typing import Any
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.registry import Registry
-from tightrope.spec import Spec
+from tightrope.spec import Spec, make_spec, named_kinds
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
     """What of a spec the service depends on, as plain data for the journal.
 
-    >>> from tightrope.spec import make_spec
+    The policy's kind is named, whatever the default may be later.
+
     >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
-    {'actions': ['a'], 'name': 'beds'}
+    {'actions': ['a'], 'policy': {'kind': 'shadow-price'}, 'name': 'beds'}
     """
     apart = ("environment", "simulation", "sweep")
-    part = {**{key: value for key, value in spec.data.items() if key not in apart}, "name": spec.name}
+    part = {key: value for key, value in spec.data.items() if key not in apart}
+    part |= {"policy": named_kinds(part.get("policy", {})), "name": spec.name}
     folder = spec.policies[0].folder
     return part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
+
+
+def continued(spec: Spec, recorded: Spec) -> Spec:
+    """`spec` for an experiment that has begun: where it names no kind of policy, the one that is recorded decides on.
+
+    >>> begun = make_spec({"actions": ["a"], "policy": {"kind": "uniform"}})
+    >>> continued(make_spec({"actions": ["a"]}), begun).policies[0].kind
+    'uniform'
+    """
+    policy = named_kinds(spec.data.get("policy", {}), recorded.policies[0].kind)
+    if policy == named_kinds(spec.data.get("policy", {})):
+        return spec
+    data = {**spec.data, "policy": policy}
+    return make_spec(data, source=spec.source, folder=spec.policies[0].folder, name=spec.name)
 
 
 def served_policy(spec: Spec) -> Policy:

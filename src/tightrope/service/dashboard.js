@@ -337,6 +337,8 @@
       const few = n === 1 ? "The rule is" : `${broken.length} of ${n} rules ${broken.length === 1 ? "is" : "are"}`;
       [verdict, sign, mood] = [`${few} violated: ${which}.`, "✕", "bad"];
     }
+    const hopeless = state.constraints.filter((one) => one.infeasible);
+    if (hopeless.length > 0) verdict += ` On what was seen so far, ${hopeless.map(wording).join("; ")} can't be met beside the others.`;
     say("title", state.experiment);
     say("verdict", verdict);
     say("verdict-sign", sign);
@@ -365,7 +367,13 @@
     const { state } = view;
     const counted = state.decisions > 0;
     const points = series();
-    const most = Math.max(...state.constraints.map((one) => one.queue), 0);
+    const most = Math.max(...state.constraints.map(pressure), 0);
+    say(
+      "pressure-words",
+      priced()
+        ? "Its price is the reward that one more unit of its limit would earn, as far as is known: 0 where the limit is not felt."
+        : "Its queue is the pressure on the policy to keep it: 0 is none.",
+    );
     // What is violated comes first; otherwise as declared.
     const ordered = [...state.constraints.filter(violated), ...state.constraints.filter((one) => !violated(one))];
     fill(
@@ -380,6 +388,7 @@
             "div",
             { class: "top" },
             el("span", { class: `badge ${tone}` }, words),
+            one.infeasible ? el("span", { class: "badge warn" }, "▲ Can't be met") : null,
             el("span", { class: "figure" }, el("span", { class: "unseen" }, "cumulative cost "), cost(one.cumulative_cost)),
           ),
           el("p", { class: "words" }, wording(one)),
@@ -389,13 +398,25 @@
             { class: "small" },
             againstLine(one.cumulative_cost) + (one.seen === "after" ? ", as far as outcomes have come" : ""),
           ),
-          el("p", { class: "small" }, `Queue ${cost(one.queue)}${one.queue > 0 ? "" : ": no pressure"}`),
-          bar(most > 0 ? one.queue / most : 0),
+          el("p", { class: "small" }, pressureWords(one)),
+          one.infeasible
+            ? el("p", { class: "small" }, "On what was seen, no choice of actions keeps this rule beside the others: its price is at the highest allowed.")
+            : null,
+          bar(most > 0 ? pressure(one) / most : 0),
         );
       }),
     );
     $("rules-charts").hidden = state.constraints.length === 0;
     if (state.constraints.length === 0) fill($("rules"), [el("li", {}, "This experiment has no rules.")]);
+  }
+
+  /** Whether the policy has prices; others have queues. */
+  const priced = () => view.state.constraints.some((one) => one.price !== undefined);
+  const pressure = (one) => one.price ?? one.queue;
+
+  function pressureWords(one) {
+    if (one.price === undefined) return `Queue ${cost(one.queue)}${one.queue > 0 ? "" : ": no pressure"}`;
+    return one.price > 0 ? `Price ${plain(one.price)}: one more unit of the limit would earn that much` : "Price 0: the limit is not felt";
   }
 
   /** A small curve of cumulative costs against the line; the words beside it say the same. */
@@ -491,6 +512,7 @@
   function series() {
     const { state, history } = view;
     const past = history ?? { decisions: [], time: [], rewards: [], reward_sum: [], cumulative_costs: {}, queues: {}, actions: {} };
+    const pressures = past.prices ?? past.queues;
     const fresh = state.decisions > 0;
     const run = (values, now) => [0, ...(values ?? []), ...(fresh ? [now] : [])];
     const { outcomes } = state;
@@ -501,7 +523,7 @@
       rewards: run(past.rewards, outcomes.rewards),
       sums: run(past.reward_sum, (outcomes.mean_reward ?? 0) * outcomes.rewards),
       costs: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.cumulative_costs[one.name], one.cumulative_cost)])),
-      queues: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.queues[one.name], one.queue)])),
+      pressures: Object.fromEntries(state.constraints.map((one) => [one.name, run(pressures[one.name], pressure(one))])),
       actions: Object.fromEntries(state.actions.map((one) => [one.name, run(past.actions[one.name], one.decisions)])),
     };
   }
@@ -551,13 +573,17 @@
           },
         ],
       });
-      const pressed = closest("queues-chart", (one) => one.queue);
-      const most = [...state.constraints].sort((a, b) => b.queue - a.queue)[0];
-      const few = pressed.length < state.constraints.length ? ` The ${pressed.length} longest of ${state.constraints.length} are shown.` : "";
-      say("queues-note", (most.queue > 0 ? `Under most pressure: ${most.name}, ${cost(most.queue)}.` : "No rule is under pressure.") + few);
-      draw("queues-chart", ruleCurves(pressed, points.n, points.queues), {
+      const pressed = closest("queues-chart", pressure);
+      const most = [...state.constraints].sort((a, b) => pressure(b) - pressure(a))[0];
+      const [heading, axis, highest, none] = priced()
+        ? ["Prices", "price", `Highest: ${most.name}, ${plain(pressure(most))}.`, "No limit is felt."]
+        : ["Queues", "queue", `Under most pressure: ${most.name}, ${cost(most.queue)}.`, "No rule is under pressure."];
+      const few = pressed.length < state.constraints.length ? ` The ${pressed.length} highest of ${state.constraints.length} are shown.` : "";
+      say("queues-title", heading);
+      say("queues-note", (pressure(most) > 0 ? highest : none) + few);
+      draw("queues-chart", ruleCurves(pressed, points.n, points.pressures), {
         xaxis: onDecisions,
-        yaxis: { title: { text: "queue" }, rangemode: "tozero" },
+        yaxis: { title: { text: axis }, rangemode: "tozero" },
       });
     }
 
@@ -735,6 +761,7 @@
             el("span", {}, one.name),
             el("span", { class: "small" }, moment(one.time)),
             el("span", { class: "small" }, one.event_id),
+            drawn(one) ? el("span", { class: "small" }, `with ${chance(one.probability)}`) : null,
             one.proposed === undefined ? null : el("span", { class: "small" }, `proposed ${one.proposed}`),
           ),
         ),
@@ -791,12 +818,13 @@
       const given = decision.request?.[name];
       if (given !== undefined && given !== null) asked.push(fact(name, JSON.stringify(given)));
     }
-    const [table, note] = explanation(why);
+    const [table, note] = explanation(decision);
     fill($("why"), [
       el("h3", {}, decision.proposed === undefined ? decision.name : `${decision.name} (proposed: ${decision.proposed})`),
       ...reasons(decision).map((text) => el("p", {}, text)),
       el("div", { class: "scroll", role: "region", "aria-label": "What each action was worth", tabindex: "0", "data-key": "worth" }, table),
       el("p", { class: "small lead" }, note),
+      why.words === undefined ? null : el("ul", { class: "small prices" }, ...why.words.map((text) => el("li", {}, text))),
       asked.length ? el("p", { class: "facts" }, ...asked) : null,
       el("p", { class: "facts" }, ...facts),
     ].filter((node) => node !== null));
@@ -812,6 +840,10 @@
     if (decision.pending) parts.push(parts.length ? "more is waited for" : "still waited for");
     return parts.length ? parts.join(", ") : "none came in time";
   }
+
+  /** Whether chance had a part in it. */
+  const drawn = (decision) => typeof decision.probability === "number" && decision.probability < 1;
+  const chance = (probability) => (probability > 0 && probability < 0.001 ? "less than 0.1 %" : percent(probability));
 
   /** The comparison behind a decision, in sentences. */
   function reasons(decision) {
@@ -832,14 +864,24 @@
     const effect = burden(chosen);
     const rules =
       Math.abs(effect) < 0.0005 ? "the rules change nothing about it" : effect > 0 ? `the rules take ${fixed(effect, 3)} off` : `the rules add ${fixed(-effect, 3)}`;
-    told.push(
-      `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
-    );
+    const top = rows.reduce((a, b) => (b.value > a.value + ROUNDING ? b : a));
+    if (drawn(decision)) {
+      told.push(
+        `${chosen.action} was drawn, with a probability of ${chance(decision.probability)}: a reward of ${fixed(chosen.reward, 3)} is expected, and ${rules}.` +
+          (top === chosen ? "" : ` ${top.action} has the highest value, ${fixed(top.value, 3)}; what is uncertain is tried as often as it may be best.`),
+      );
+    } else {
+      told.push(
+        `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
+      );
+    }
+    if (drawn(decision) && burden(best) <= burden(chosen) + 0.0005) return told;
     if (best.reward > chosen.reward + 0.0005) {
       const [name, most] = Object.entries(best.penalties).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
       const blame = most > 0.0005 ? `, most of it for “${ruleNamed(name)}” (${fixed(most, 3)})` : "";
       const taken = burden(best) > 0.0005 ? `the rules take ${fixed(burden(best), 3)} off it${blame}` : `the rules favour ${chosen.action} more`;
-      told.push(`Without rules it would have been ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
+      const would = drawn(decision) ? "would most likely have been" : "would have been";
+      told.push(`Without rules it ${would} ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
     } else {
       told.push("Without rules the choice would have been as good: no other action on offer promises more.");
     }
@@ -852,7 +894,10 @@
   }
 
   /** What each action was worth, as a table, and a note on what it leaves out. */
-  function explanation(why) {
+  function explanation(decision) {
+    const why = decision.explanation;
+    const probability = (row) => decision.probabilities?.[row.action] ?? row.probability;
+    const random = drawn(decision) && why.actions.every((row) => typeof probability(row) === "number");
     const weights = Object.keys(why.queue).map((name) => [name, Math.max(...why.actions.map((row) => Math.abs(row.penalties[name])))]);
     const heavy = weights.filter(([, weight]) => weight >= 0.0005).sort((a, b) => b[1] - a[1]);
     const shown = weights.map(([name]) => name).filter((name) => heavy.slice(0, 5).some(([other]) => other === name));
@@ -871,8 +916,9 @@
           "tr",
           {},
           el("th", { scope: "col" }, "Action"),
+          random ? el("th", { scope: "col", class: "number" }, "Probability") : null,
           el("th", { scope: "col", class: "number" }, "Value"),
-          el("th", { scope: "col", class: "number" }, "Reward hoped for"),
+          el("th", { scope: "col", class: "number" }, priced() ? "Reward expected" : "Reward hoped for"),
           ...shown.map((name) => el("th", { scope: "col", class: "number" }, name)),
           rest.length ? el("th", { scope: "col", class: "number" }, count(rest.length, "other rule", "other rules")) : null,
         ),
@@ -885,6 +931,7 @@
             "tr",
             { class: row.chosen ? "chosen" : null },
             el("th", { scope: "row" }, row.chosen ? `→ ${row.action}` : row.action, row.chosen ? el("span", { class: "unseen" }, " (chosen)") : null),
+            random ? number(chance(probability(row))) : null,
             number(fixed(row.value, 3)),
             number(fixed(row.reward, 3)),
             ...shown.map((name) => number(signed(-row.penalties[name]))),
@@ -894,7 +941,11 @@
       ),
     );
     const idle = weights.length - heavy.length;
-    const notes = ["Value = the reward that can be hoped for, plus what each rule under pressure adds or takes off."];
+    const notes = [
+      priced()
+        ? "Value = the reward that is expected, plus what the price of each rule adds or takes off; the choice is drawn around it, as wide as the uncertainty."
+        : "Value = the reward that can be hoped for, plus what each rule under pressure adds or takes off.",
+    ];
     if (idle > 0) notes.push(`${count(idle, "rule", "rules")} without effect ${idle === 1 ? "is" : "are"} left out.`);
     if (rows.length < ranked.length) notes.push(`${count(ranked.length - rows.length, "action", "actions")} of lower value ${ranked.length - rows.length === 1 ? "is" : "are"} left out.`);
     return [table, notes.join(" ")];

@@ -4,12 +4,12 @@
 >>> from tightrope.service.operations import decide, learn
 >>> from tightrope.service.storage.memory import MemoryJournal
 >>> from tightrope.spec import make_spec
->>> spec = make_spec({"name": "beds", "actions": ["icu", "other"]})
+>>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
 >>> beds = Experiment(spec, MemoryJournal())
 >>> beds.open()
 >>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> first
-Answer(status=200, body=b'{"event_id":"visit-1","action":0,"name":"icu","sequence":0}', retry_after=None)
+Answer(status=200, body=b'{"event_id":"visit-1","action":1,"name":"other","sequence":0,"probability":0.5}', retry_after=None)
 >>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
 >>> again == first
 True
@@ -28,10 +28,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
+from tightrope.service.configuration import continued, served_part
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
@@ -336,8 +339,13 @@ class Experiment:
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
+        spec = continued(self.spec, state.spec)
+        if spec is not self.spec:
+            log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
+            self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
         wanted, present = self._config, state.started(__version__)
-        if wanted == present:
+        # A journal of an earlier format goes on as it is until something else changes.
+        if msgspec.structs.replace(wanted, format=present.format) == present:
             return
         was, now = present.spec, wanted.spec
         changed = [key for key in {**was, **now} if was.get(key) != now.get(key)]

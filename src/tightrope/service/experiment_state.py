@@ -7,14 +7,16 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 >>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
 >>> state = ExperimentState(spec)
 >>> entry = state.decide("visit-1", DecisionRequest(), time=0)
->>> spec.actions[entry.action], state.queue.tolist()
-('a', [2.949489742783178])
+>>> spec.actions[entry.action], state.totals.tolist()
+('b', [-0.5])
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -22,7 +24,7 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.policies import Decision, Explanation
+from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
 from tightrope.service.configuration import (
@@ -34,6 +36,7 @@ from tightrope.service.configuration import (
 )
 from tightrope.service.hard_caps import affordable, exhausted, hard_caps
 from tightrope.service.journal import (
+    ENTRIES,
     Decided,
     Entry,
     Expired,
@@ -116,6 +119,7 @@ class ExperimentState:
         self, spec: Spec, *, expire_after: float = 30 * 86_400.0, max_pending: int = 100_000
     ) -> None:
         self.spec = spec
+        self.format = ENTRIES
         self.expire_after = expire_after
         self.max_pending = max_pending
         self.position = 0
@@ -149,6 +153,23 @@ class ExperimentState:
         return self.policy.dual if self.policy.n_constraints else np.zeros(len(self._totals))
 
     @property
+    def prices(self) -> Array | None:
+        """What one more unit of each limit would earn, (K,), in the rule's own units; None for a policy without prices."""
+        return self.queue / self.scales if hasattr(self.policy, "prices") else None
+
+    @property
+    def scales(self) -> Array:
+        """What the costs of each constraint are divided by, (K,)."""
+        columns = () if self.spec.rules is None else self.spec.rules.columns
+        return np.array([column.rule.scale for column in columns], dtype=float)
+
+    @property
+    def infeasible(self) -> list[bool]:
+        """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
+        found = getattr(self.policy, "infeasible", np.zeros(len(self._totals), dtype=bool))
+        return [bool(one) for one in found]
+
+    @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
         return self.policy.totals if self.policy.n_constraints else self._totals.copy()
@@ -172,7 +193,9 @@ class ExperimentState:
         if labels.constraints is not None:
             names = next(names for first, names in reversed(self.labels) if first <= entry.number)
             labels = labels._replace(constraints=names)
-        return Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        why = Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        # The words speak of the rules of today.
+        return why if entry.number >= self.labels[-1][0] else replace(why, words=())
 
     # What changes it
 
@@ -223,6 +246,8 @@ class ExperimentState:
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
         self._mark(time)
+        # A default is served for certain, whatever the policy would have drawn.
+        probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
         return Decided(
             event_id=event_id,
             request=request,
@@ -233,6 +258,8 @@ class ExperimentState:
             queue=self.queue.tobytes(),
             offered=ids,
             proposed=proposed,
+            probability=probability,
+            probabilities=probabilities,
         )
 
     def learn(self, number: int, reward: float | None = None, costs: Costs | None = None) -> Learnt:
@@ -326,12 +353,13 @@ class ExperimentState:
         if served_part(spec) != served_part(self.spec):
             self._adopt(spec)
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
+        self.format = entry.format
         return self.started(entry.version)
 
     def started(self, version: str) -> Started:
         """The entry that states the configuration."""
         return Started(
-            format=1,
+            format=self.format,
             version=version,
             spec=served_part(self.spec),
             expire_after=self.expire_after,
@@ -372,7 +400,9 @@ class ExperimentState:
     def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
         spec = make_spec(entry.spec, source=source)
-        return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
+        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
+        state.format = entry.format
+        return state
 
     def replay(self, row: Row) -> Entry:
         """Repeat the entry that follows, and compare."""
@@ -383,6 +413,12 @@ class ExperimentState:
             again = self._repeat(entry, row.time)
         except (InvalidInput, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
+        if (
+            self.format < ENTRIES
+            and isinstance(again, Decided)
+            and getattr(entry, "probability", 0.0) is None
+        ):
+            again.probability = again.probabilities = None
         if again != entry:
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {_difference(entry, again)}. Was it written by another "
@@ -532,11 +568,30 @@ def _fitting() -> Iterator[None]:
         raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
 
 
+def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:
+    """As the journal keeps them: that of the action, and those of all on offer where these are not 1 and 0; None if not known."""
+    if not policy.randomised and decision.probability == 1.0:
+        return 1.0, None
+    try:
+        # Once: a policy may compute them when they are read.
+        chances = decision.probabilities
+    except InvalidInput:
+        # More actions than it computes them for. The decision stands.
+        return None, None
+    probability = float(chances[decision.row])
+    if math.isnan(probability):
+        return None, None
+    return probability, None if probability == 1.0 else chances.tobytes()
+
+
+_NUMBERS = ("trace", "queue", "probabilities")
+
+
 def _difference(recorded: Entry, again: Entry | None) -> str:
     for name in recorded.__struct_fields__:
         old, new = getattr(recorded, name), getattr(again, name, None)
         if old != new:
-            if isinstance(old, bytes) and isinstance(new, bytes) and name in ("trace", "queue"):
+            if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
                 return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
             return f"{name} was {old!r}, and now is {new!r}"
     return "its kind differs"

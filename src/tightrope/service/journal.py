@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from tightrope.errors import TightropeError
 from tightrope.service.bodies import Costs, DecisionRequest
+from tightrope.spec import named_kinds
 
-FORMAT: Final = 1
+FORMAT: Final = 1  # of the tables
+ENTRIES: Final = 2  # of what is in them; since 2 every decision is stored with its probability
 
 
 class JournalError(TightropeError):
@@ -44,7 +46,10 @@ class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True)
 
 
 class Started(_Entry, tag="started"):
-    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes."""
+    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
+
+    A spec that names no kind of policy was written when the default was pessimistic-optimistic: that is what decided.
+    """
 
     format: int
     version: str
@@ -52,12 +57,18 @@ class Started(_Entry, tag="started"):
     expire_after: float
     max_pending: int
 
+    def __post_init__(self) -> None:
+        policy = named_kinds(self.spec.get("policy", {}), "pessimistic-optimistic")
+        self.spec = {**self.spec, "policy": policy}
+
 
 class Decided(_Entry, tag="decided"):
     """A decision: what was asked, what was answered, the numbers behind it (`Decision`'s trace) and the queue after it.
 
     `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
-    shadow mode served the default.
+    shadow mode served the default. `probability` is that with which the action was served, after prices, hard caps and
+    eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form and in journals of
+    format 1. `probabilities` are those of all actions on offer, by row; left out where the one served has 1.
     """
 
     event_id: str
@@ -69,6 +80,8 @@ class Decided(_Entry, tag="decided"):
     queue: bytes
     offered: list[int] | None = None
     proposed: int | None = None
+    probability: float | None = None
+    probabilities: bytes | None = None
 
 
 class Learnt(_Entry, tag="learnt"):
@@ -169,6 +182,28 @@ def row_of(position: int, time: int, entry: Entry) -> Row:
     kind = KINDS[type(entry)]
     event_id = entry.event_id if isinstance(entry, Decided | Learnt) else None
     return Row(position, time, kind, event_id, _encoder.encode(entry))
+
+
+def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:
+    """The probability of every action, (J,), 0 of those that were not on offer; None where it is not known."""
+    if entry.probability is None:
+        return None
+    found = np.zeros(n_actions)
+    if entry.probabilities is None:
+        found[entry.action] = entry.probability
+    else:
+        offered = slice(None) if entry.offered is None else entry.offered
+        found[offered] = np.frombuffer(entry.probabilities)
+    return found
+
+
+def named_probabilities(entry: Decided, actions: Sequence[str]) -> dict[str, float] | None:
+    """The same of the actions on offer, by name."""
+    found = probabilities_of(entry, len(actions))
+    if found is None:
+        return None
+    offered = range(len(actions)) if entry.offered is None else entry.offered
+    return {actions[a]: float(found[a]) for a in offered}
 
 
 def entry_of(row: Row) -> Entry:

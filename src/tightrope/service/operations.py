@@ -118,10 +118,16 @@ def show_state(batch: Batch, request: None) -> Answer:
     state = batch.state
     spec, tally = state.spec, state.tally
     decisions = sum(tally.actions)
-    totals, queue = state.totals.tolist(), state.queue.tolist()
+    totals, queue, prices, infeasible = (
+        state.totals.tolist(),
+        state.queue.tolist(),
+        state.prices,
+        state.infeasible,
+    )
     return Answer.of(
         {
             "experiment": spec.name,
+            "policy": spec.policies[0].kind,
             "position": state.position,
             "time": state.time / 1e6,
             **_mode(state),
@@ -138,6 +144,8 @@ def show_state(batch: Batch, request: None) -> Answer:
                     "seen": column.rule.seen,
                     "cumulative_cost": totals[k],
                     "queue": queue[k],
+                    **({} if prices is None else {"price": float(prices[k])}),
+                    "infeasible": infeasible[k],
                 }
                 for k, column in enumerate(spec.rules.columns if spec.rules is not None else ())
             ],
@@ -170,7 +178,10 @@ def show_history(batch: Batch, request: None) -> Answer:
     columns[1] /= 1e6
     shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
     shown["cumulative_costs"] = dict(zip(names, columns[4:].tolist()))
-    shown["queues"] = dict(zip(names, columns[4 + K :].tolist()))
+    queues = columns[4 + K : 4 + 2 * K]
+    shown["queues"] = dict(zip(names, queues.tolist()))
+    if batch.state.prices is not None:
+        shown["prices"] = dict(zip(names, (queues / batch.state.scales[:, None]).tolist()))
     shown["actions"] = dict(zip(spec.actions, columns[4 + 2 * K :].tolist()))
     return Answer.of(shown)
 
@@ -231,16 +242,19 @@ def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) 
         "action": entry.action,
         "name": actions[entry.action],
         "sequence": entry.number,
+        "probability": entry.probability,
     }
     if entry.proposed is not None:
         shown["proposed"] = actions[entry.proposed]
     if explain:
+        shown["probabilities"] = journal.named_probabilities(entry, actions)
         why = state.explain(entry)
         shown["explanation"] = {
             "actions": why.rows(),
             "queue": dict(zip(why.constraints, why.queue.tolist(), strict=True)),
             "V": why.V,
             "epsilon": why.epsilon,
+            **({"words": list(why.words)} if why.words else {}),
         }
     return shown
 

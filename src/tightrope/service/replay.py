@@ -44,6 +44,7 @@ from tightrope.service.journal import (
     RolledBack,
     Started,
     entry_of,
+    named_probabilities,
 )
 from tightrope.service.storage import open_journal as open_journal
 
@@ -97,8 +98,8 @@ def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
-    Columns: position, time, kind, event_id, sequence, action, proposed, request, reward, costs, queue, detail. What is not one
-    number or text is JSON, but for `queue`, which is a list of numbers in Parquet.
+    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, costs, queue,
+    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
@@ -131,8 +132,18 @@ def copy_journal(source: Journal, target: Journal) -> int:
 
 
 _COLUMNS: Final = (
-    *("position", "time", "kind", "event_id", "sequence", "action", "proposed", "request", "reward", "costs"),
-    *("queue", "detail"),
+    *(
+        "position",
+        "time",
+        "kind",
+        "event_id",
+        "sequence",
+        "action",
+        "probability",
+        "probabilities",
+        "proposed",
+    ),
+    *("request", "reward", "costs", "queue", "detail"),
 )
 
 
@@ -164,6 +175,8 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                     "sequence": entry.number,
                     "action": actions[entry.action],
                 }
+                chances = named_probabilities(entry, actions)
+                flat |= {"probability": entry.probability, "probabilities": chances and _text(chances)}
                 flat["proposed"] = None if entry.proposed is None else actions[entry.proposed]
                 flat["request"] = _text(msgspec.to_builtins(entry.request))
                 flat["queue"] = np.frombuffer(entry.queue).tolist()
@@ -198,8 +211,8 @@ def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
         for row in rows:
             if row["queue"] is not None:
                 row["queue"] = _text(row["queue"])
-            if row["reward"] is not None:
-                row["reward"] = repr(row["reward"])
+            for name in ("reward", "probability"):
+                row[name] = None if row[name] is None else repr(row[name])
             writer.writerow(row)
             count += 1
     return count
@@ -210,6 +223,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
     import pyarrow.parquet as pq
 
     numbers = {"position": pa.int64(), "sequence": pa.int64(), "reward": pa.float64()}
+    numbers["probability"] = pa.float64()
     types = {**numbers, "time": pa.timestamp("us", tz="UTC"), "queue": pa.list_(pa.float64())}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
     count = 0

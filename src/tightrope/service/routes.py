@@ -214,14 +214,27 @@ PARAMETERS: Final = {
     "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
 }
 
-_WHY: Final = "By action the optimistic reward, the penalty by constraint and the value; queue, V and ε."
+_WHY: Final = "By action the reward, the penalty by constraint and the value; queue, V and ε; of a price, what it is made of."
+_CHANCE: Final = (
+    "With which the action was served; 1 if nothing was drawn, null where there is no closed form."
+)
 _AWAITS: Final = {"type": "array", "items": {"enum": ["reward", "costs"]}}
 _LABEL: Final = {"type": ["string", "null"]}
 
 _SCHEMAS: Final[dict[str, Any]] = {
     "Decision": _object(
-        {"event_id": _TEXT, "action": _COUNT, "name": _TEXT, "sequence": _COUNT},
+        {
+            "event_id": _TEXT,
+            "action": _COUNT,
+            "name": _TEXT,
+            "sequence": _COUNT,
+            "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": _CHANCE},
+        },
         proposed={**_TEXT, "description": "In shadow mode: what the policy would have chosen."},
+        probabilities={
+            "type": ["object", "null"],
+            "description": "With `explain`: of all actions on offer, by name.",
+        },
         explanation={**ANY, "description": _WHY},
     ),
     "Outcome": _object({"event_id": _TEXT, "sequence": _COUNT, "awaits": _AWAITS}),

@@ -14,10 +14,16 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.files import write, write_csv
 from tightrope.report import Report
-from tightrope.studies import bounds, hospital, mab, tail
+from tightrope.studies import bounds, by_shadow_price, hospital, mab, tail
 from tightrope.studies.runs import Runs, Size
 
-STUDIES: dict[str, ModuleType] = {"mab": mab, "hospital": hospital, "bounds": bounds, "tail": tail}
+STUDIES: dict[str, ModuleType] = {
+    "mab": mab,
+    "hospital": hospital,
+    "bounds": bounds,
+    "tail": tail,
+    "shadow-price": by_shadow_price,
+}
 
 
 def reproduce(
@@ -35,7 +41,7 @@ def reproduce(
 
     Parameters
     ----------
-    name : "mab", "hospital", "bounds", "tail" or "all"
+    name : "mab", "hospital", "bounds", "tail", "shadow-price" or "all"
     rounds, replications : int, optional
         Each study has its own defaults; `make reproduce` uses them.
     seed : int

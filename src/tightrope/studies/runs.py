@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +31,18 @@ class Runs:
     tell: Callable[[str], None] = lambda line: None
     results: dict[str, Result] = field(default_factory=dict)
 
-    def add(self, label: str, policy: Any, env: Tabular, rounds: int, replications: int) -> Result:
+    def add(
+        self,
+        label: str,
+        policy: Any,
+        env: Tabular,
+        rounds: int,
+        replications: int,
+        record: Sequence[int] | None = None,
+    ) -> Result:
         """Simulate, and keep the result under `label`."""
         self.tell(label)
-        how: dict[str, Any] = {"workers": self.size.workers, "progress": self.size.progress}
+        how: dict[str, Any] = {"workers": self.size.workers, "progress": self.size.progress, "record": record}
         result = simulate(policy, env, rounds, replications, self.size.seed, **how)
         self.results[label] = result
         if result.interrupted:

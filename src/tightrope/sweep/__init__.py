@@ -1,7 +1,7 @@
 """Sweeps: many settings of a spec, simulated on one core, on all, or on a cluster; and the search for the best of them.
 
 >>> from tightrope.spec import make_spec
->>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1, 0.5]}})
+>>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0, 2.0, 3.0]}})
 >>> len(Plan.of(spec))
 3
 """

@@ -23,7 +23,7 @@ from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
 from tightrope.result import Result
-from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec
+from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec, named_kinds
 from tightrope.sweep.design import Design, own_steps, put, steps_of
 from tightrope.sweep.target import Target, since
 from tightrope.validation import Array
@@ -38,23 +38,27 @@ MEASURES = (
 )
 
 _DTYPES: dict[str, type] = {"bool": object, "int": np.int64, "float": np.float64, "text": object}
-_FORMAT = 1  # of what is measured: a change gives every cell a new name
+_FORMAT = 2  # of what is measured: a change gives every cell a new name
 _KEPT = 8
 
 
 class Cell(NamedTuple):
-    """One setting of one policy: its place in the design, which policy, the fields set, and its name, a hash."""
+    """One setting of one policy: its place in the design, which policy, the fields set, and its name, a hash.
+
+    With `by_run` the reward of each run is kept too, for comparisons of two cells run by run.
+    """
 
     number: int
     policy: int
     settings: dict[str, Any]
     id: str
+    by_run: bool = False
 
     def text(self) -> str:
         """The settings for people.
 
-        >>> Cell(3, 0, {"policy.slater": 0.1, "simulation.seed": 1}, "").text()
-        'policy.slater = 0.1, simulation.seed = 1'
+        >>> Cell(3, 0, {"policy.caution": 1.5, "simulation.seed": 1}, "").text()
+        'policy.caution = 1.5, simulation.seed = 1'
         """
         return ", ".join(f"{path} = {shown(value)}" for path, value in self.settings.items())
 
@@ -63,9 +67,9 @@ class Cell(NamedTuple):
 class Plan:
     """A spec and a design, as data that can be sent to another process.
 
-    >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.01, 0.1]}})
+    >>> spec = make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0, 3.0]}})
     >>> [cell.text() for cell in Plan.of(spec).cells()]
-    ['policy.slater = 0.01', 'policy.slater = 0.1']
+    ['policy.caution = 1.0', 'policy.caution = 3.0']
     """
 
     source: str
@@ -86,7 +90,8 @@ class Plan:
         design = Design.of(spec)
         base = {name: value for name, value in spec.data.items() if name != "sweep"}
         base["name"] = spec.name
-        policies = base.get("policy", {})
+        # Named, since a cell is known by what it says: results of another default are not its own.
+        policies = named_kinds(base.get("policy", {}))
         base["policy"] = list(policies) if isinstance(policies, list) else [policies]
         names = tuple(policy.name for policy in spec.policies)
         plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target)
@@ -126,17 +131,22 @@ class Plan:
             found[axis.path] = column[back]
         return found
 
-    def cell(self, number: int, policy: int, settings: dict[str, Any]) -> Cell:
+    def cell(self, number: int, policy: int, settings: dict[str, Any], by_run: bool = False) -> Cell:
         """The cell with these settings."""
         tables = self.tables(policy, settings)
         parts = {part: self._digest(part, tables) for part in _PARTS}
         parts |= {"format": str(_FORMAT), "version": __version__, "target": str(self.target or "")}
-        return Cell(number, policy, settings, _hash(parts))
+        parts |= {"by_run": "yes"} if by_run else {}
+        return Cell(number, policy, settings, _hash(parts), by_run)
 
-    def changed(self, cell: Cell, **simulation: int) -> Cell:
+    def changed(self, cell: Cell, *, by_run: bool = False, **simulation: int) -> Cell:
         """The cell with other rounds or another seed: another cell, at the same place."""
         settings = cell.settings | {f"simulation.{name}": value for name, value in simulation.items()}
-        return self.cell(cell.number, cell.policy, settings)
+        return self.cell(cell.number, cell.policy, settings, by_run)
+
+    def untouched(self, policy: int) -> Cell:
+        """The spec as it stands: no field is set, so it has no place in the design."""
+        return self.cell(-1, policy, {})
 
     def tables(self, policy: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The spec's tables with the settings in them and one `policy`."""
@@ -145,9 +155,20 @@ class Plan:
             data = put(data, own_steps(steps_of(path), policy), value)
         return {**data, "policy": data["policy"][policy]}
 
+    @property
+    def rounds(self) -> int:
+        """How long the spec's runs are, where no cell says otherwise."""
+        rounds: int = self.base.get("simulation", {}).get("rounds", SimulationSpec().rounds)
+        return rounds
+
+    def goal(self, rounds: int) -> Target | None:
+        """The target of so many rounds: regret grows with them, so runs longer than the spec's are judged by violation alone."""
+        return self.target if self.target is None or rounds <= self.rounds else self.target.without_regret()
+
     def recorded(self, rounds: int) -> list[int]:
         """The rounds that a run of so many must record."""
-        return [rounds] if self.target is None else self.target.recorded(rounds)
+        goal = self.goal(rounds)
+        return [rounds] if goal is None else goal.recorded(rounds)
 
     def environment_key(self, tables: Mapping[str, Any]) -> str:
         """What two cells with the same environment have in common."""
@@ -173,12 +194,12 @@ def run_cells(plan: Plan, cells: Sequence[Cell]) -> list[Row]:
     """A row for each cell; what goes wrong in a cell is in its row, under `error`.
 
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 50, "replications": 2},
-    ...                   "sweep": {"policy.slater": [0.1, 7.0]}})
+    ...                   "sweep": {"policy.caution": [3.0, -1.0]}})
     >>> plan = Plan.of(spec)
     >>> for row in run_cells(plan, list(plan.cells())):
     ...     print(row["regret"] is None, row["error"])
     False None
-    True spec: policy: slater must lie in (0, 1], but got 7.0.
+    True spec: policy: caution must be finite and >= 0, but got -1.0.
     """
     return [_run(plan, cell) for cell in cells]
 
@@ -226,7 +247,9 @@ def failed_row(plan: Plan, cell: Cell, error: str, seconds: float = 0.0) -> Row:
     return {
         **_head(plan, cell),
         "policy": plan.names[cell.policy],
-        **dict.fromkeys(("scenario", "round", "replications", "seed", *MEASURES, "met", "shortfall")),
+        **dict.fromkeys(
+            ("scenario", "round", "replications", "seed", *MEASURES, "met", "shortfall", "reward_by_run")
+        ),
         "seconds": seconds,
         "error": error,
     }
@@ -342,7 +365,8 @@ def _row(plan: Plan, cell: Cell, built: _Built, run: Result, seconds: float) -> 
         "policy": built.stated.name,
         "scenario": solved.env.name,
         **dict(zip(("round", "replications", "seed"), built.shape)),
-        **_measured(run, plan.target),
+        **_measured(run, plan.goal(built.size.rounds)),
+        "reward_by_run": run.reward[:, -1].tolist() if cell.by_run else None,
         "seconds": seconds,
         "error": None,
     }
@@ -382,7 +406,7 @@ def _measured(run: Result, target: Target | None) -> Row:
 
 
 def _head(plan: Plan, cell: Cell) -> Row:
-    knobs = {path: cell.settings[path] for path in plan.design.paths}
+    knobs = {path: cell.settings.get(path) for path in plan.design.paths}
     return {"cell": cell.id, "number": cell.number, **knobs}
 
 

@@ -55,7 +55,7 @@ def engine_for(plan: Plan, name: EngineName, *, workers: int | None, address: st
     """The engine called `name`.
 
     >>> from tightrope.spec import make_spec
-    >>> plan = Plan.of(make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.slater": [0.1]}}))
+    >>> plan = Plan.of(make_spec({"environment": {"kind": "bandit"}, "sweep": {"policy.caution": [1.0]}}))
     >>> with engine_for(plan, "local", workers=1, address=None) as engine:
     ...     len(list(engine.map([])))
     0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +27,11 @@ _DOTS = 2_000
 _PANELS = 6
 
 
-def write_page(sweep: Sweep) -> dict[str, Any]:
-    """Write `index.html` and `summary.json` into the sweep's folder; returns what is in the latter, see `summary`."""
+def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
+    """Write `index.html` and `summary.json` into the sweep's folder; returns what is in the latter, see `summary`.
+
+    `verdict` is what `tune` says of the settings that it checked.
+    """
     rows, everything = sweep.rows(), sweep.rows(0)
     data = summary(sweep, rows)
     report = Report(
@@ -35,6 +39,12 @@ def write_page(sweep: Sweep) -> dict[str, Any]:
         subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
     )
     _overview(report, sweep, rows)
+    if verdict:
+        report.section("Was tuning worth it?")
+        report.text(
+            "On fresh draws, beside the spec as it stands on the same draws; differences with 95 % intervals over runs:"
+        )
+        report.bullets(verdict)
     if np.isfinite(rows["regret"].astype(float)).any():
         _front(report, sweep, rows)
         _sensitivity(report, sweep, everything)

@@ -118,12 +118,12 @@ def run_sweep(
     >>> import tempfile
     >>> from tightrope.spec import make_spec
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100, "replications": 2},
-    ...                   "sweep": {"policy.slater": [0.1, 0.5]}})
+    ...                   "sweep": {"policy.caution": [1.0, 3.0]}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     first = run_sweep(spec, folder, workers=1)
     ...     again = run_sweep(spec, folder, workers=1)
-    ...     first.ran, again.ran, again.rows()["policy.slater"].tolist()
-    (2, 0, [0.1, 0.5])
+    ...     first.ran, again.ran, again.rows()["policy.caution"].tolist()
+    (2, 0, [1.0, 3.0])
     """
     with running(Plan.of(spec), out, engine, workers, address, progress, retry_failed) as runner:
         return runner.sweep(halving)

@@ -98,33 +98,35 @@ class Store:
                 (failed.discard if error is None else failed.add)(name)
         return names, failed
 
-    def load(self, ids: Iterable[str]) -> Rows:
+    def load(self, ids: Iterable[str], *, by_run: bool = False) -> Rows:
         """The rows of these cells, in their order, without their settings; the last row of a cell counts.
+
+        `by_run` adds the reward of each run, of the cells that kept it.
 
         Cells without a row are left out. The settings on disk are for other readers: they, and the number, are those of
         the design that ran the cell, which another design may share.
         """
         place: dict[str, int] = {}
-        for name in ids:
-            place.setdefault(name, len(place))
-        schema = self._schema(())
+        for one in ids:
+            place.setdefault(one, len(place))
+        names = [name for name in self._schema(()).names if by_run or name != "reward_by_run"]
         at: list[NDArray[np.int64]] = []
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in schema.names}
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
         for table, columns in self._read(["cell"]):
             wanted = np.array([place.get(name, -1) for name in columns["cell"]], dtype=np.int64)
             keep = np.flatnonzero(wanted >= 0)
             if not keep.size:
                 continue
             at.append(wanted[keep])
-            whole = _parquet().read_table(table, columns=schema.names).take(keep)
-            for name in schema.names:
+            whole = _parquet().read_table(table, columns=names).take(keep)
+            for name in names:
                 parts[name].append(_numpy(whole.column(name)))
         order = np.concatenate([*at, np.zeros(0, dtype=np.int64)])
         # Sorted by place, then by age: the last of each place is the newest.
         sort = np.lexsort((np.arange(order.size), order))
         newest = sort[np.append(order[sort][1:] != order[sort][:-1], True)] if order.size else sort
         if not at:
-            return Rows({name: np.zeros(0, dtype=object) for name in schema.names})
+            return Rows({name: np.zeros(0, dtype=object) for name in names})
         return Rows({name: np.concatenate(found)[newest] for name, found in parts.items()})
 
     def _parts(self) -> list[Path]:
@@ -141,17 +143,24 @@ class Store:
     def _schema(self, axes: Sequence[Axis]) -> Any:
         arrow = _arrow()
         kinds = {"bool": arrow.bool_, "int": arrow.int64, "float": arrow.float64, "text": arrow.string}
+        kinds["floats"] = lambda: arrow.list_(arrow.float64())
         fields = [("cell", "text"), ("number", "int"), ("policy", "text"), ("scenario", "text")]
         fields += [(axis.path, axis.column) for axis in axes]
         fields += [("round", "int"), ("replications", "int"), ("seed", "int")]
         fields += [(name, "float") for name in MEASURES]
-        fields += [("met", "bool"), ("shortfall", "float"), ("seconds", "float"), ("error", "text")]
+        fields += [("met", "bool"), ("shortfall", "float"), ("reward_by_run", "floats")]
+        fields += [("seconds", "float"), ("error", "text")]
         return arrow.schema([(name, kinds[kind]()) for name, kind in fields])
 
 
 def _numpy(column: Any) -> NDArray[Any]:
     """Numbers as float64 with nan, or as int64 where none is missing; all else as objects."""
     arrow = _arrow()
+    if arrow.types.is_list(column.type):
+        lists = np.empty(len(column), dtype=object)
+        for i, one in enumerate(column.to_pylist()):
+            lists[i] = one
+        return lists
     if arrow.types.is_string(column.type) or arrow.types.is_boolean(column.type):
         return np.array(column.to_pylist(), dtype=object)
     if arrow.types.is_integer(column.type) and column.null_count:
@@ -160,8 +169,8 @@ def _numpy(column: Any) -> NDArray[Any]:
     return values
 
 
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
 

@@ -81,6 +81,14 @@ class Target:
         """The round after which all clauses have begun to speak; 0 if none says so."""
         return max((clause.after or 0 for clause in self.clauses), default=0)
 
+    def without_regret(self) -> Target:
+        """The clauses about violation, for runs of another length.
+
+        >>> print(Target.parse("violation<=0 after 500 and regret < 300").without_regret())
+        violation <= 0 after 500
+        """
+        return Target(tuple(clause for clause in self.clauses if clause.metric != "regret"))
+
     def recorded(self, rounds: int) -> list[int]:
         """The rounds that a run of so many must record."""
         needed = {rounds}

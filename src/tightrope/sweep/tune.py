@@ -1,27 +1,38 @@
-"""`tune`: the settings that meet a target with the least regret, checked on draws that did not choose them."""
+"""`tune`: the settings that meet a target with the least regret, checked on draws that did not choose them, at more lengths."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tightrope.errors import TightropeError
 from tightrope.files import replacing
+from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
 from tightrope.sweep.cells import Cell, Plan, Row
-from tightrope.sweep.design import refuse
+from tightrope.sweep.design import Step, refuse
 from tightrope.sweep.engines import EngineName
 from tightrope.sweep.run import Runner, Sweep, running
 from tightrope.sweep.store import Rows
 from tightrope.sweep.target import Target
 from tightrope.sweep.toml import dumps
+from tightrope.sweep.verdict import Check, Trial, listed
 
 CHECKS = 5  # candidates that may fail the check before it is given up
+# Of the checks, in the spec's own rounds: what explores too little looks good until its luck has run out.
+LENGTHS = (1, 2, 5)
+NO_RUN_ENDS_IN_VIOLATION = "path_violation<=0"
+# What is varied where the spec does not say, by the kind of its policy.
+VARIED: dict[str, dict[str, list[float]]] = {
+    "shadow-price": {"policy.explore": [0.5, 0.7, 0.85, 1.0, 1.2], "policy.caution": [2.0, 3.0, 4.0]},
+}
 
 
 class TargetMissed(TightropeError):
@@ -34,20 +45,55 @@ class TargetMissed(TightropeError):
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What `tune` found."""
+    """What `tune` found: whether it was worth it, and the spec to serve."""
 
-    settings: dict[str, Any]  # the fields set
+    target: Target
+    settings: dict[str, Any]  # the fields set; none where the untouched spec is best
     policy: str
-    chosen: Row  # the winner's, of the sweep
-    checked: Row  # the winner's, on fresh seeds
-    passed_over: int  # better candidates that failed the check
+    trials: tuple[Trial, ...]  # the settings that were checked, in turn; the last are served if worth it
+    untouched: tuple[Row, ...]  # the spec as it stands, at each length; on the winner's draws if there is one
+    than: str  # what the spec as it stands is called
     path: Path  # of the spec to serve
     sweep: Sweep
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether settings were found that are better than those of the untouched spec."""
+        return bool(self.settings)
+
+    @property
+    def chosen(self) -> Row | None:
+        """The winner's row in the sweep."""
+        return self.trials[-1].chosen if self.worth_it else None
+
+    @property
+    def checked(self) -> tuple[Row, ...]:
+        """What is served, on fresh draws, at each length."""
+        return tuple(check.tuned for check in self.trials[-1].checks) if self.worth_it else self.untouched
+
+    @property
+    def words(self) -> list[str]:
+        """A line for each of the settings that were checked, the last words being whether tuning was worth it."""
+        found = [trial.words for trial in self.trials]
+        return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "target": str(self.target),
+            "policy": self.policy,
+            "settings": self.settings,
+            "worth_it": self.worth_it,
+            "verdict": self.words,
+            "rows": list(self.checked),
+            "trials": [trial.as_data() for trial in self.trials],
+            "spec": str(self.path),
+        }
 
 
 def tune(
     spec: Spec,
-    target: Target | str,
+    target: Target | str | None,
     out: str | os.PathLike[str],
     *,
     engine: EngineName = "local",
@@ -59,16 +105,19 @@ def tune(
     """Sweep the policy's settings, take those that meet the target, and of them the one with the least regret.
 
     A setting meets a target if the high end of the 95 % interval does, at the last round or at each recorded round after the one
-    named. The winner then has to meet it again with another seed; if it does not, the next one has to, with yet another.
+    named. The winner then has to meet it again with another seed, in as many rounds, in twice and in five times as many (in these
+    without what the target says of regret), and with no more regret than the spec as it stands on the same draws. If it does not,
+    the next one has to, with yet another seed. If none does, or chance may explain what is gained, the spec as it stands is best.
 
     Parameters
     ----------
     spec : Spec
         Its ``[sweep]`` may vary fields of the policy only: world, rules and length of the run are not the policy's to choose.
-    target : Target or str
-        Such as "violation<=0 after 500".
+        Without one, `explore` and `caution` of a shadow-price policy are varied.
+    target : Target or str, optional
+        Such as "violation<=0 after 500"; by default no run may end in violation, "path_violation<=0".
     out : path
-        Gets what a sweep writes, and `tuned.toml`: the spec with the winner in it, ready to serve.
+        Gets what a sweep writes, and `tuned.toml`: the spec to serve.
     engine, workers, address, halving, progress
         As in `run_sweep`.
 
@@ -81,14 +130,15 @@ def tune(
     --------
     >>> import tempfile
     >>> from tightrope.spec import make_spec
-    >>> spec = make_spec({"environment": {"kind": "bandit", "threshold": 0.5},
+    >>> spec = make_spec({"environment": {"kind": "bandit", "threshold": 0.5}, "policy": {"kind": "pessimistic-optimistic"},
     ...                   "simulation": {"rounds": 500, "replications": 5}, "sweep": {"policy.slater": [0.1, 0.5]}})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = tune(spec, "violation<=0 after 100", folder, workers=1)
-    ...     found.checked["met"], read_spec(found.path).policies[0].slater == found.settings["policy.slater"]
-    (True, True)
+    ...     [row["round"] for row in found.checked], all(row["met"] for row in found.checked), read_spec(found.path).sweep
+    ([500, 1000, 2500], True, {})
     """
-    goal = target if isinstance(target, Target) else Target.parse(target)
+    goal = target if isinstance(target, Target) else Target.parse(target or NO_RUN_ENDS_IN_VIOLATION)
+    spec = _with_sweep(spec)
     plan = Plan.of(spec, goal)
     for axis in plan.design.axes:
         if axis.steps[0] != "policy":
@@ -101,24 +151,26 @@ def tune(
         sweep = runner.sweep(halving)
         rows = sweep.rows()
         candidates = _candidates(rows)
-        if not candidates:
-            raise TargetMissed(_nearest(rows, goal, len(plan)), sweep)
         found = _cells(plan, {rows["cell"][i]: None for i in candidates})
-        for passed_over, i in enumerate(candidates):
+        fresh = spec.simulation.seed + 1
+        rival = _rival(runner, fresh)
+        trials: list[Trial] = []
+        for i in candidates:
             cell = found[rows["cell"][i]]
-            checked = _check(runner, cell, spec.simulation.seed + 1 + passed_over)
-            if checked["met"]:
+            trials.append(_trial(runner, cell, rows.row(i), rival, fresh + len(trials)))
+            if not trials[-1].passed_over:
                 break
-        else:
-            raise TargetMissed(
-                f"{len(candidates)} settings met the target {goal} in the sweep, but none of them on fresh seeds: "
-                "raise simulation.replications, or allow for more",
-                sweep,
-            )
-    chosen = rows.row(i)
+        worth_it = bool(trials) and trials[-1].worth_it
+        if not worth_it:
+            cell = rival.cell
+            if not rival.meets_the_target:
+                raise TargetMissed(_missed(plan, goal, rows, trials, rival), sweep)
+    untouched = tuple(check.untouched for check in trials[-1].checks) if worth_it else rival.rows
     path = Path(out) / "tuned.toml"
-    write_tuned(spec, plan, cell, path, _comment(goal, chosen, checked))
-    return Tuned(dict(cell.settings), plan.names[cell.policy], chosen, checked, passed_over, path, sweep)
+    settings, policy = dict(cell.settings), plan.names[cell.policy]
+    tuned = Tuned(goal, settings, policy, tuple(trials), untouched, rival.called, path, sweep)
+    write_tuned(spec, plan, cell, path, _comment(tuned))
+    return tuned
 
 
 def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "") -> None:
@@ -153,12 +205,100 @@ def _cells(plan: Plan, wanted: Mapping[str, None]) -> dict[str, Cell]:
     return found
 
 
-def _check(runner: Runner, cell: Cell, seed: int) -> Row:
-    rung = runner.run([runner.plan.changed(cell, seed=seed)])
-    row = runner.store.load(rung.names).row(0)
-    if row["error"] is not None:
-        raise TightropeError(f"{cell.text()} failed on fresh seeds: {row['error']}")
-    return row
+def _with_sweep(spec: Spec) -> Spec:
+    """The spec with the fields that are varied by default, if it names none."""
+    if spec.sweep:
+        return spec
+    kinds = {policy.kind for policy in spec.policies}
+    if len(kinds) > 1 or not kinds <= set(VARIED):
+        known = " or ".join(map(repr, VARIED))
+        refuse(
+            spec, "", f"is missing: it names the fields to vary, which are known without it for {known} alone"
+        )
+    return msgspec.structs.replace(spec, sweep=VARIED[kinds.pop()])
+
+
+class _Rival(NamedTuple):
+    """The spec as it stands, which is served unless settings are found that are better: the best of its policies, if several."""
+
+    cell: Cell
+    called: str
+    rows: tuple[Row, ...]  # on fresh draws, at each length
+
+    @property
+    def meets_the_target(self) -> bool:
+        return all(row["met"] for row in self.rows)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        regret = self.rows[0]["regret"]
+        return not self.meets_the_target, math.inf if regret is None else regret
+
+
+def _rival(runner: Runner, seed: int) -> _Rival:
+    plan = runner.plan
+    rivals = []
+    for policy in range(len(plan.names)):
+        cell = plan.untouched(policy)
+        rows = _run(runner, [_lengthened(plan, cell, times, seed) for times in LENGTHS])
+        rivals.append(_Rival(cell, _called(plan, policy), tuple(rows)))
+    return min(rivals, key=lambda one: one.rank)
+
+
+def _trial(runner: Runner, cell: Cell, chosen: Row, rival: _Rival, seed: int) -> Trial:
+    """The settings beside their rival on fresh draws, at greater and greater length while they hold."""
+    missed = tuple(row["round"] for row in rival.rows if row["met"] is False)
+    trial = Trial(cell.settings, chosen, (), rival.called, missed)
+    with progress_bar("fresh draws", 2 * len(LENGTHS), "runs", runner.progress) as advance:
+        for times in LENGTHS:
+            pair = [_lengthened(runner.plan, one, times, seed) for one in (cell, rival.cell)]
+            check = Check.of(times * runner.plan.rounds, *_run(runner, pair, advance, by_run=True))
+            trial = replace(trial, checks=(*trial.checks, check))
+            if trial.passed_over:
+                break
+    return trial
+
+
+def _run(
+    runner: Runner, cells: list[Cell], advance: Advance = lambda done=1, failed=0: None, by_run: bool = False
+) -> list[Row]:
+    """A row for each cell, in their order; two may be the same cell."""
+    names = runner.run(cells, advance).names
+    return [runner.store.load([name], by_run=by_run).row(0) for name in names]
+
+
+def _lengthened(plan: Plan, cell: Cell, times: int, seed: int) -> Cell:
+    return plan.changed(cell, rounds=times * plan.rounds, seed=seed, by_run=True)
+
+
+def _called(plan: Plan, policy: int) -> str:
+    """The untouched spec in words: the defaults, unless it states a field that was varied."""
+    if len(plan.names) > 1:
+        return f"{plan.names[policy]} as it stands"
+    tables = plan.tables(policy, {})
+    stated = [axis for axis in plan.design.axes if _states(tables, axis.steps)]
+    return "the spec as it stands" if stated else "the defaults"
+
+
+def _states(tables: Any, steps: Sequence[Step]) -> bool:
+    for step in steps:
+        if isinstance(step, int):
+            continue  # of several policies, the one at hand
+        if not isinstance(tables, Mapping) or step not in tables:
+            return False
+        tables = tables[step]
+    return True
+
+
+def _missed(plan: Plan, goal: Target, rows: Rows, trials: Sequence[Trial], rival: _Rival) -> str:
+    if not trials:
+        return _nearest(rows, goal, len(plan))
+    lengths = listed([times * plan.rounds for times in LENGTHS])
+    head = (
+        f"{len(trials)} settings met the target {goal} in the sweep, but none of them on fresh draws in {lengths} rounds, "
+        f"and {rival.called} did not either: raise simulation.replications, or allow for more"
+    )
+    return "\n".join([head, *(f"  {trial.words}" for trial in trials)])
 
 
 def _nearest(rows: Rows, goal: Target, tried: int) -> str:
@@ -172,9 +312,12 @@ def _nearest(rows: Rows, goal: Target, tried: int) -> str:
     return f"none of the {tried:,} settings meets the target {goal}; {missed}"
 
 
-def _comment(goal: Target, chosen: Row, checked: Row) -> str:
-    return (
-        f"Tuned for {goal}: on {checked['replications']} fresh runs of {checked['round']} rounds (seed {checked['seed']})\n"
-        f"regret {checked['regret']:.6g} [{checked['regret_low']:.6g}, {checked['regret_high']:.6g}], "
-        f"violation at the end {checked['violation']:.6g}; in the sweep regret {chosen['regret']:.6g}."
-    )
+def _comment(tuned: Tuned) -> str:
+    checks = [
+        f"{row['round']:,} rounds: regret {row['regret']:.6g} [{row['regret_low']:.6g}, {row['regret_high']:.6g}], "
+        f"{100 * row['violated_share']:.0f} % of the runs end in violation"
+        for row in tuned.checked
+    ]
+    first = tuned.checked[0]
+    head = f"Tuned for {tuned.target}: on {first['replications']} fresh runs (seed {first['seed']}) of"
+    return "\n".join([head, *checks, *tuned.words])

@@ -190,6 +190,10 @@ def test_the_fast_path_by_rules():
         if t % 2:
             careful.learn(one, 0.5)
             short.learn(two, 0.5)
+        else:
+            W = rules.costs({"hours": hours}, group)
+            for policy, costs in ((careful, W.tolist()), (short, W)):
+                policy.learn(policy.decide(x, costs, group=(name for name in [group])), 0.25)
     with pytest.raises(tr.InvalidInput, match="hours"):
         short.decide(x, group="old")
     with pytest.raises(tr.InvalidInput, match="not both"):

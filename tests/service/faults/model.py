@@ -114,6 +114,7 @@ class Model:
             "action": event.action,
             "name": NAMES[event.action],
             "sequence": event.sequence,
+            "probability": 1.0,  # the policy does not draw
         }
         if event.proposed is not None:
             shown["proposed"] = NAMES[event.proposed]

@@ -228,7 +228,10 @@ class PessimisticOptimistic(Policy):
             and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
             and actions is None
             and cost_features is None
-            and ((usage is None and group is None) or (costs is None and self.rules is not None))
+            and (
+                (usage is None and group is None)
+                or (self._rule_costs is not None and (usage is None or costs is None))
+            )
         ):
             # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
             # below says why.
@@ -240,6 +243,8 @@ class PessimisticOptimistic(Policy):
                     W = self._rule_costs.costs(usage, group)
                 elif not self.n_constraints:
                     W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
+            elif group is not None:
+                group = plain_group(group)
             if (
                 type(W) is ndarray
                 and features.dtype is FLOAT

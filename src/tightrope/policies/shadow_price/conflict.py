@@ -52,8 +52,8 @@ def find(policy: Any) -> Conflict | None:
     kept = list(range(K))
     for k in range(K):
         others = [i for i in kept if i != k]
-        found = least_moves(weights, costs, sizes, others)
-        if (found > _TOLERANCE * unit).any():
+        moved = least_moves(weights, costs, sizes, others)
+        if (moved > _TOLERANCE * unit).any():
             kept = others
     return Conflict(tuple(names[k] for k in kept), relaxation)
 

@@ -53,7 +53,8 @@ def wall_penalties(seen: dict[str, Array]) -> Array:
     start = np.where(seen["start"] > 0.0, seen["start"], 1.0)
 
     def potential(s: Array) -> Array:
-        return 0.5 * start * np.maximum(0.0, s / start + 1.0) ** 2
+        height: Array = 0.5 * start * np.maximum(0.0, s / start + 1.0) ** 2
+        return height
 
     step = potential(seen["total"] + seen["costs"]) - potential(seen["total"])
     return np.where(seen["start"] > 0.0, seen["slope"] * step, 0.0)
@@ -69,7 +70,8 @@ def unpack_trace(trace: Array, J: int, scales: Array, names: Sequence[str]) -> d
         "queue": seen["price"].copy(),
         "extra": seen["rewards"][:, None] * 0.0 + wall_penalties(seen),
         "probabilities": choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan),
-        "words": price_words(seen, scales, names),
+        # A decision that was recorded under other rules is read by the policy of today.
+        "words": price_words(seen, scales, names) if len(names) == len(seen["price"]) else (),
     }
 
 
@@ -83,7 +85,8 @@ def price_words(seen: dict[str, Array], scales: Array, names: Sequence[str]) -> 
     """
     lines = []
     for k, name in enumerate(names):
-        price, base, extra = (seen[part][k] / scales[k] for part in ("price", "shadow", "correction"))
+        # + 0.0 turns −0 into 0.
+        price, base, extra = (seen[part][k] / scales[k] + 0.0 for part in ("price", "shadow", "correction"))
         rest = price - base - extra
         lines.append(
             f"price of {name} {price:.4g}: shadow price {base:.4g}, correction {extra:.4g}, "

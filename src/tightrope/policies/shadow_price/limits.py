@@ -51,7 +51,7 @@ def change_limit(
 
 
 def _column(policy: Any, rule: str | int) -> int:
-    names = policy._input.constraints
+    names: tuple[str, ...] = policy._input.constraints
     if isinstance(rule, str):
         if rule not in names:
             raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
@@ -66,7 +66,7 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     """Let the policy's rules have another limit in column k; by how much its costs change."""
     rules: Rules = policy.rules
     column = rules.columns[k]
-    old = column.rule
+    old: Any = column.rule
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(
@@ -78,7 +78,8 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     policy._rule_costs = policy._input.rule_costs
     policy._label()
     sign = 1.0 if column.side == "at_most" else -1.0
-    return sign * (dict(old.sides)[column.side] - limit) / old.scale
+    change: float = sign * (dict(old.sides)[column.side] - limit) / old.scale
+    return change
 
 
 def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:

@@ -108,7 +108,8 @@ class RoundMemory:
 
     def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
         """The distinct rounds in order of their numbers, with their weights: as many as have no more than so many rows."""
-        entries, weights, rows = [], [], 0
+        entries: list[Remembered] = []
+        weights, rows = [], 0
         for entry, count in zip(self.entries, self.counts):
             if entry is not None and count and (not entries or rows < most_rows):
                 entries.append(entry)

@@ -84,6 +84,7 @@ class ShadowPrice(Policy):
     """
 
     loop: ClassVar[str | None] = "shadow-price"
+    randomised: ClassVar[bool] = True
     _reward: Any
     _cost: Any
 
@@ -191,12 +192,14 @@ class ShadowPrice(Policy):
     @property
     def totals(self) -> Array:
         """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
-        return shadow.vector(self._core, shadow.TOTALS).copy()
+        known: Array = shadow.vector(self._core, shadow.TOTALS).copy()
+        return known
 
     @property
     def expected_totals(self) -> Array:
         """`totals` with the estimates of those that are still to come."""
-        return self.totals + shadow.vector(self._core, shadow.BOOKED)
+        expected: Array = self.totals + shadow.vector(self._core, shadow.BOOKED)
+        return expected
 
     @property
     def infeasible(self) -> NDArray[np.bool_]:

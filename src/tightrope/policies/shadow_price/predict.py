@@ -41,7 +41,8 @@ class Predictions:
 
     def _of(self, model: Any, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
         if model.compiled == "standardised":
-            return model.seen(rows, ids)
+            seen: tuple[Array, Array] = model.seen(rows, ids)
+            return seen
         J = len(ids)
         rows = rows_for_each(rows, J)
         means = np.asarray(model.means(rows, ids), dtype=float).reshape(J, -1)

@@ -20,7 +20,8 @@ def work(policy: Any, core: Array, solve: PriceSolve | None, models: Predictions
     if t >= core[shadow.NEXT_SOLVE] and len(policy._memory):
         K, row_work = policy.n_constraints, policy._row_work
         most = shadow.rows_allowed(t, row_work, K)
-        solve = PriceSolve.start(*policy._memory.sample(most), t, row_work, K)
+        entries, weights = policy._memory.sample(most)
+        solve = PriceSolve.start(entries, weights, t, row_work, K)
         core[shadow.NEXT_SOLVE] = 2.0 * t
     if solve is None:
         return None

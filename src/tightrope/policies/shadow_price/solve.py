@@ -59,7 +59,7 @@ class PriceSolve:
     def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
         """Go on in round t as far as a decision may wait, in the last round to the end; whether it is over."""
         numbers, n = self.numbers, len(self.entries)
-        last = t >= numbers[self.DEADLINE]
+        last = bool(t >= numbers[self.DEADLINE])
         budget = math.inf if last else shadow.BUDGET
         i = int(numbers[self.DRAWN])
         if i < n:

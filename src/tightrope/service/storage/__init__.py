@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+from pathlib import Path
 
 from tightrope.errors import InvalidInput
 from tightrope.service.journal import Journal
@@ -40,11 +41,19 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
-    """A journal to read: the path of a SQLite file, or the URL of a database and the experiment's name."""
+    """A journal to read: a SQLite file, a folder of them, or the URL of a database; of several, by the experiment's name."""
     if isinstance(source, str) and "://" in source:
         if experiment is None:
             raise InvalidInput("experiment must be given: a database holds the journals of several.")
         journal = journal_at(source, experiment, read_only=True)
+    elif Path(source).is_dir():
+        found = sorted(path.stem for path in Path(source).glob("*.sqlite"))
+        if experiment is None and len(found) != 1:
+            listed = ", ".join(found) or "none"
+            raise InvalidInput(
+                f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}."
+            )
+        journal = journal_at(f"sqlite:{source}", experiment or found[0], read_only=True)
     else:
         from tightrope.service.storage.sqlite import SqliteJournal
 

@@ -67,7 +67,7 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
 
     `kind` may also be a class of your own as in `own_entry`, where the path starts in `folder`.
 
-    >>> entry = spec_entry(PolicySpec(name="bold", slater=0.5))
+    >>> entry = spec_entry(PolicySpec(kind="pessimistic-optimistic", name="bold", slater=0.5))
     >>> from tightrope.environments.scenarios import scenario
     >>> entry.make(scenario("tight-slater"), 100)
     PessimisticOptimistic(reward=Ridge(4, bonus=0.62392, m=1, ridge=1), constraints=2, slater=0.5, horizon=100)
@@ -91,7 +91,9 @@ def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[
                 f"policy must be one of {', '.join(ROSTER)}, or a class of your own as module:Class or path/to/file.py:Class, "
                 f"but got {name!r}."
             )
-    league = [name for name in names if name in ROSTER] or list(ROSTER)
+    league = [name for name in names if name in ROSTER] or [
+        name for name in ROSTER if name not in _ON_REQUEST
+    ]
     entries = {name: ROSTER[name] for name in league}
     if spec is not None:
         # What the spec says of a policy goes before the league's own form of it.
@@ -171,16 +173,21 @@ def _round_robin(scenario: Scenario, horizon: int) -> Any:
 # Policies whose models must be linear, also where there are arms alone.
 _LINEAR = ("oplb", "safe-lucb", "safe-lts", "lincbwk", "clucb", "lints", "greedy")
 
+_PAPER = "pessimistic-optimistic"
+
+# Plays only where it is named: it has no compiled code, and is there for its proof.
+_ON_REQUEST = ("provable-shadow-price",)
+
 # Those that are not simply given what a scenario knows.
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
-    f"{CENTRE}-a": _light_schedules,
-    f"{CENTRE}-measured": _measured,
+    f"{_PAPER}-a": _light_schedules,
+    f"{_PAPER}-measured": _measured,
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {CENTRE}-a {CENTRE}-measured opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
+_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
     greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()

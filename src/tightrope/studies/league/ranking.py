@@ -15,7 +15,7 @@ from tightrope.result import Estimate, Result
 from tightrope.result.curves import UNKNOWN
 from tightrope.validation import Array
 
-CENTRE = "pessimistic-optimistic"  # whom the others are compared with
+CENTRE = "shadow-price"  # whom the others are compared with
 KNOWS_ALL = ("oracle",)  # has no place, since it knows the truth
 
 
@@ -94,7 +94,7 @@ class League:
         return able.index(performance) + 1 if performance in able else None
 
     def gap(self, performance: Performance) -> Array | None:
-        """Regret minus that of the pessimistic-optimistic policy, run by run on the same draws, (R, G); None where it did not play."""
+        """Regret minus that of `CENTRE`, run by run on the same draws, (R, G); None where it did not play."""
         for other in self.performances:
             if other.scenario == performance.scenario and other.policy == CENTRE and other is not performance:
                 return np.asarray(other.result.reward - performance.result.reward)

@@ -20,6 +20,7 @@ from tightrope.environments.scenarios import scenario as named_scenario
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.oracle import solve
+from tightrope.policies import Policy
 from tightrope.progress import progress_bar
 from tightrope.spec import Spec
 from tightrope.studies.league.entries import ROSTER, Entry, Unfit
@@ -239,7 +240,9 @@ class _Watched:
         self._policy, self._env, self._rounds = policy, env, rounds
         self._log = _Log(np.zeros(rounds))
         self._told = bool(getattr(policy, "sees_context", False))
-        self._mixture = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
+        # The package's own decisions tell the mixture that they were drawn from.
+        self._tells = isinstance(policy, Policy)
+        self._mixture: Any = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)
@@ -252,11 +255,14 @@ class _Watched:
     def decide(self, *, context: int, **offer: Any) -> Any:
         if self._told:
             offer["context"] = context
-        pi = None if self._mixture is None else self._mixture(**offer)
+        asked = self._mixture is not None and not self._tells
+        pi = self._mixture(**offer) if asked else None
         log, clock = self._log, time.perf_counter_ns
         start = clock()
         decision = self._policy.decide(**offer)
         log.nanoseconds[log.round] += clock() - start
+        if self._mixture is not None and self._tells:
+            pi = decision.probabilities
         self._price(context, offer, int(getattr(decision, "action", decision)), pi)
         return decision
 

@@ -451,22 +451,6 @@ def test_smaller_slater_constants_are_harder():
         assert found == sorted(found)
 
 
-class TestGuarantees:
-    def test_hospital_is_promised_nothing(self):
-        table = theory.guarantees(K=18, delta=0.00625, d=20, T=62_500)
-        assert table.violation > 18 * 62_500
-        assert table.regret > 62_500
-        assert table.regret_linear is None
-        lines = str(table).splitlines()
-        assert len(lines) == 8
-        assert all(line.endswith("no") for line in lines[2:])
-
-    def test_bandit_is_promised_an_end_of_violations_within_the_run(self):
-        table = theory.guarantees(K=1, delta=0.5, d=4, T=10_000)
-        assert table.violation_ends > 10_000 > table.violation_ends_sharp
-        assert sum(line.endswith("yes") for line in str(table).splitlines()) == 2
-
-
 class TestBadArguments:
     @pytest.mark.parametrize("delta", [0, -0.1, 1.0001, math.nan, math.inf, "0.5", True, None])
     def test_delta(self, delta):

@@ -1,4 +1,4 @@
-"""What the theorems promise, as numbers.
+"""The promises of the paper's theorems, as numbers.
 
 K constraints, `delta` Slater's constant, d features, T the horizon, `tau` a round (a number, or an array of them).
 Plain names are for costs known before acting, V_t = δ K^0.25 sqrt(2t/3) and ε_t = K^0.75 sqrt(6/t). Names in `_linear`
@@ -7,37 +7,30 @@ are for costs learnt after acting, one constraint, V_t = δ d √t log(1+T)/4 an
 
 Where `form` is an argument, "printed" is the formula as published, "mended" what its own proof gives once the slips in
 it are repaired. The regret bounds come out of the repair unchanged and have no `form`. Derivations: docs/bounds.md.
-
->>> print(guarantees(K=1, delta=0.5, d=4, T=1_000_000))
-K = 1, delta = 0.5, d = 4, T = 1000000
-promise                               bound      trivial  informative
-regret by round T                  215417.8      1000000  yes
-violation by round T                      0      1000000  yes
-no violation from round              246722      1000000  yes
-the same, sharper proof                2615      1000000  yes
-P(a path violates at T)                   1            1  no
-path bound holds from round         8086025      1000000  no
-regret by T, learnt costs      1.753548e+10      1000000  no
-violation by T, learnt costs        1453868      1000000  no
-none from, learnt costs        2.003445e+08      1000000  no
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power, Schedule, confidence_radius, known_costs, linear_costs
-from tightrope.validation import finite_number, first, whole_number
+from tightrope.theory.arguments import (
+    Floats,
+    Rounds,
+    constraints,
+    falling,
+    like,
+    rising,
+    round_numbers,
+    slater_constant,
+)
+from tightrope.validation import finite_number, whole_number
 
 Form = Literal["mended", "printed"]
-Rounds = TypeVar("Rounds", float, NDArray[Any])
-_Floats = NDArray[np.float64]
 
 
 # The reward model ---------------------------------------------------------------------------------
@@ -60,9 +53,9 @@ def radius(n: Rounds, d: int, T: int, m: float = 1.0, ridge: float = 1.0) -> Rou
     >>> round(radius(0, d=20, T=100), 6) == round(1 + math.sqrt(2 * math.log(100)), 6)
     True
     """
-    count = _rounds("n", n, least=0)
+    count = round_numbers("n", n, least=0)
     d, T, m, ridge = _reward_model(d, T, m, ridge)
-    return _like(n, _radius(count, d, T, m, ridge))
+    return like(n, _radius(count, d, T, m, ridge))
 
 
 def elliptical_potential(n: Rounds, *, d: int, ridge: float = 1.0) -> Rounds:
@@ -71,9 +64,9 @@ def elliptical_potential(n: Rounds, *, d: int, ridge: float = 1.0) -> Rounds:
     >>> round(elliptical_potential(2, d=2), 6) == round(4 * math.log(2), 6)
     True
     """
-    count = _rounds("n", n, least=0)
+    count = round_numbers("n", n, least=0)
     d, _, _, ridge = _reward_model(d, 1, 1.0, ridge)
-    return _like(n, _potential(count, d, ridge))
+    return like(n, _potential(count, d, ridge))
 
 
 def linucb_bound(tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: float = 1.0) -> Rounds:
@@ -86,12 +79,12 @@ def linucb_bound(tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: f
     >>> round(linucb_bound(1, d=1, T=1, m=0) - math.sqrt(8) * math.log(2), 9)
     2.0
     """
-    t = _rounds("tau", tau, horizon=T)
+    t = round_numbers("tau", tau, horizon=T)
     d, _, m, ridge = _reward_model(d, 1, m, ridge)
     horizon = t if T is None else float(T)
     failure = 2 * (1 + np.log(t)) if T is None else 2.0
     sqrt_beta = _radius(t, d, horizon, m, ridge)
-    return _like(tau, failure + 2 * sqrt_beta * np.sqrt(t * _potential(t, d, ridge)))
+    return like(tau, failure + 2 * sqrt_beta * np.sqrt(t * _potential(t, d, ridge)))
 
 
 # Costs known before acting: Theorem 1 -------------------------------------------------------------
@@ -108,10 +101,10 @@ def regret_bound(
     >>> round(extra, 6)                                      # 60 + 4·√6·√6
     84.0
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau, horizon=T)
+    K, delta = constraints(K, delta)
+    t = round_numbers("tau", tau, horizon=T)
     rest = linucb_bound(t, d=d, T=T, m=m, ridge=ridge)
-    return _like(tau, 60 * K**3 / delta**3 + 4 * math.sqrt(6) * K**0.75 * np.sqrt(t) / delta + rest)
+    return like(tau, 60 * K**3 / delta**3 + 4 * math.sqrt(6) * K**0.75 * np.sqrt(t) / delta + rest)
 
 
 def violation_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
@@ -124,7 +117,7 @@ def violation_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     array([36., 31.])
     """
     K, delta, t = _known(tau, K, delta, form)
-    return _like(tau, K**1.5 * np.maximum(0.0, _violation_offset(K, delta, form) - np.sqrt(t)))
+    return like(tau, K**1.5 * np.maximum(0.0, _violation_offset(K, delta, form) - np.sqrt(t)))
 
 
 def violation_ends(*, K: int, delta: float, form: Form = "mended") -> int:
@@ -134,7 +127,7 @@ def violation_ends(*, K: int, delta: float, form: Form = "mended") -> int:
     >>> ends, violation_bound(ends, K=1, delta=0.5), violation_bound(ends - 1, K=1, delta=0.5) > 0
     (246722, 0.0, True)
     """
-    K, delta = _constraints(K, delta)
+    K, delta = constraints(K, delta)
     return _first_round(_violation_offset(K, delta, form))
 
 
@@ -144,7 +137,7 @@ def tau_prime(*, K: int, delta: float) -> int:
     >>> tau_prime(K=1, delta=0.1)
     2400
     """
-    K, delta = _constraints(K, delta)
+    K, delta = constraints(K, delta)
     return max(1, _ceil(24 * K**1.5 / delta**2))
 
 
@@ -162,8 +155,8 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
     """
     K, delta, t = _known(tau, K, delta, form)
     if K == 0:
-        return _like(tau, np.zeros_like(t))
-    V, epsilon = _paper_schedules(delta, known_costs(K))
+        return like(tau, np.zeros_like(t))
+    V, epsilon = paper_schedules(delta, known_costs(K))
     early = K * _pushed(t - 1, epsilon)
     late = math.sqrt(K) * (
         48 * K**2 / delta * math.log(16 * K / delta)
@@ -171,7 +164,7 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
         + _level(K, delta, _at(V, t), _at(epsilon, t))
         + _queue_at_tau_prime(K, delta, form)
     )
-    return _like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
+    return like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
 
 
 def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
@@ -185,12 +178,12 @@ def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> R
     """
     K, delta, t = _known(tau, K, delta, form)
     if K == 0:
-        return _like(tau, np.zeros_like(t))
+        return like(tau, np.zeros_like(t))
     if form == "printed":
         exponent = delta * np.sqrt(t) / (50 * K**2)
     else:
         exponent = drift_exponent(drift=delta / 4, jump=2 * K) / 3 * np.sqrt(t / K)
-    return _like(tau, np.where(t < tail_starts(K=K, delta=delta), 1.0, np.exp(-exponent)))
+    return like(tau, np.where(t < tail_starts(K=K, delta=delta), 1.0, np.exp(-exponent)))
 
 
 def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
@@ -204,14 +197,14 @@ def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     """
     K, delta, t = _known(tau, K, delta, form)
     if K == 0:
-        return _like(tau, np.zeros_like(t))
-    V, epsilon = _paper_schedules(delta, known_costs(K))
+        return like(tau, np.zeros_like(t))
+    V, epsilon = paper_schedules(delta, known_costs(K))
     rho, nu = delta / 4, 2 * K
     zeta = drift_exponent(drift=rho, jump=nu)
     reach = nu + _level(K, delta, _at(V, t + 1), _at(epsilon, t + 1)) + _queue_at_tau_prime(K, delta, form)
     log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - _sum_low(t, epsilon) / math.sqrt(K))
     log_p = np.where(t + 1 < tau_prime(K=K, delta=delta), 0.0, np.minimum(log_p, 0.0))
-    return _like(tau, np.exp(log_p))
+    return like(tau, np.exp(log_p))
 
 
 def tail_starts(*, K: int, delta: float) -> int:
@@ -220,7 +213,7 @@ def tail_starts(*, K: int, delta: float) -> int:
     >>> tail_starts(K=1, delta=1) == math.ceil((200 * math.log(27) + 48 + 288) ** 2)
     True
     """
-    K, delta = _constraints(K, delta)
+    K, delta = constraints(K, delta)
     if K == 0:
         return 1
     root = 200 * K**2.5 / delta * math.log(27 * K / delta) + 48 * K**1.5 / delta + 288 * K**2.5 / delta**2
@@ -238,8 +231,8 @@ def regret_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     0.0
     """
     delta, d, T, L = _linear(delta, d, T)
-    root = np.sqrt(_rounds("tau", tau, horizon=T))
-    return _like(tau, 235 * (d * L) ** 4 / delta**3 + (8 * d + 24) * root * L / delta + 2 + 10 * d * root * L)
+    root = np.sqrt(round_numbers("tau", tau, horizon=T))
+    return like(tau, 235 * (d * L) ** 4 / delta**3 + (8 * d + 24) * root * L / delta + 2 + 10 * d * root * L)
 
 
 def violation_bound_linear(tau: Rounds, *, delta: float, d: int, T: int, form: Form = "mended") -> Rounds:
@@ -254,9 +247,9 @@ def violation_bound_linear(tau: Rounds, *, delta: float, d: int, T: int, form: F
     (True, True)
     """
     delta, d, T, L = _linear(delta, d, T)
-    t = _rounds("tau", tau, horizon=T)
+    t = round_numbers("tau", tau, horizon=T)
     rate, offset = _violation_linear(delta, d, T, L, form)
-    return _like(tau, rate * np.maximum(0.0, offset - np.sqrt(t)))
+    return like(tau, rate * np.maximum(0.0, offset - np.sqrt(t)))
 
 
 def violation_ends_linear(*, delta: float, d: int, T: int, form: Form = "mended") -> int:
@@ -289,13 +282,13 @@ def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     0.0
     """
     delta, d, T, _ = _linear(delta, d, T)
-    t = _rounds("tau", tau, horizon=T)
-    V, epsilon = _paper_schedules(delta, linear_costs(1, d), T)
+    t = round_numbers("tau", tau, horizon=T)
+    V, epsilon = paper_schedules(delta, linear_costs(1, d), T)
     start = tau_prime_linear(delta=delta, d=d, T=T)
     eps_t = _at(epsilon, t)
     late = 48 / delta * math.log(16 / delta) + 2 + 4 * (_at(V, t) + 2 + eps_t + eps_t**2) / delta
     late = late + _pushed(np.array(start - 1.0), epsilon)
-    return _like(tau, np.where(t < start, _pushed(t - 1, epsilon), late))
+    return like(tau, np.where(t < start, _pushed(t - 1, epsilon), late))
 
 
 # The lemmas behind them, for any schedule ---------------------------------------------------------
@@ -328,11 +321,11 @@ def drift_mean_bound(
     array([1000.,  493.,  116.])
     """
     zeta = drift_exponent(drift=drift, jump=jump)
-    height = _rounds("level", level, least=0)
+    height = round_numbers("level", level, least=0)
     beginning = finite_number("start", start, low=0.0)
-    drained = _rounds("elapsed", elapsed, least=0) * math.log1p(-zeta * drift / 2)
+    drained = round_numbers("elapsed", elapsed, least=0) * math.log1p(-zeta * drift / 2)
     risen = math.log(2 / (zeta * drift)) + zeta * (jump + height)
-    return _like(level, np.logaddexp(zeta * beginning + drained, risen) / zeta)
+    return like(level, np.logaddexp(zeta * beginning + drained, risen) / zeta)
 
 
 def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
@@ -343,9 +336,9 @@ def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
     >>> tightness_cost(100, delta=0.5, epsilon=Power(6.0, -0.5))     # 6·(2·10 − 1)/0.5
     228.0
     """
-    delta = _slater(delta)
-    t = _rounds("tau", tau)
-    return _like(tau, _sum_high(t, _falling(epsilon)) / delta)
+    delta = slater_constant(delta)
+    t = round_numbers("tau", tau)
+    return like(tau, _sum_high(t, falling(epsilon)) / delta)
 
 
 def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
@@ -359,15 +352,15 @@ def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon
     >>> queue_bound_schedule(np.array([1, 600, 10**6]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
     array([   0.,  855., 8079.])
     """
-    K, delta = _constraints(K, delta)
-    t = _rounds("tau", tau)
-    V, epsilon = _rising(V), _falling(epsilon)
+    K, delta = constraints(K, delta)
+    t = round_numbers("tau", tau)
+    V, epsilon = rising(V), falling(epsilon)
     if K == 0:
-        return _like(tau, np.zeros_like(t))
+        return like(tau, np.zeros_like(t))
     reachable = math.sqrt(K) * _pushed(t - 1, epsilon)
     start = _first_tight(epsilon, delta)
     if start == math.inf:
-        return _like(tau, reachable)
+        return like(tau, reachable)
     eps = epsilon(start)
     drifted = drift_mean_bound(
         _level(K, delta, _at(V, t), np.array(eps)),
@@ -376,7 +369,7 @@ def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon
         start=float(math.sqrt(K) * _pushed(np.array(start - 1.0), epsilon)),
         elapsed=np.maximum(0.0, t - start),
     )
-    return _like(tau, np.where(t < start, reachable, np.minimum(reachable, drifted)))
+    return like(tau, np.where(t < start, reachable, np.minimum(reachable, drifted)))
 
 
 def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
@@ -388,9 +381,9 @@ def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, eps
     >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
     array([10.,  0.,  0.])
     """
-    t = _rounds("tau", tau)
+    t = round_numbers("tau", tau)
     Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon)
-    return _like(tau, K * np.clip(Q - _sum_low(t, epsilon), 0.0, t))
+    return like(tau, K * np.clip(Q - _sum_low(t, epsilon), 0.0, t))
 
 
 def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -> int | None:
@@ -406,7 +399,7 @@ def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -
         return violation_bound_schedule(float(tau), K=K, delta=delta, V=V, epsilon=epsilon) == 0.0
 
     # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
-    if whole_number("K", K, low=0) > 0 and _rising(V).exponent > 1 + _falling(epsilon).exponent:
+    if whole_number("K", K, low=0) > 0 and rising(V).exponent > 1 + falling(epsilon).exponent:
         return None
     high = 1
     while not over(high):
@@ -420,113 +413,30 @@ def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -
     return high
 
 
-# All of it at once --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Guarantees:
-    """What is promised by round T; made by `guarantees`, printed as a table.
-
-    The `_linear` fields are None unless K = 1, the only case in which Theorem 2 is stated.
-
-    >>> guarantees(K=2, delta=0.5, d=4, T=100).regret_linear is None
-    True
-    """
-
-    K: int
-    delta: float
-    d: int
-    T: int
-    regret: float
-    violation: float
-    violation_ends: int
-    violation_ends_sharp: int | None
-    tail: float
-    tail_starts: int
-    regret_linear: float | None
-    violation_linear: float | None
-    violation_ends_linear: int | None
-
-    def __str__(self) -> str:
-        """Each bound beside what holds without any theorem: regret ≤ T, violation ≤ K·T, probability ≤ 1."""
-        T, most = self.T, self.K * self.T
-        rows: list[tuple[str, float | None, int]] = [
-            ("regret by round T", self.regret, T),
-            ("violation by round T", self.violation, most),
-            ("no violation from round", self.violation_ends, T),
-            ("the same, sharper proof", self.violation_ends_sharp, T),
-            ("P(a path violates at T)", self.tail, 1),
-            ("path bound holds from round", self.tail_starts, T),
-        ]
-        if self.regret_linear is not None:
-            rows += [
-                ("regret by T, learnt costs", self.regret_linear, T),
-                ("violation by T, learnt costs", self.violation_linear, most),
-                ("none from, learnt costs", self.violation_ends_linear, T),
-            ]
-        lines = [f"K = {self.K}, delta = {self.delta:g}, d = {self.d}, T = {self.T}"]
-        lines.append(f"{'promise':<30}{'bound':>13}{'trivial':>13}  informative")
-        for name, value, trivial in rows:
-            bound = math.inf if value is None else value
-            lines.append(f"{name:<30}{bound:>13.7g}{trivial:>13.7g}  {'yes' if bound < trivial else 'no'}")
-        return "\n".join(lines)
-
-
-def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guarantees:
-    """Every promise of the theorems, mended, for one problem.
-
-    Parameters
-    ----------
-    K, delta, d, T
-        Constraints, Slater's constant, features, horizon.
-    m : float
-        Bound on ‖θ*‖, for costs known before acting; Theorem 2 has m = 1.
-
-    Examples
-    --------
-    >>> guarantees(K=18, delta=0.00625, d=20, T=62_500).violation_ends > 1e16     # the hospital
-    True
-    """
-    single = K == 1
-    V, epsilon = _paper_schedules(_slater(delta), known_costs(max(1, whole_number("K", K, low=0))))
-    return Guarantees(
-        *(K, delta, d, T),
-        regret=regret_bound(float(T), K=K, delta=delta, d=d, T=T, m=m),
-        violation=violation_bound(float(T), K=K, delta=delta),
-        violation_ends=violation_ends(K=K, delta=delta),
-        violation_ends_sharp=violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon),
-        tail=tail_bound(float(T), K=K, delta=delta),
-        tail_starts=tail_starts(K=K, delta=delta),
-        regret_linear=regret_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
-        violation_linear=violation_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
-        violation_ends_linear=violation_ends_linear(delta=delta, d=d, T=T) if single else None,
-    )
-
-
 # Pieces of the proofs -----------------------------------------------------------------------------
 
 
 _radius = np.vectorize(confidence_radius, otypes=[np.float64])
 
 
-def _potential(n: _Floats, d: int, ridge: float) -> _Floats:
+def _potential(n: Floats, d: int, ridge: float) -> Floats:
     return np.asarray(2 * d * np.log(1.0 + n / (d * ridge)))
 
 
-def _paper_schedules(delta: float, schedules: tuple[Schedule, Schedule], T: int = 1) -> tuple[Power, Power]:
+def paper_schedules(delta: float, schedules: tuple[Schedule, Schedule], T: int = 1) -> tuple[Power, Power]:
     """The paper's V, which is given over δ, and ε, as powers of t at the horizon T."""
     scales = [c * one.scale * math.log1p(T) ** one.log_power for c, one in zip((delta, 1.0), schedules)]
     return Power(scales[0], schedules[0].exponent), Power(scales[1], schedules[1].exponent)
 
 
-def _level(K: int, delta: float, V_t: _Floats, eps_t: _Floats) -> _Floats:
+def _level(K: int, delta: float, V_t: Floats, eps_t: Floats) -> Floats:
     """φ_t, above which ‖Q‖₂ falls by δ/4 a round on average."""
     return np.asarray(4 * (V_t + K * (1 + eps_t**2)) / delta)
 
 
 def _queue_at_tau_prime(K: int, delta: float, form: Form) -> float:
     """Q', the bound on ‖Q(τ')‖₂: τ' − 1 rounds from zero, K coordinates, so √K on both terms."""
-    _, epsilon = _paper_schedules(delta, known_costs(K))
+    _, epsilon = paper_schedules(delta, known_costs(K))
     rounds = np.array(float(tau_prime(K=K, delta=delta)))
     if form == "printed":
         return float(rounds + math.sqrt(K) * _sum_high(rounds, epsilon))
@@ -555,26 +465,26 @@ def _violation_linear(delta: float, d: int, T: int, L: float, form: Form) -> tup
     return rate, fixed / rate
 
 
-def _at(schedule: Power, t: _Floats) -> _Floats:
+def _at(schedule: Power, t: Floats) -> Floats:
     return np.asarray(schedule.scale * t**schedule.exponent)
 
 
-def _pushed(n: _Floats, epsilon: Power) -> _Floats:
+def _pushed(n: Floats, epsilon: Power) -> Floats:
     """Σ_{t≤n} (1 + ε_t), the most that n rounds can add to one queue."""
     return np.asarray(n + _sum_high(n, epsilon))
 
 
-def _sum_high(n: _Floats, epsilon: Power) -> _Floats:
+def _sum_high(n: Floats, epsilon: Power) -> Floats:
     """Σ_{t≤n} ε_t from above, ε falling: ε_1 + ∫₁ⁿ ε."""
     return np.where(n < 1, 0.0, epsilon.scale * (1 + _integral(np.maximum(n, 1.0), epsilon.exponent)))
 
 
-def _sum_low(n: _Floats, epsilon: Power) -> _Floats:
+def _sum_low(n: Floats, epsilon: Power) -> Floats:
     """Σ_{t≤n} ε_t from below, ε falling: ∫₁ⁿ⁺¹ ε."""
     return np.asarray(epsilon.scale * _integral(n + 1, epsilon.exponent))
 
 
-def _integral(upper: _Floats, exponent: float) -> _Floats:
+def _integral(upper: Floats, exponent: float) -> Floats:
     """∫₁^upper t^exponent dt."""
     power = exponent + 1
     return np.log(upper) if power == 0 else np.asarray((upper**power - 1) / power)
@@ -607,44 +517,14 @@ def _ceil(value: float) -> int:
 # Arguments ----------------------------------------------------------------------------------------
 
 
-def _like(given: Rounds, value: _Floats) -> Rounds:
-    return value if isinstance(given, np.ndarray) or np.ndim(given) else float(value)  # type: ignore[return-value]
-
-
-def _rounds(name: str, value: Any, *, least: float = 1, horizon: int | None = None) -> _Floats:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
-        raise InvalidInput(f"{name} must be a number or an array of numbers, but got {value!r}.")
-    floats = array.astype(np.float64)
-    most = math.inf if horizon is None else whole_number("T", horizon, low=1)
-    wrong = ~(np.isfinite(floats) & (floats >= least) & (floats <= most))
-    if wrong.any():
-        where = first(wrong)
-        entry = f"{name}[{', '.join(map(str, where))}]" if where else name
-        bounds = f">= {least}" if horizon is None else f"in [{least}, T = {horizon}]"
-        raise InvalidInput(f"{entry} must be finite and {bounds}, but got {floats[where]:g}.")
-    return floats
-
-
-def _slater(delta: Any) -> float:
-    number = finite_number("delta", delta, low=0.0, open_low=True)
-    if number > 1:
-        raise InvalidInput(f"delta must lie in (0, 1], but got {delta!r}; where it is larger, 1 holds too.")
-    return number
-
-
-def _constraints(K: Any, delta: Any) -> tuple[int, float]:
-    return whole_number("K", K, low=0), _slater(delta)
-
-
-def _known(tau: Any, K: Any, delta: Any, form: str) -> tuple[int, float, _Floats]:
+def _known(tau: Any, K: Any, delta: Any, form: str) -> tuple[int, float, Floats]:
     _check_form(form)
-    return *_constraints(K, delta), _rounds("tau", tau)
+    return *constraints(K, delta), round_numbers("tau", tau)
 
 
 def _linear(delta: Any, d: Any, T: Any) -> tuple[float, int, int, float]:
     horizon = whole_number("T", T, low=1)
-    return _slater(delta), whole_number("d", d, low=1), horizon, math.log1p(horizon)
+    return slater_constant(delta), whole_number("d", d, low=1), horizon, math.log1p(horizon)
 
 
 def _reward_model(d: Any, T: Any, m: Any, ridge: Any) -> tuple[int, int, float, float]:
@@ -659,15 +539,3 @@ def _reward_model(d: Any, T: Any, m: Any, ridge: Any) -> tuple[int, int, float, 
 def _check_form(form: str) -> None:
     if form not in get_args(Form):
         raise InvalidInput(f"form must be one of {', '.join(map(repr, get_args(Form)))}, but got {form!r}.")
-
-
-def _falling(epsilon: Any) -> Power:
-    if not isinstance(epsilon, Power) or epsilon.exponent > 0:
-        raise InvalidInput(f"epsilon must be a Power whose exponent is <= 0, but got {epsilon!r}.")
-    return epsilon
-
-
-def _rising(V: Any) -> Power:
-    if not isinstance(V, Power) or V.exponent < 0 or V.scale <= 0:
-        raise InvalidInput(f"V must be a Power with scale > 0 and exponent >= 0, but got {V!r}.")
-    return V

@@ -1,0 +1,218 @@
+"""The shadow-price policy on a GPU: what `shadow_price.cu` is compiled with and what it reads, or why it can't run there.
+
+Prices are solved for on the device, beside the rounds: a few lanes of a warp are one replication, from its draws to its Newton
+steps. In either precision the rows of a solve are drawn in the rounds in which the CPU's loop draws them, and prices take effect in
+the same round as there; double precision makes the same choices. Σ⁻¹ is not refreshed, as in all kernels of the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.engine.cpu import first_equal_contexts
+from tightrope.engine.gpu_arrays import cost_tables, padded_rows
+from tightrope.engine.replication import model_rows
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.kernels import prices, shadow, standardised
+from tightrope.models import Standardised
+from tightrope.policies import ShadowPrice
+from tightrope.problem import Part
+
+Macros = dict[str, int | str]
+
+FILES = ["shadow_replication.cuh", "shadow_prices.cuh", "shadow_price.cu"]
+# The settings of a policy that are no macros; behind them a prior standard deviation for the reward and one for each cost
+EXPLORE, CAUTION, PRIORS = range(3)
+CONSTANTS = {
+    shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO MEMORY_SLOT"
+    " CHOICE_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF",
+    standardised: "ROUNDING",
+    prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
+    " STILL NEGLIGIBLE",
+}
+# Up to so many actions the sums over pairs of them are kept in registers; else so many rows at least are multiplied together.
+FEW_ACTIONS = 8
+LIKELY_ROWS = 16
+# A warp has 32 lanes; a replication gets as few as its actions need, and more where shared memory would else hold too few warps to
+# hide their waits. In double precision registers allow no more than that many.
+FEWEST_LANES, MOST_LANES, ENOUGH_WARPS = 8, 32, {"float": 12, "double": 7}
+ALIGNED = 32
+
+
+def cuda_constants() -> Macros:
+    """Macros for what does not depend on the shape."""
+    values = {name: getattr(module, name) for module, names in CONSTANTS.items() for name in names.split()}
+    return {
+        **{name: f"{v}u" if isinstance(v, int) and v >= 2**31 else repr(v) for name, v in values.items()},
+        "SETTINGS_EXPLORE": EXPLORE,
+        "SETTINGS_CAUTION": CAUTION,
+        "SETTINGS_PRIORS": PRIORS,
+    }
+
+
+def shadow_price_sizes(
+    policy: ShadowPrice, env: Tabular, real: str, common: Macros, shared_bytes: int
+) -> tuple[Macros, int, int]:
+    """Macros, threads of a block and its bytes of shared memory; refuses a policy that is not as it was made."""
+    _require_fresh(policy, env)
+    J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.n_constraints
+    late = int(len(policy._columns) > 0)
+    reward, cost = _size("reward", policy._reward, env), _size("cost", policy._cost, env)
+    tables, _ = cost_tables(env)
+    fewest = int(env.available.sum(axis=1).min())
+    capacity = min(policy.memory, max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
+    q, cost_q = float(int(reward["P"]) + 1), float(int(cost["P"]) + 1)
+    row_work = shadow.draw_work(q, cost_q * late, float(K_policy * late))
+    macros: Macros = {
+        **common,
+        "REAL": real,
+        "K_POLICY": K_policy,
+        "LATE": late,
+        **reward,
+        **{f"COST_{name}": value for name, value in cost.items()},
+        "COMMON_COSTS": int(
+            not late and tables.max(initial=0) == 0 and bool(env.available.all()) and J <= FEW_ACTIONS
+        ),
+        "LIKELY_ROWS": max(J, LIKELY_ROWS),
+        "GUARD": int(policy.guard),
+        "MEMORY": policy.memory,
+        "CAPACITY": capacity,
+        "ENTRIES": min(C, capacity),
+        "FIRST_SOLVE": int(policy._core[shadow.NEXT_SOLVE]),
+        "DRAW_WORK": repr(float(row_work)),
+        "SOLVE_WORK": repr(float(shadow.solve_work(row_work, K_policy))),
+        **kernels.cuda_tally(J, K, env.cost_noise != "none"),
+    }
+    if int(macros["ENTRIES"]) * J * (1 + late * K) >= 2**32:
+        raise InvalidInput(
+            f"a solve on a GPU draws up to 2³² normals, but {macros['ENTRIES']:,} remembered rounds need more: use engine='cpu'."
+        )
+    hot, cold = _bytes(macros)
+    lanes = _lanes(J, hot, shared_bytes, ENOUGH_WARPS[real])
+    threads = 2 * MOST_LANES
+    shared = threads // lanes * hot
+    if shared > shared_bytes:
+        threads, shared = MOST_LANES, MOST_LANES // lanes * hot
+    if shared > shared_bytes:
+        shared = 0
+    blocks = shared_bytes // shared if shared else 1
+    macros |= {
+        "HOT": hot,
+        "COLD": cold,
+        "HOT_IN_SHARED": int(shared > 0),
+        "LANES": lanes,
+        "LAUNCH_BOUNDS": f"__launch_bounds__({threads}, {blocks})",
+    }
+    return macros, threads, shared
+
+
+def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: type[Any]) -> list[Any]:
+    """Offers, rows, costs and settings; what depends on the replication comes later."""
+    policy = policies[0]
+    J, K = env.n_actions, env.n_constraints
+    _, context = cost_tables(env)
+    shown = np.arange(env.n_contexts) if not env.available.all() else context
+    on_offer = env.available[shown, :, None]
+    size = np.abs(env.costs[shown]) * on_offer
+    n = on_offer.sum(axis=1)
+    sizes = np.stack([size.sum(axis=1) / n, (size**2).sum(axis=1) / n], axis=2)
+    costs = np.swapaxes(env.costs[context], 1, 2)
+    settings = np.zeros((len(policies), PRIORS + 1 + K))
+    for row, one in zip(settings, policies):
+        row[EXPLORE], row[CAUTION] = one.explore, one.caution
+        row[PRIORS] = _priors(one._reward)[0]
+        if one._cost is not None:
+            row[PRIORS + 1 :] = _priors(one._cost)
+    return [
+        np.concatenate([[0], np.cumsum(env.available.sum(axis=1))]).astype(np.uint32),
+        np.nonzero(env.available)[1].astype(np.uint16),
+        padded_rows("reward", policy._reward, env, real),
+        padded_rows("cost", policy._cost, env, real),
+        np.ascontiguousarray(np.pad(costs, ((0, 0), (0, 0), (0, -J % 4)))).astype(real),
+        first_equal_contexts(policy, env).astype(np.uint32),
+        np.ascontiguousarray(sizes),
+        settings,
+    ]
+
+
+def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
+    if not policy.compiles:
+        raise InvalidInput("a shadow-price policy whose model has no kernels needs engine='cpu'.")
+    if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
+        raise InvalidInput(
+            "costs that are drawn anew in every round and seen before acting make no two rounds equal, which a GPU's memory of "
+            "rounds counts on: use engine='cpu'."
+        )
+    models: list[Any] = [policy._reward, policy._cost]
+    learnt = sum(model.n_learnt for model in models if model is not None)
+    if policy.rounds or learnt or len(policy._memory):
+        raise InvalidInput(
+            f"a shadow-price policy runs on a GPU from its first round on, but this one has {policy.rounds:,} rounds, has learnt "
+            f"{learnt:,} outcomes and remembers {len(policy._memory):,} rounds: use engine='cpu'."
+        )
+
+
+def _size(part: Part, model: Any, env: Tabular) -> Macros:
+    """The size of a model, and its ridge."""
+    if model is None:
+        return {"P": 0, "BLOCKS": 1, "ROWS": 1, "CENTRED": 0, "RIDGE": "1.0"}
+    assert isinstance(model, Standardised)
+    p = model.n_features
+    return {
+        "P": p,
+        "BLOCKS": model.n_actions or 1,
+        "ROWS": model_rows(env, part, model).shape[1] if p else 1,
+        "CENTRED": int(model.centred),
+        "RIDGE": repr(float(standardised.ridge_of(p))),
+    }
+
+
+def _priors(model: Any) -> NDArray[np.float64]:
+    M, _, _, _, at = standardised.spread_parts(model.spread)
+    priors: NDArray[np.float64] = model.spread[at : at + M]
+    return priors
+
+
+def _bytes(macros: Macros) -> tuple[int, int]:
+    """What `Hot` and `Cold` take at most, each a multiple of what their members are aligned to."""
+    J, K, C, E, policy, late, common = (
+        int(macros[name]) for name in ("J", "K", "C", "ENTRIES", "K_POLICY", "LATE", "COMMON_COSTS")
+    )
+    itemsize = 4 if macros["REAL"] == "float" else 8
+    q, cost_q = int(macros["P"]) + 1, int(macros["COST_P"]) + 1
+    constrained = int(policy > 0)
+
+    def padded(n: int) -> int:
+        return -(-n // 4) * 4
+
+    doubles = max(K, 1) * (1 + int(macros["SEPARATE_MEANS"])) + 3 * K * constrained + 4 * K * late
+    model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
+    solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
+    cost_model = (
+        int(macros["COST_BLOCKS"]) * (cost_q + K + 1) * padded(cost_q)
+        + padded(cost_q)
+        + 2 * J * K
+        + 2 * J
+        + 4 * K
+    )
+    reals = model + 2 * padded(J) + constrained * solve + late * cost_model
+    integers = max(K, 1) + J + K * constrained
+    hot = 8 * doubles + itemsize * reals + 4 * integers + 2 * ALIGNED
+    sample = E * J * (2 - common + late * K) * itemsize
+    cold = constrained * (sample + 4 * (int(macros["CAPACITY"]) + 5 * E + C + 3)) + ALIGNED
+    hot, cold = (-(-n // ALIGNED) * ALIGNED for n in (hot, cold))
+    # Replications side by side should not begin in the same bank.
+    return hot + (ALIGNED if hot % 128 == 0 else 0), cold
+
+
+def _lanes(J: int, hot: int, shared_bytes: int, warps: int) -> int:
+    lanes = FEWEST_LANES
+    while lanes < MOST_LANES and (lanes < J or MOST_LANES // lanes * hot * warps > shared_bytes):
+        lanes *= 2
+    return lanes

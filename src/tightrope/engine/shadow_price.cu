@@ -1,0 +1,324 @@
+// Replications of the shadow-price policy on a GPU: the loop of `tightrope.kernels.shadow_loop` for one shape, whose sizes the host
+// defines before compiling.
+//
+// LANES threads side by side are one replication. Its models, totals and prices are in shared memory where they fit (`Hot`), the
+// remembered rounds and the sample of a solve in global memory (`Cold`). Lanes take the actions on offer, the rules, the remembered
+// rounds or the rows of a matrix, whichever there are; nothing is waited for beyond the replication's own lanes.
+//
+// Rows of the sample are drawn in the rounds in which the CPU's loop draws them, which matters, since models go on learning. What
+// comes then depends on the sample alone and is done at once; its prices take effect at the deadline, as everywhere.
+//
+// REAL is the type of what is estimated and of the prices; sums over rounds are doubles in either precision.
+
+extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
+    WORLD_ARGUMENTS, const u32* RESTRICT offsets, const u16* RESTRICT ids, const REAL* RESTRICT rows,
+    const REAL* RESTRICT cost_rows, const REAL* RESTRICT costs, const u32* RESTRICT twins, const double* RESTRICT sizes,
+    const double* RESTRICT settings, const u64* RESTRICT policy_seeds, u32 first, u32 replications, int rounds,
+    const int* RESTRICT grid, int points, int blocks_a_setting, char* work, double* RESTRICT records,
+    int* RESTRICT last_violation, u16* RESTRICT choices) {
+    WORLD
+    const Offers offers = {offsets, ids, rows, cost_rows, costs, twins, sizes};
+    const int lane = lane_of_thread(), setting = blockIdx.x / blocks_a_setting, together = blockDim.x / LANES;
+    const u32 index = (blockIdx.x % blocks_a_setting) * together + threadIdx.x / LANES;
+    if (index >= replications) return;
+    const u32 replication = first + index;
+    const u64 own_seed = policy_seeds[(size_t)setting * replications + index];
+    settings += (size_t)setting * (SETTINGS_PRIORS + 1 + K);
+    const REAL caution = (REAL)settings[SETTINGS_CAUTION], prior = (REAL)settings[SETTINGS_PRIORS];
+    Beliefs beliefs = {{1, 1, 0}, (REAL)settings[SETTINGS_EXPLORE], 1, 1};
+
+    char* const own = work + ((size_t)blockIdx.x * together + threadIdx.x / LANES) * (HOT_IN_SHARED ? COLD : COLD + HOT);
+#if HOT_IN_SHARED
+    SHARED_ROOM(Four, shared);
+    Hot& hot = *(Hot*)((char*)shared + (size_t)(threadIdx.x / LANES) * HOT);
+#else
+    Hot& hot = *(Hot*)(own + COLD);
+#endif
+    for (int i = lane; i < (int)(sizeof(Hot) / 4); i += LANES) ((int*)&hot)[i] = 0;
+    lanes_meet();
+    LANES_TAKE(i, BLOCKS * Q) hot.inverse[i * QP + i % Q] = 1 / (REAL)RIDGE;
+#if LATE
+    LANES_TAKE(i, COST_BLOCKS * COST_Q) hot.cost_inverse[i * COST_QP + i % COST_Q] = 1 / (REAL)COST_RIDGE;
+#endif
+    double reward_mean = 0, reward_squares = 0, reward_errors = 0, reward_mean_total = 0, reward_total = 0;
+    double error_weights = 0, cost_error_weights = 0;
+#if K_POLICY > 0
+    Cold& cold = *(Cold*)own;
+    begin_memory(cold, lane);
+    REAL rho = 1;
+    Sample sample = {};
+    u32 next_solve = FIRST_SOLVE, remembered = 0, capacity = 0;
+#endif
+    lanes_meet();
+
+    Words drawn = {};
+    int point = 0, next = grid[0];
+    for (int t = 1; t <= rounds; t++) {
+        if ((t - 1) % LANES == 0) drawn = draw(replication, t + lane, CONTEXT_SLOT);
+        const u64 reward_word = from_lane(drawn.b, (t - 1) % LANES);
+        const u32 c = pick(world, from_lane(drawn.a, (t - 1) % LANES));
+        const int n = OFFERED(c);
+        const u32 table = TABLE_OF(c);
+        const double learnt = t - 1;
+        if (t == 1) {
+            const u16* on_offer = SLEEPING ? ids + offsets[c] : 0;
+            beliefs.per_unit = (REAL)(1.0 / unit_of(rows + (size_t)c * ROWS * PADDED(P), ROWS, ROWS > 1 ? n : 1, P, on_offer));
+#if LATE
+            beliefs.cost_per_unit =
+                (REAL)(1.0 / unit_of(cost_rows + (size_t)c * COST_ROWS * PADDED(COST_P), COST_ROWS, COST_ROWS > 1 ? n : 1, COST_P, on_offer));
+#endif
+#if K_POLICY > 0
+            const u32 most = MOST_NUMBERS / (n * (1 + K));
+            capacity = most > LEAST_CAPACITY ? most : LEAST_CAPACITY;
+            capacity = capacity < MEMORY ? capacity : MEMORY;
+#endif
+        }
+        beliefs.reward = spread_of(learnt, error_weights, reward_mean, reward_squares, reward_errors, prior, CENTRED);
+#if LATE
+        LANES_TAKE(k, K) {
+            const Spread s = spread_of(learnt, cost_error_weights, hot.cost_mean[k], hot.cost_squares[k], hot.cost_errors[k],
+                                       (REAL)settings[SETTINGS_PRIORS + 1 + k], COST_CENTRED);
+            hot.noise[k] = s.noise;
+            hot.signal[k] = s.signal;
+        }
+        lanes_meet();
+#endif
+
+#if K_POLICY > 0
+        // A solve: where it is time, and as far as a decision may wait for it.
+        if (t >= next_solve && remembered > 0) {
+            sample = begin_sample(cold, offers, t, lane);
+            next_solve = 2 * t;
+        }
+        if (sample.rounds > 0) work_on_prices(hot, cold, world, offers, beliefs, own_seed, t, sample, rho, lane);
+#endif
+
+        // Rewards, and the costs that are seen after acting.
+        LANES_TAKE(row, n) {
+            const int a = ACTION(c, row);
+            REAL x[QP], sd;
+            load_row<P>(rows, c, ROWS, a, beliefs.per_unit, x);
+            predict_reward(hot, a, x, beliefs.reward, hot.above[row], sd);
+            hot.value[row] = beliefs.explore * sd;
+#if LATE
+            REAL z[COST_QP];
+            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            predict_costs(hot, a, z, hot.whole[row], hot.hidden[row]);
+#endif
+        }
+#if LATE
+        lanes_meet();
+        LANES_TAKE(item, n * K) {
+            const int row = item / K, k = item % K, a = ACTION(c, row);
+            REAL z[COST_QP];
+            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            hot.cost[item] = mean_cost(hot, a, z, k);
+            hot.spread[item] = deviation(hot.noise[k], hot.signal[k], hot.whole[row], hot.hidden[row]);
+        }
+        lanes_meet();
+#endif
+
+#if K_POLICY > 0
+        // Sizes, then λ and the wall of every rule.
+        LANES_TAKE(k, K) {
+#if LATE
+            REAL size = 0, squares = 0;
+            for (int row = 0; row < n; row++) {
+                const REAL w = hot.cost[row * K + k], s = hot.spread[row * K + k], s2 = w * w + s * s;
+                squares += s2;
+                size += sqrt(s2);
+            }
+            hot.size[k] += size / n;
+            hot.square[k] += squares / n;
+            const double moved2 = fmax(hot.moved[k], hot.square[k]);
+            const REAL noise = sqrt(fmax((REAL)1, hot.square[k] > 0 ? (REAL)hot.moved[k] / (REAL)hot.square[k] : (REAL)1));
+#else
+            // Of costs that are known before, the total moves by their size.
+            hot.size[k] += sizes[((size_t)SIZES_AT(c) * K + k) * 2];
+            hot.square[k] += sizes[((size_t)SIZES_AT(c) * K + k) * 2 + 1];
+            const double moved2 = hot.square[k];
+            const REAL noise = 1;
+#endif
+            const REAL m = typical_size(hot, k), total = (REAL)hot.total[k], p = hot.price[k];
+            Four rule = {};
+#if LATE
+            hot.drawn_part[k] = 0;
+#endif
+            if (m > 0) {
+                const REAL moved = sqrt((REAL)moved2), buffer = caution * noise * sqrt(moved * m);
+                const bool unmet = hot.infeasible[k];
+                REAL feedback = (total + buffer) * rho / ((REAL)GAIN * moved * m);
+                if (unmet) feedback = fmin(feedback, (REAL)0);
+                const REAL passed = (REAL)(moved2 - hot.clock[k]);
+                hot.clock[k] = moved2;
+                REAL q = fmax(-p, hot.correction[k] + feedback * passed / ((REAL)CARRY * moved * m));
+                if (unmet) q = fmin(q, (REAL)0);
+                hot.correction[k] = q;
+                const REAL price = fmax((REAL)0, p + q + feedback), start = (REAL)WALL * buffer;
+                rule.v[0] = price;
+                if (start > 0 && !unmet) {
+                    rule.v[2] = 1 / start;
+                    rule.v[1] = total * rule.v[2] + 1;
+                    rule.v[3] = (REAL)0.5 * start * rho / m;
+                }
+#if LATE
+                const REAL slack = start > 0 ? (total > 0 ? total : -total) * (REAL)WALL / start : (REAL)1;
+                hot.drawn_part[k] = beliefs.explore * (REAL)COST_DRAWS * fmin((REAL)1, fmax((REAL)LEAST_DRAWS, slack)) * price;
+#endif
+            }
+            hot.rule[k] = rule;
+        }
+        lanes_meet();
+#endif
+
+        // A value for each action, and the lowest row among the highest.
+        Normals normals(own_seed, t, CHOICE_SLOT);
+        REAL best = (REAL)-3e38;
+#if K_POLICY > 0 && GUARD && !LATE
+        REAL least = (REAL)3e38;
+#define EXCESS_OF(row, excess)                                             \
+    REAL excess = 0;                                                       \
+    for (int k = 0; k < K; k++) {                                          \
+        const REAL m = typical_size(hot, k);                               \
+        const double over = hot.total[k] + COST_OF(table, k, ACTION(c, row)); \
+        if (over > 0 && m > 0) excess += (REAL)over / m;                   \
+    }
+        LANES_TAKE(row, n) {
+            EXCESS_OF(row, excess)
+            least = fmin(least, excess);
+        }
+        least = -largest_of_lanes(-least);
+#endif
+        LANES_TAKE(row, n) {
+            REAL mean = beliefs.reward.centre + hot.above[row], sd = hot.value[row];
+#if K_POLICY > 0
+#if LATE
+            REAL variance = sd * sd;
+#endif
+            for (int k = 0; k < K; k++) {
+                const Four rule = hot.rule[k];
+#if LATE
+                const REAL w = hot.cost[row * K + k], part = hot.drawn_part[k] * hot.spread[row * K + k];
+                variance += part * part;
+#else
+                const REAL w = COST_OF(table, k, ACTION(c, row));
+#endif
+                const REAL before = fmax((REAL)0, rule.v[1]), after = fmax((REAL)0, rule.v[1] + w * rule.v[2]);
+                mean -= rule.v[0] * w + rule.v[3] * (after * after - before * before);
+            }
+#if LATE
+            sd = sqrt(variance);
+#endif
+#endif
+            REAL value = mean + sd * normals(row);
+#if K_POLICY > 0 && GUARD && !LATE
+            EXCESS_OF(row, excess)
+            if (!(excess <= least + (REAL)TIE)) value = (REAL)-3e38;
+#endif
+            hot.value[row] = value;
+            best = fmax(best, value);
+        }
+        best = largest_of_lanes(best);
+        int lowest = J;
+        LANES_TAKE(row, n) {
+            if (lowest == J && hot.value[row] >= best - (REAL)TIE) lowest = row;
+        }
+        const int row = -largest_of_lanes(-lowest), a = ACTION(c, row);
+        lanes_meet();
+
+        const Reward entry = world.rewards[(size_t)c * J + a];
+        const double reward = draw_reward(world, replication, t, reward_word, entry);
+        reward_mean_total += entry.mean;
+        reward_total += reward;
+        if (lane == 0) hot.chosen[a]++;
+        LANES_TAKE(k, K) {
+            const double w = draw_cost(world, replication, t, table, a, k);
+            hot.total[k] += w;
+            if (hot.total[k] > VIOLATION) hot.last[k] = t;
+#if SEPARATE_MEANS
+            hot.mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
+#endif
+#if LATE
+#if K_POLICY > 0
+            // The first cost of a rule without a declared range: where it is far from the size that was guessed, all is as if its own
+            // had been.
+            const REAL guessed = typical_size(hot, k);
+            if (w != 0 && settings[SETTINGS_PRIORS + 1 + k] == 0 && hot.cost_squares[k] == 0 && guessed > 0) {
+                const double ratio = fabs(w) / guessed;
+                if (ratio > UNIT_OFF || ratio * UNIT_OFF < 1) {
+                    hot.size[k] *= ratio;
+                    hot.square[k] *= ratio * ratio;
+                    hot.clock[k] *= ratio * ratio;
+                    hot.price[k] /= (REAL)ratio;
+                    hot.correction[k] /= (REAL)ratio;
+                }
+            }
+#endif
+            hot.moved[k] += w * w;
+            hot.outcome[k] = (REAL)w;
+#endif
+        }
+
+#if K_POLICY > 0
+        // The round enters the memory, in place of another one where that is full.
+        if (remembered < capacity) {
+            if (lane == 0) remember(cold, remembered, twins[c]);
+            remembered++;
+        } else {
+            const Words w = own_draw(own_seed, t, MEMORY_SLOT);
+            if (w.a * TO_UNIT * t < FADE * capacity && lane == 0) remember(cold, (u32)(w.b * TO_UNIT * capacity), twins[c]);
+        }
+#endif
+
+        // Learn.
+        {
+            // In this order equal rewards leave no error at all, which the noise is told by.
+            const REAL y = (REAL)reward, error = (y - beliefs.reward.centre) - hot.above[row];
+            const int block = BLOCKS > 1 ? a : 0;
+            REAL x[QP];
+            load_row<P>(rows, c, ROWS, a, beliefs.per_unit, x);
+            const REAL leverage =
+                learn_row<Q, QP, 1>(hot.inverse + block * Q * QP, hot.theta + block * 2 * QP, hot.product, x, &y, lane);
+            count_outcome(learnt, reward, error, leverage, CENTRED, reward_mean, reward_squares, reward_errors);
+            if (t > 1 || !CENTRED) error_weights += error_weight(leverage);
+        }
+#if LATE
+        {
+            const int block = COST_BLOCKS > 1 ? a : 0;
+            REAL z[COST_QP];
+            load_row<COST_P>(cost_rows, c, COST_ROWS, a, beliefs.cost_per_unit, z);
+            lanes_meet();
+            REAL *const A = hot.cost_inverse + block * COST_Q * COST_QP, *const theta = hot.cost_theta + block * (K + 1) * COST_QP;
+            const REAL leverage = learn_row<COST_Q, COST_QP, K>(A, theta, hot.cost_product, z, hot.outcome, lane);
+            if (t > 1 || !COST_CENTRED) cost_error_weights += error_weight(leverage);
+            LANES_TAKE(k, K) {
+                const REAL y = hot.outcome[k];
+                count_outcome(learnt, y, y - hot.cost[row * K + k], leverage, COST_CENTRED, hot.cost_mean[k], hot.cost_squares[k],
+                              hot.cost_errors[k]);
+            }
+        }
+#endif
+        lanes_meet();
+
+#if KEEP_CHOICES
+        if (lane == 0) choices[((size_t)setting * rounds + t - 1) * replications + index] = (u16)a;
+#endif
+        if (t == next) {
+            double* out = records + ((size_t)setting * points + point) * FIELDS * replications + index;
+            if (lane == 0) {
+                out[TALLY_MEAN_REWARD * (size_t)replications] = reward_mean_total;
+                out[TALLY_REWARD * (size_t)replications] = reward_total;
+            }
+            LANES_TAKE(k, K) {
+                out[(TALLY_COSTS + k) * (size_t)replications] = hot.total[k];
+#if SEPARATE_MEANS
+                out[(TALLY_MEAN_COSTS + k) * (size_t)replications] = hot.mean_total[k];
+#endif
+            }
+            LANES_TAKE(j, J) out[(TALLY_CHOICES + j) * (size_t)replications] = hot.chosen[j];
+            point++;
+            next = point < points ? grid[point] : 0;
+        }
+    }
+    LANES_TAKE(k, K) last_violation[((size_t)setting * K + k) * replications + index] = hot.last[k];
+}

@@ -1,0 +1,317 @@
+// One replication of the shadow-price policy on a GPU: the lanes that share it, its memory, its models and its draws.
+
+#define Q (P + 1)
+#define QP PADDED(Q)
+#define COST_Q (COST_P + 1)
+#define COST_QP PADDED(COST_Q)
+#define J_ROOM PADDED(J)
+#define K_LANES ((K + LANES - 1) / LANES)
+#define PAIRS (J * (J - 1) / 2)
+// Rows less likely than this are left out of sums; what single precision can't tell is left out too.
+#define UNLIKELY (REAL)(sizeof(REAL) == 4 ? 1e-9 : NEGLIGIBLE)
+#define NORMALS (1 + LATE * K)
+
+// ---------------------------------------------------------------------------------------------- lanes of a replication
+
+#if LANES == 1
+DEVICE int lane_of_thread() { return 0; }
+DEVICE void lanes_meet() {}
+template <typename T>
+DEVICE T from_lane(T x, int) {
+    return x;
+}
+#define FROM_PARTNER(x, step) (x)
+#else
+DEVICE int lane_of_thread() { return threadIdx.x % LANES; }
+DEVICE u32 lanes_mask() {
+    return LANES == 32 ? 0xffffffffu : ((1u << (LANES % 32)) - 1) << (threadIdx.x % 32 / LANES * LANES);
+}
+DEVICE void lanes_meet() { __syncwarp(lanes_mask()); }
+template <typename T>
+DEVICE T from_lane(T x, int lane) {
+    return __shfl_sync(lanes_mask(), x, lane, LANES);
+}
+#define FROM_PARTNER(x, step) __shfl_xor_sync(lanes_mask(), x, step)
+#endif
+
+template <typename T>
+DEVICE T sum_of_lanes(T x) {
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) x += FROM_PARTNER(x, step);
+    return x;
+}
+
+template <typename T>
+DEVICE T largest_of_lanes(T x) {
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        const T other = FROM_PARTNER(x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+#define LANES_TAKE(i, n) for (int i = lane; i < (n); i += LANES)
+
+// ------------------------------------------------------------------------------------------------------------- memory
+
+struct Hot {
+    double total[K_ROOM];
+#if SEPARATE_MEANS
+    double mean_total[K_ROOM];
+#endif
+#if K_POLICY > 0
+    // Σ mean size, Σ mean square size, and what `moved²` was when the correction last moved
+    double size[K], square[K], clock[K];
+#endif
+#if LATE
+    double moved[K], cost_mean[K], cost_squares[K], cost_errors[K];
+#endif
+    alignas(4 * sizeof(REAL)) REAL inverse[BLOCKS * Q * QP];
+    REAL theta[BLOCKS * 2 * QP];
+    REAL product[QP];
+    REAL above[J_ROOM], value[J_ROOM];
+#if K_POLICY > 0
+    // By rule: λ, T/z + 1, 1/z, and ½ z ρ/m, which multiplies the wall
+    Four rule[K];
+    REAL price[K], correction[K];
+    // A solve: K numbers each, then the curvature
+    REAL solved[K], point[K], step[K], gradient[K], mean_square[K], cap[K], scale[K];
+    REAL curvature[K * K];
+#if COMMON_COSTS
+    REAL share[J], pair[PAIRS + 1];
+#else
+    REAL cost_sum[K], square_sum[K], likely[LIKELY_ROWS * K];
+#endif
+#endif
+#if LATE
+    alignas(4 * sizeof(REAL)) REAL cost_inverse[COST_BLOCKS * COST_Q * COST_QP];
+    REAL cost_theta[COST_BLOCKS * (K + 1) * COST_QP];
+    REAL cost_product[COST_QP];
+    REAL cost[J * K], spread[J * K], whole[J], hidden[J];
+    REAL noise[K], signal[K], drawn_part[K], outcome[K];
+#endif
+    int last[K_ROOM], chosen[J];
+#if K_POLICY > 0
+    int infeasible[K];
+#endif
+};
+static_assert(sizeof(Hot) <= HOT, "the host's sum of a replication's shared memory is too small");
+
+// Slots hold entries, entries contexts; `used` entries were ever in use, `holes` of which are free.
+struct Cold {
+#if K_POLICY > 0
+    REAL rewards[ENTRIES * J];
+#if !COMMON_COSTS
+    REAL likelihood[ENTRIES * J];
+#endif
+#if LATE
+    REAL costs[(size_t)ENTRIES * J * K];
+#endif
+    u32 slots[CAPACITY];
+    u32 contexts[ENTRIES], counts[ENTRIES], entry_of[C];
+    u32 used, holes;
+    u32 sample_contexts[ENTRIES], sample_weights[ENTRIES], sample_offsets[ENTRIES + 1];
+#else
+    int none;
+#endif
+};
+static_assert(sizeof(Cold) <= COLD, "the host's sum of a replication's global memory is too small");
+
+// What kernel arguments say of the offers: actions on offer where some sleep, rows, costs by (table, rule, action), the first
+// context that offers just the same, and Σ_j |w|/J and Σ_j w²/J of the costs on offer.
+struct Offers {
+    const u32* offsets;
+    const u16* ids;
+    const REAL* rows;
+    const REAL* cost_rows;
+    const REAL* costs;
+    const u32* twins;
+    const double* sizes;
+};
+
+#if SLEEPING
+#define OFFERED(c) (int)(offers.offsets[(c) + 1] - offers.offsets[c])
+#define ACTION(c, row) (int)offers.ids[offers.offsets[c] + (row)]
+#define SIZES_AT(c) (c)
+#else
+#define OFFERED(c) J
+#define ACTION(c, row) (row)
+#define SIZES_AT(c) (COST_TABLES > 1 ? world.cost_table[c] : 0)
+#endif
+#define TABLE_OF(c) (COST_TABLES > 1 ? world.cost_table[c] : 0)
+#define COST_OF(table, k, a) offers.costs[((size_t)(table) * K + (k)) * J_ROOM + (a)]
+#if COMMON_COSTS
+#define SAMPLED_REWARD(i, row) cold.rewards[(row) * ENTRIES + (i)]
+#else
+#define SAMPLED_REWARD(i, row) cold.rewards[(i) * J + (row)]
+#endif
+
+// ------------------------------------------------------------------------------------------------------------- models
+
+// What outcomes vary by around their prediction (σ̂²), what they vary by at all (s²), and what predictions are centred on
+struct Spread {
+    REAL noise, signal, centre;
+};
+
+DEVICE Spread spread_of(double n, double weight, double mean, double squares, double errors, REAL prior, bool centred) {
+    Spread out = {1, 1, centred ? (REAL)mean : (REAL)0};
+    const REAL learnt = (REAL)n, declared = prior * prior, observations = (REAL)(weight + 1.0);
+    if (prior > 0) {
+        out.noise = (declared + (REAL)errors) / observations;
+        out.signal = fmax(out.noise, (declared + (REAL)squares) / (learnt + 1));
+    } else if (n > 0) {
+        const REAL signal = (REAL)squares / learnt, noise = (signal + (REAL)errors) / observations;
+        // Equal outcomes tell nothing of their noise; what is left of it then is rounding, which is coarser in single precision.
+        const REAL least = sizeof(REAL) == 4 ? (REAL)1e-11 : (REAL)ROUNDING;
+        if (noise > least * ((REAL)(mean * mean) + signal)) {
+            out.noise = noise;
+            out.signal = fmax(noise, signal);
+        }
+    }
+    return out;
+}
+
+// A row of N features in the model's unit, with the constant and zeros up to PADDED(N + 1).
+template <int N>
+DEVICE void load_row(const REAL* rows, u32 c, int shown, int action, REAL per_unit, REAL* x) {
+    const Four* from = (const Four*)(rows + ((size_t)c * shown + (shown > 1 ? action : 0)) * PADDED(N));
+#pragma unroll
+    for (int i = 0; i < PADDED(N + 1); i += 4) {
+        Four four = {};
+        if (i < N) four = from[i / 4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[i + k] = i + k < N ? four.v[k] * per_unit : i + k == N ? (REAL)1 : (REAL)0;
+    }
+}
+
+template <int NP>
+DEVICE REAL inner_product(const REAL* a, const REAL* x) {
+    REAL sum = 0;
+#pragma unroll
+    for (int i = 0; i < NP; i += 4) {
+        const Four four = ((const Four*)a)[i / 4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) sum += four.v[k] * x[i + k];
+    }
+    return sum;
+}
+
+// xᵀΣ⁻¹x, and λ‖Σ⁻¹x‖² of it that the ridge hides.
+template <int N, int NP>
+DEVICE void uncertainty(const REAL* A, const REAL* x, REAL ridge, REAL& whole, REAL& hidden) {
+    whole = hidden = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const REAL u = inner_product<NP>(A + i * NP, x);
+        whole += x[i] * u;
+        hidden += u * u;
+    }
+    whole = fmax((REAL)0, whole);
+    hidden = fmin(whole, ridge * hidden);
+}
+
+DEVICE REAL deviation(REAL noise, REAL signal, REAL whole, REAL hidden) {
+    return sqrt(noise * (whole - hidden) + signal * hidden);
+}
+
+// What predictions need beside the models: of the rewards their spread, and what rows are multiplied with.
+struct Beliefs {
+    Spread reward;
+    REAL explore, per_unit, cost_per_unit;
+};
+
+// By how much a reward's mean is above its centre, and its standard deviation.
+DEVICE void predict_reward(const Hot& hot, int action, const REAL* x, const Spread& s, REAL& above, REAL& sd) {
+    const int block = BLOCKS > 1 ? action : 0;
+    REAL whole, hidden;
+    uncertainty<Q, QP>(hot.inverse + block * Q * QP, x, (REAL)RIDGE, whole, hidden);
+    const REAL* theta = hot.theta + block * 2 * QP;
+    above = inner_product<QP>(theta, x) - s.centre * inner_product<QP>(theta + QP, x);
+    sd = deviation(s.noise, s.signal, whole, hidden);
+}
+
+#if LATE
+// The same for the costs: first what all of them share, then the mean of cost k.
+DEVICE void predict_costs(const Hot& hot, int action, const REAL* x, REAL& whole, REAL& hidden) {
+    const int block = COST_BLOCKS > 1 ? action : 0;
+    uncertainty<COST_Q, COST_QP>(hot.cost_inverse + block * COST_Q * COST_QP, x, (REAL)COST_RIDGE, whole, hidden);
+}
+
+DEVICE REAL mean_cost(const Hot& hot, int action, const REAL* x, int k) {
+    const REAL* theta = hot.cost_theta + (COST_BLOCKS > 1 ? action : 0) * (K + 1) * COST_QP;
+    const REAL above = inner_product<COST_QP>(theta + k * COST_QP, x);
+    if (!COST_CENTRED) return above;
+    const REAL centre = (REAL)hot.cost_mean[k];
+    return centre + above - centre * inner_product<COST_QP>(theta + K * COST_QP, x);
+}
+#endif
+
+// Sherman-Morrison by all lanes, M outcomes and the constant 1 into M + 1 rows of theta; the row's leverage xᵀΣ⁻¹x before that.
+template <int N, int NP, int M>
+DEVICE REAL learn_row(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL* y, int lane) {
+    LANES_TAKE(i, NP) u[i] = i < N ? inner_product<NP>(A + i * NP, x) : (REAL)0;
+    lanes_meet();
+    const REAL leverage = fmax((REAL)0, inner_product<NP>(u, x)), s = 1 / (1 + leverage);
+    LANES_TAKE(i, N) {
+        const REAL left = u[i];
+#pragma unroll
+        // u_i u_k first: the two halves of A then stay equal to the bit, without which rounding errors grow.
+        for (int k = 0; k < NP; k++) A[i * NP + k] -= s * (left * u[k]);
+    }
+    LANES_TAKE(m, M + 1) {
+        REAL* row = theta + m * NP;
+        const REAL gain = s * ((m < M ? y[m] : (REAL)1) - inner_product<NP>(row, x));
+#pragma unroll
+        for (int i = 0; i < NP; i++) row[i] += gain * u[i];
+    }
+    return leverage;
+}
+
+// How much the error of an outcome counts for, by the leverage of its row.
+DEVICE REAL error_weight(REAL leverage) { return sqrt(2 * leverage / (1 + leverage)); }
+
+
+// One outcome into the running mean, the squares about it and the errors; `error` is that of its prediction.
+DEVICE void count_outcome(double n, double y, REAL error, REAL leverage, bool centred, double& mean, double& squares,
+                          double& errors) {
+    if (n > 0 || !centred) errors += error_weight(leverage) * error * error / (1 + leverage);
+    const double delta = y - (centred ? mean : 0.0);
+    mean += (REAL)(y - mean) / (REAL)(n + 1);
+    squares += delta * (y - (centred ? mean : 0.0));
+}
+
+DEVICE double unit_of(const REAL* rows, int shown, int n, int features, const u16* ids) {
+    double total = 0;
+    for (int row = 0; row < n; row++) {
+        const REAL* x = rows + (size_t)(shown > 1 ? (ids ? ids[row] : row) : 0) * PADDED(features);
+        for (int i = 0; i < features; i++) total += (double)x[i] * x[i];
+    }
+    total /= n;
+    return total > 0 ? sqrt(total) : 1.0;
+}
+
+// -------------------------------------------------------------------------------------------------------------- draws
+
+// Two standard normals (Box-Muller).
+DEVICE void two_normals(u64 seed, u32 t, u32 slot, REAL& a, REAL& b) {
+    const Words w = own_draw(seed, t, slot);
+    const REAL u = (REAL)((1ull << 53) - w.a) * (REAL)TO_UNIT;
+    const REAL radius = sqrt((REAL)-2 * log(u)), angle = (REAL)(2.0 * 3.141592653589793) * ((REAL)w.b * (REAL)TO_UNIT);
+    a = radius * cos(angle);
+    b = radius * sin(angle);
+}
+
+// Normals of one round by their number, two in each slot; those asked for one after the other are drawn once.
+struct Normals {
+    u64 seed;
+    u32 t, first_slot;
+    u32 drawn;
+    REAL even, odd;
+    DEVICE_MEMBER Normals(u64 seed, u32 t, u32 first_slot) : seed(seed), t(t), first_slot(first_slot), drawn(~0u) {}
+    DEVICE_MEMBER REAL operator()(u32 number) {
+        if (number / 2 != drawn) two_normals(seed, t, first_slot + number / 2, even, odd);
+        drawn = number / 2;
+        return number % 2 ? odd : even;
+    }
+};

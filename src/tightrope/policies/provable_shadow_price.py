@@ -1,0 +1,347 @@
+"""ProvableShadowPrice: shadow prices with weights and buffers that the theorems cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import theory
+from tightrope.errors import InvalidInput
+from tightrope.kernels import prices
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
+from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays, checked
+from tightrope.problem import Problem
+from tightrope.validation import Array, finite_number, whole_number
+
+RULE = theory.Ratchet()
+# Prices are asked to leave a margin of so many standard errors, or the largest of these shares of it that can be met.
+STANDARD_ERRORS, SHARES = 2.0, (1.0, 0.5, 0.25)
+# A solve needs this many remembered rounds for each √t.
+ROUNDS_PER_ROOT = 4.0
+
+
+@register("provable-shadow-price")
+class ProvableShadowPrice(Policy):
+    """Maximise reward while every cumulative cost stays at or below 0; only finitely many rounds break that, with Slater unknown.
+
+    Setting: mean reward in [0, 1] by the reward model, K ≥ 1 costs in [−1, 1] that are seen before acting, rounds i.i.d., some
+    policy keeps every mean cost at −δ or below, δ > 0; the program knows neither δ nor a horizon.
+    Steps, in round t: r̃ = the reward model's upper confidence bound, clipped to [0, 1]. λ_k = [p_k + (S_k + b_k)/V_t]⁺ with the
+    running totals S, V_t = ½√t and b_k = 2t^¼ + m_k V_t. Play argmax_j r̃_j − λ·W_j. m_k is 0 at first, and is raised where
+    rule k is found broken (`theory.Ratchet`). In rounds 32, 64, 128, … p is solved for anew: the dual prices of "as much reward as
+    mean costs of −2s/√n allow" on n remembered rounds before t, s being the standard deviation of the costs at those prices.
+    With `guard` only actions that leave every total at or below 0 are compared; where there is none, those that exceed it least.
+    Guarantee: `guarantees` says it. Almost surely finitely many rounds are in violation, regret is of order √T up to logarithms.
+    Source: docs/bounds.md, "Steering by shadow prices".
+    Choices: memory is a uniform sample of past rounds. The margin is halved, at most twice, where it can't be met on what is
+    remembered, and else left out. ‖p‖₁ is held at or below `price_cap`: the proofs need a bound on the prices, whichever it is.
+
+    Parameters
+    ----------
+    reward : Model
+        The policy works on a copy, so a model that has learnt already is a warm start.
+    n_constraints : int
+        K ≥ 1.
+    horizon : int, optional
+        T in the radius of the confidence set; T := t without one.
+    guard : bool
+        Never take an action that would leave a total above 0 while there is another.
+    memory : int
+        How many past rounds are remembered. 2,048 are enough up to round 262,144; later prices are less exact, no less safe.
+    price_cap : float
+        The largest sum of the prices p.
+    seed : int
+        Of the draws that say which rounds are remembered.
+
+    Examples
+    --------
+    >>> from tightrope import ArmMeans
+    >>> policy = ProvableShadowPrice(ArmMeans(2), n_constraints=1, guard=True)
+    >>> for _ in range(200):
+    ...     decision = policy.decide(costs=[[-0.2], [0.3]])
+    ...     policy.learn(decision, (0.1, 0.9)[decision.action])
+    >>> bool(policy.totals[0] <= 0)
+    True
+    """
+
+    sees_costs: ClassVar[bool] = True
+    _reward: Model
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        n_constraints: int,
+        horizon: int | None = None,
+        guard: bool = False,
+        memory: int = 2048,
+        price_cap: float = 20.0,
+        seed: int = 0,
+    ) -> None:
+        self._reward = copy_of_model("reward", reward)
+        self.n_actions = self._reward.n_actions
+        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self.horizon = None if horizon is None else whole_number("horizon", horizon, low=1)
+        if not isinstance(guard, bool):
+            raise InvalidInput(f"guard must be True or False, but got {guard!r}.")
+        self.guard = guard
+        self.memory = whole_number("memory", memory, low=1)
+        self.price_cap = finite_number("price_cap", price_cap, low=0.0)
+        self.seed = whole_number("seed", seed)
+        self._rounds: list[Remembered] = []
+        self._price = np.zeros(self.n_constraints)
+        self._raised = np.zeros(self.n_constraints)
+        self._ready = np.full(1, RULE.t0, dtype=np.int64)
+
+    @property
+    def prices(self) -> Array:
+        """p, the prices of the last solve, (K,)."""
+        return self._price.copy()
+
+    @property
+    def raised(self) -> Array:
+        """m by rule, (K,): how far the ratchet has raised the buffers, in V_t; 0 where it never had to."""
+        return self._raised.copy()
+
+    @property
+    def dual(self) -> Array:
+        """λ for the next decision, (K,): the prices, corrected by the totals."""
+        return self._prices_in_force(self._price, self.decisions.made + 1)
+
+    def choose(self, offer: Offer) -> Choice:
+        """The best by optimistic reward less the price of its costs."""
+        t = self.decisions.made + 1
+        solved = self._solved(t) if self._solves_at(t) else None
+        price = self._price if solved is None else solved
+        rewards = self._optimistic(offer.phi, offer.ids, t)
+        values = rewards - offer.W @ self._prices_in_force(price, t)
+        if self.guard:
+            values = np.where(kept_rows(self._totals, offer.W), values, -np.inf)
+        return Choice(best_row(values), rewards, values, note=solved)
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Take up new prices, remember the round, and raise buffers that fell short."""
+        t = self.decisions.made + 1
+        if choice.note is not None:
+            self._price[...] = choice.note
+        self._remember(t, Remembered(offer.ids.copy(), _copied(offer.phi), offer.W.copy()))
+        raised, ready = RULE.step(t, self._totals, self._raised, int(self._ready[0]))
+        self._raised[...], self._ready[0] = raised, ready
+
+    def arrays(self) -> Arrays:
+        """Prices and the ratchet."""
+        return {"price": self._price, "raised": self._raised, "ready": self._ready}
+
+    def state(self) -> Arrays:
+        """With the remembered rounds, row by row."""
+        return {**Policy.state(self), **_packed(self._rounds, self._reward.n_features, self.n_constraints)}
+
+    def load(self, arrays: Arrays) -> None:
+        """Become what gave these arrays as its `state`."""
+        rounds = list(_unpacked(arrays, self._reward, self.n_constraints))
+        Policy.load(self, arrays)
+        self._rounds = rounds
+
+    def resume(self, old: Policy, *, same_costs: bool) -> None:
+        """Go on where `old` stands, with what it remembers."""
+        Policy.resume(self, old, same_costs=same_costs)
+        if isinstance(old, ProvableShadowPrice):
+            self._rounds = old._rounds[: self.memory]
+
+    def guarantees(
+        self, *, delta: float | None = None, q: float = 0.01, problem: Problem | None = None
+    ) -> dict[str, str]:
+        """What is proved of this policy, and on what condition. No round is promised from which no rule is ever broken: measure it.
+
+        Parameters
+        ----------
+        delta : float, optional
+            Slater's constant, where it is known: then in numbers.
+        q : float
+            With what probability these may fail.
+        problem : Problem, optional
+            Of a simulated environment, in whose contexts the guard's condition is looked up.
+
+        Examples
+        --------
+        >>> from tightrope import ArmMeans
+        >>> policy = ProvableShadowPrice(ArmMeans(2), n_constraints=1, price_cap=1.0)
+        >>> for promise, condition in policy.guarantees(delta=0.5).items():
+        ...     print(f"{promise}: {condition}")
+        finitely many rounds are in violation: almost surely, if rounds are independent and alike, and some policy keeps every
+            mean cost at -0.5 or below
+        each buffer is raised at most 9 times, and violations after round 100 lie in the wait after a raise: with probability 0.99,
+            on the same condition
+        regret of order √T up to logarithms: in expectation, if rewards are also linear as the reward model says, with its full
+            bonus
+        """
+        slater = "-δ or below for some δ > 0" if delta is None else f"{-delta:g} or below"
+        alike = f"if rounds are independent and alike, and some policy keeps every mean cost at {slater}"
+        promises = {}
+        if self.guard:
+            promises["totals at or below zero in every round"] = (
+                "with certainty, if every round offers an action with no cost above zero"
+                + _guard_holds(problem)
+            )
+            alike += "; with the guard on its own condition too"
+        promises["finitely many rounds are in violation"] = f"almost surely, {alike}"
+        if delta is not None:
+            found = theory.ratchet_promise(
+                K=self.n_constraints, delta=delta, price_bound=self.price_cap, q=q, ratchet=RULE
+            )
+            promises[
+                f"each buffer is raised at most {found.raises} times, and violations after round {RULE.t0} lie in the wait "
+                "after a raise"
+            ] = f"with probability {found.probability:.6g}, on the same condition"
+        promises["regret of order √T up to logarithms"] = (
+            "in expectation, if rewards are also linear as the reward model says, with its full bonus"
+        )
+        return promises
+
+    def __repr__(self) -> str:
+        guard = ", guard=True" if self.guard else ""
+        return f"ProvableShadowPrice({self._reward!r}, n_constraints={self.n_constraints}{guard})"
+
+    # Helpers
+
+    def _optimistic(self, phi: Array | None, ids: NDArray[np.int64], t: int) -> Array:
+        """r̃, in [0, 1]; 1 for what was never seen."""
+        means, widths = estimates(self._reward, phi, ids)
+        radius = self._reward.radius(t if self.horizon is None else max(t, self.horizon))
+        with np.errstate(invalid="ignore"):
+            upper = means[:, 0] + radius * widths[:, 0]
+        return np.clip(np.where(np.isinf(widths[:, 0]), 1.0, upper), 0.0, 1.0)
+
+    def _prices_in_force(self, price: Array, t: int) -> Array:
+        return theory.steered_prices(price, self._totals, RULE.buffer(t, self._raised), RULE.V(t))
+
+    def _remember(self, t: int, one: Remembered) -> None:
+        """Each of the rounds up to t is remembered with the same probability."""
+        if len(self._rounds) < self.memory:
+            self._rounds.append(one)
+            return
+        place = int(self.uniform() * t)
+        if place < self.memory:
+            self._rounds[place] = one
+
+    def _solves_at(self, t: int) -> bool:
+        n = len(self._rounds)
+        return t & (t - 1) == 0 and (n >= ROUNDS_PER_ROOT * math.sqrt(t) or n == self.memory)
+
+    def _solved(self, t: int) -> Array:
+        """p from what was remembered before round t."""
+        packed = _packed(self._rounds, self._reward.n_features, self.n_constraints)
+        phi = packed["memory/features"] if self._reward.takes_features else None
+        program = RememberedProgram(
+            self._optimistic(phi, packed["memory/ids"], t),
+            packed["memory/costs"],
+            packed["memory/offsets"],
+            self.price_cap,
+        )
+        price, deviation = program.solve(self._price, np.zeros(self.n_constraints))
+        margin = STANDARD_ERRORS * deviation / math.sqrt(len(self._rounds))
+        for share in SHARES:
+            tighter, _ = program.solve(price, share * margin)
+            if (tighter < self.price_cap).all():
+                price = tighter
+                break
+        return np.asarray(price * min(1.0, self.price_cap / max(float(price.sum()), 1e-300)))
+
+
+class Remembered(NamedTuple):
+    """The offer of a past round."""
+
+    ids: NDArray[np.int64]
+    phi: Array | None
+    W: Array
+
+
+class RememberedProgram:
+    """The allocation program on remembered rounds: rewards (R,) and costs (R, K), round i from offsets[i] to offsets[i + 1]."""
+
+    def __init__(self, rewards: Array, costs: Array, offsets: NDArray[np.int64], cap: float) -> None:
+        self.rewards, self.costs, self.offsets = rewards, np.ascontiguousarray(costs), offsets
+        starts = offsets[:-1]
+        spread = np.maximum.reduceat(rewards, starts) - np.minimum.reduceat(rewards, starts)
+        self.unit = max(float(spread.mean()), 1e-9)
+        self.size = (costs**2).sum(axis=0) / np.maximum(np.abs(costs).sum(axis=0), 1e-300)
+        self.cap = np.full(costs.shape[1], cap)
+
+    def solve(self, start: Array, margin: Array) -> tuple[Array, Array]:
+        """Prices, and the standard deviation of the costs of a round at these prices, (K,) each."""
+        K, rounds = len(start), len(self.offsets) - 1
+        solver = np.zeros(prices.solver_size(K))
+        prices.begin_prices(solver, start, self.cap, self.size, margin, self.unit)
+        room = np.zeros(int(np.diff(self.offsets).max()))
+        weights = np.ones(rounds)
+        prices.advance_prices(
+            solver, self.rewards, self.costs.reshape(-1), self.offsets, weights, room, math.inf
+        )
+        parts = prices.solver_parts(K)
+        price, gradient, square = (solver[at : at + K].copy() for at in (parts[0], parts[4], parts[8]))
+        mean = -gradient - margin
+        return price, np.sqrt(np.maximum(0.0, square - mean**2))
+
+
+def kept_rows(totals: Array, W: Array) -> NDArray[np.bool_]:
+    """The rows that leave every total at or below 0; where there is none, those that exceed it least.
+
+    >>> kept_rows(np.array([-0.2]), np.array([[0.1], [0.2], [0.3]])).tolist()
+    [True, True, False]
+    >>> kept_rows(np.array([0.5]), np.array([[0.1], [-0.2], [0.3]])).tolist()
+    [False, True, False]
+    """
+    excess = np.maximum(0.0, totals + W).max(axis=1)
+    return np.asarray(excess <= excess.min())
+
+
+def _guard_holds(problem: Problem | None) -> str:
+    """Whether every context offers an action without a positive cost, as far as it can be told."""
+    if problem is None or problem.truth is None:
+        return ""
+    truth = problem.truth
+    if truth.random_costs:
+        return " (which the means of random costs do not tell)"
+    met = np.flatnonzero(truth.met)
+    without = theory.rounds_without_safe_action(truth.costs[met], truth.available[met])
+    if not len(without):
+        return " (which is so here)"
+    return (
+        f" (not so here: {len(without)} of {len(met)} contexts offer none, context {met[without[0]]} for one)"
+    )
+
+
+def _copied(rows: Array | None) -> Array | None:
+    return None if rows is None else rows.copy()
+
+
+def _packed(rounds: list[Remembered], d: int, K: int) -> Arrays:
+    none = Remembered(np.empty(0, dtype=np.int64), np.empty((0, d)), np.empty((0, K)))
+    lengths = [len(one.ids) for one in rounds]
+    everything = [none, *rounds]
+    features = [one.phi for one in everything if one.phi is not None]
+    return {
+        "memory/offsets": np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        "memory/ids": np.concatenate([one.ids for one in everything]).astype(np.int64),
+        "memory/features": np.concatenate(features),
+        "memory/costs": np.concatenate([one.W for one in everything]),
+    }
+
+
+def _unpacked(arrays: Arrays, model: Model, K: int) -> Iterator[Remembered]:
+    offsets = checked(arrays, "memory/offsets", np.int64, arrays["memory/offsets"].shape)
+    rows = int(offsets[-1])
+    ids = checked(arrays, "memory/ids", np.int64, (rows,))
+    phi = checked(arrays, "memory/features", float, (rows if model.takes_features else 0, model.n_features))
+    W = checked(arrays, "memory/costs", float, (rows, K))
+    for low, high in pairwise(offsets.tolist()):
+        features = phi[low:high].copy() if model.takes_features else None
+        yield Remembered(ids[low:high].copy(), features, W[low:high].copy())

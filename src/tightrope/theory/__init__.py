@@ -1,0 +1,109 @@
+"""What the theorems promise, as numbers: those of the paper, and those of policies that steer by shadow prices.
+
+>>> print(guarantees(K=1, delta=0.5, d=4, T=1_000_000))
+K = 1, delta = 0.5, d = 4, T = 1000000
+promise                               bound      trivial  informative
+regret by round T                  215417.8      1000000  yes
+violation by round T                      0      1000000  yes
+no violation from round              246722      1000000  yes
+the same, sharper proof                2615      1000000  yes
+the same, best proof                    588      1000000  yes
+a path violates: < 1 % from            1100      1000000  yes
+P(a path violates at T)                   1            1  no
+path bound holds from round         8086025      1000000  no
+regret by T, learnt costs      1.753548e+10      1000000  no
+violation by T, learnt costs        1453868      1000000  no
+none from, learnt costs        2.003445e+08      1000000  no
+"""
+
+from tightrope.theory.paper import (
+    Form,
+    drift_exponent,
+    drift_mean_bound,
+    elliptical_potential,
+    linucb_bound,
+    queue_bound,
+    queue_bound_linear,
+    queue_bound_schedule,
+    radius,
+    regret_bound,
+    regret_bound_linear,
+    tail_bound,
+    tail_bound_full,
+    tail_starts,
+    tau_prime,
+    tau_prime_linear,
+    tightness_cost,
+    violation_bound,
+    violation_bound_linear,
+    violation_bound_schedule,
+    violation_ends,
+    violation_ends_linear,
+    violation_ends_schedule,
+)
+from tightrope.theory.price_regret import (
+    FiniteWorld,
+    RegretParts,
+    price_cost_bound,
+    regret_bound_prices,
+    regret_parts,
+    steered_prices,
+)
+from tightrope.theory.promises import Guarantees, guarantees
+from tightrope.theory.safeguards import Ratchet, RatchetPromise, ratchet_promise, rounds_without_safe_action
+from tightrope.theory.totals import (
+    LogTimes,
+    Summed,
+    excess_bound,
+    expected_total_bound,
+    expected_violation_ends,
+    log_moment_bound,
+    violation_probability_bound,
+    violation_probability_ends,
+)
+
+__all__ = [
+    "FiniteWorld",
+    "Form",
+    "Guarantees",
+    "LogTimes",
+    "Ratchet",
+    "RatchetPromise",
+    "RegretParts",
+    "Summed",
+    "drift_exponent",
+    "drift_mean_bound",
+    "elliptical_potential",
+    "excess_bound",
+    "expected_total_bound",
+    "expected_violation_ends",
+    "guarantees",
+    "linucb_bound",
+    "log_moment_bound",
+    "price_cost_bound",
+    "queue_bound",
+    "queue_bound_linear",
+    "queue_bound_schedule",
+    "radius",
+    "ratchet_promise",
+    "regret_bound",
+    "regret_bound_linear",
+    "regret_bound_prices",
+    "regret_parts",
+    "rounds_without_safe_action",
+    "steered_prices",
+    "tail_bound",
+    "tail_bound_full",
+    "tail_starts",
+    "tau_prime",
+    "tau_prime_linear",
+    "tightness_cost",
+    "violation_bound",
+    "violation_bound_linear",
+    "violation_bound_schedule",
+    "violation_ends",
+    "violation_ends_linear",
+    "violation_ends_schedule",
+    "violation_probability_bound",
+    "violation_probability_ends",
+]

@@ -1,0 +1,64 @@
+"""What the bounds are given: checked, and brought into one form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.schedules import Power
+from tightrope.validation import finite_number, first, whole_number
+
+Rounds = TypeVar("Rounds", float, NDArray[Any])
+Floats = NDArray[np.float64]
+
+
+def like(given: Rounds, value: Floats) -> Rounds:
+    """A number where a number was given, else an array."""
+    return value if isinstance(given, np.ndarray) or np.ndim(given) else float(value)  # type: ignore[return-value]
+
+
+def round_numbers(name: str, value: Any, *, least: float = 1, horizon: int | None = None) -> Floats:
+    """Numbers of rounds, or other numbers ≥ least, as floats; at most the horizon where there is one."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name} must be a number or an array of numbers, but got {value!r}.")
+    floats = array.astype(np.float64)
+    most = math.inf if horizon is None else whole_number("T", horizon, low=1)
+    wrong = ~(np.isfinite(floats) & (floats >= least) & (floats <= most))
+    if wrong.any():
+        where = first(wrong)
+        entry = f"{name}[{', '.join(map(str, where))}]" if where else name
+        bounds = f">= {least}" if horizon is None else f"in [{least}, T = {horizon}]"
+        raise InvalidInput(f"{entry} must be finite and {bounds}, but got {floats[where]:g}.")
+    return floats
+
+
+def slater_constant(delta: Any) -> float:
+    """δ in (0, 1]."""
+    number = finite_number("delta", delta, low=0.0, open_low=True)
+    if number > 1:
+        raise InvalidInput(f"delta must lie in (0, 1], but got {delta!r}; where it is larger, 1 holds too.")
+    return number
+
+
+def constraints(K: Any, delta: Any) -> tuple[int, float]:
+    """K ≥ 0 and δ."""
+    return whole_number("K", K, low=0), slater_constant(delta)
+
+
+def falling(epsilon: Any) -> Power:
+    """ε that never rises."""
+    if not isinstance(epsilon, Power) or epsilon.exponent > 0:
+        raise InvalidInput(f"epsilon must be a Power whose exponent is <= 0, but got {epsilon!r}.")
+    return epsilon
+
+
+def rising(V: Any) -> Power:
+    """V > 0 that never falls."""
+    if not isinstance(V, Power) or V.exponent < 0 or V.scale <= 0:
+        raise InvalidInput(f"V must be a Power with scale > 0 and exponent >= 0, but got {V!r}.")
+    return V

@@ -1,0 +1,116 @@
+"""Every promise for one problem, at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tightrope.schedules import known_costs
+from tightrope.theory.arguments import slater_constant
+from tightrope.theory.paper import (
+    paper_schedules,
+    regret_bound,
+    regret_bound_linear,
+    tail_bound,
+    tail_starts,
+    violation_bound,
+    violation_bound_linear,
+    violation_ends,
+    violation_ends_linear,
+    violation_ends_schedule,
+)
+from tightrope.theory.totals import Summed, expected_violation_ends, violation_probability_ends
+from tightrope.validation import whole_number
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """What is promised by round T; made by `guarantees`, printed as a table.
+
+    `violation_ends_best` is the earliest of all proofs, and `paths_end` the round from which one run is in violation with a
+    probability below 1 %. The `_linear` fields are None unless K = 1, the only case in which Theorem 2 is stated.
+
+    >>> guarantees(K=2, delta=0.5, d=4, T=100).regret_linear is None
+    True
+    """
+
+    K: int
+    delta: float
+    d: int
+    T: int
+    regret: float
+    violation: float
+    violation_ends: int
+    violation_ends_sharp: int | None
+    violation_ends_best: int | None
+    paths_end: int | None
+    tail: float
+    tail_starts: int
+    regret_linear: float | None
+    violation_linear: float | None
+    violation_ends_linear: int | None
+
+    def __str__(self) -> str:
+        """Each bound beside what holds without any theorem: regret ≤ T, violation ≤ K·T, probability ≤ 1."""
+        T, most = self.T, self.K * self.T
+        rows: list[tuple[str, float | None, int]] = [
+            ("regret by round T", self.regret, T),
+            ("violation by round T", self.violation, most),
+            ("no violation from round", self.violation_ends, T),
+            ("the same, sharper proof", self.violation_ends_sharp, T),
+            ("the same, best proof", self.violation_ends_best, T),
+            ("a path violates: < 1 % from", self.paths_end, T),
+            ("P(a path violates at T)", self.tail, 1),
+            ("path bound holds from round", self.tail_starts, T),
+        ]
+        if self.regret_linear is not None:
+            rows += [
+                ("regret by T, learnt costs", self.regret_linear, T),
+                ("violation by T, learnt costs", self.violation_linear, most),
+                ("none from, learnt costs", self.violation_ends_linear, T),
+            ]
+        lines = [f"K = {self.K}, delta = {self.delta:g}, d = {self.d}, T = {self.T}"]
+        lines.append(f"{'promise':<30}{'bound':>13}{'trivial':>13}  informative")
+        for name, value, trivial in rows:
+            bound = math.inf if value is None else value
+            lines.append(f"{name:<30}{bound:>13.7g}{trivial:>13.7g}  {'yes' if bound < trivial else 'no'}")
+        return "\n".join(lines)
+
+
+def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guarantees:
+    """Every promise of the theorems, mended, for one problem.
+
+    Parameters
+    ----------
+    K, delta, d, T
+        Constraints, Slater's constant, features, horizon.
+    m : float
+        Bound on ‖θ*‖, for costs known before acting; Theorem 2 has m = 1.
+
+    Examples
+    --------
+    >>> guarantees(K=18, delta=0.00625, d=20, T=62_500).violation_ends > 1e16     # the hospital
+    True
+    """
+    single = K == 1
+    V, epsilon = paper_schedules(slater_constant(delta), known_costs(max(1, whole_number("K", K, low=0))))
+    b = Summed(epsilon)
+    ends = (
+        violation_ends(K=K, delta=delta),
+        violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon),
+        expected_violation_ends(K=K, delta=delta, V=V, b=b),
+    )
+    return Guarantees(
+        *(K, delta, d, T),
+        regret=regret_bound(float(T), K=K, delta=delta, d=d, T=T, m=m),
+        violation=violation_bound(float(T), K=K, delta=delta),
+        violation_ends=ends[0],
+        violation_ends_sharp=ends[1],
+        violation_ends_best=min(end for end in ends if end is not None),
+        paths_end=violation_probability_ends(0.01, K=K, delta=delta, V=V, b=b),
+        tail=tail_bound(float(T), K=K, delta=delta),
+        tail_starts=tail_starts(K=K, delta=delta),
+        regret_linear=regret_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
+        violation_linear=violation_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
+        violation_ends_linear=violation_ends_linear(delta=delta, d=d, T=T) if single else None,
+    )

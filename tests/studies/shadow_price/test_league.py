@@ -1,0 +1,23 @@
+"""The default policy in the league: no more regret than is asked for, with nothing set, and no run that ends in violation."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightrope.environments.scenarios import SCENARIOS, scenario
+from tightrope.studies.shadow_price.contestants import default_policy
+from tightrope.studies.shadow_price.league import ASKED
+from tightrope.studies.shadow_price.outcome import outcome_of
+
+
+def test_every_scenario_has_its_limit():
+    assert list(ASKED) == list(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", ["hospital", "sleeping-fractions", "bandit-binding"])
+def test_regret_is_within_what_is_asked_for(name):
+    found = scenario(name)
+    outcome = outcome_of(default_policy(found.env), found.env, 10_000, 6)
+    assert outcome.regret(found.optimum).mean() <= ASKED[name]
+    assert not outcome.ends_above.any()
+    assert outcome.kept

@@ -1,0 +1,100 @@
+"""What the README promises of its example, measured on that very example: its code is run as it stands there."""
+
+from __future__ import annotations
+
+import doctest
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from tightrope import lp
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+SIXTY_SECONDS = README.split("## Sixty seconds")[1].split("```python\n")[1].split("```")[0]
+REWARDS, HOURS = (0.9, 0.6, 0.5), (1.0, 0.5, 0.2)
+
+
+class Watched(tr.ShadowPrice):
+    """Notes what is earned, and the totals after every round."""
+
+    def learn(self, decision: Any, reward: Any = None, costs: Any = None, *, usage: Any = None) -> None:
+        super().learn(decision, reward, costs, usage=usage)
+        vars(self).setdefault("earned", []).append(reward)
+        vars(self).setdefault("stood", []).append(self.totals)
+
+
+def played(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Watched:
+    """The policy of the README after its sixty seconds."""
+    names: dict[str, Any] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(tr, "ShadowPrice", partial(Watched, **settings))
+        for example in doctest.DocTestParser().get_examples(SIXTY_SECONDS):
+            exec(compile(example.source, "README.md", "single"), names)
+    policy = names["policy"]
+    assert isinstance(policy, Watched)
+    assert policy.rounds == len(vars(policy)["earned"]) == 3_000
+    return policy
+
+
+def rounds_above_zero(policy: Watched) -> int:
+    return int((np.array(vars(policy)["stood"]) > 1e-9).any(axis=1).sum())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("guard", "most"), [(False, 25), (True, 10)])
+def test_at_least_1770_of_1780_and_at_most_25_rounds_above_zero_10_with_the_guard(
+    monkeypatch: pytest.MonkeyPatch, guard: bool, most: int, seed: int
+) -> None:
+    policy = played(monkeypatch, guard=guard, seed=seed)
+    assert sum(vars(policy)["earned"]) >= 1_770
+    assert rounds_above_zero(policy) <= most
+    assert (policy.totals <= 0).all(), "every rule has held on average so far"
+
+
+def costs() -> Any:
+    rules = [
+        tr.Capacity("icu", at_most=0.2),
+        tr.Share("icu", at_least=0.1),
+        tr.Budget("nurse_hours", at_most=0.4),
+    ]
+    return tr.Rules(rules, actions=["icu", "surgery", "other"]).costs(usage={"nurse_hours": HOURS})
+
+
+def test_1780_is_what_someone_who_knew_every_reward_could_earn() -> None:
+    best = lp.allocation(np.ones(1), np.array([REWARDS]), costs()[None]).value
+    assert 3_000 * best == pytest.approx(1_780)
+
+
+def test_nobody_can_have_fewer_than_4() -> None:
+    W = costs()
+    # Where one stands is how often each action was taken: the fewest rounds above zero on the way there.
+    fewest = {(0, 0, 0): 0}
+    for _ in range(60):
+        reached: dict[tuple[int, int, int], int] = {}
+        for counts, above in fewest.items():
+            for action in range(3):
+                now = tuple(n + (a == action) for a, n in enumerate(counts))
+                worst = above + bool((np.array(now) @ W > 1e-9).any())
+                if worst <= 4 and worst < reached.get(now, 5):  # type: ignore[call-overload]
+                    reached[now] = worst  # type: ignore[index]
+        fewest = reached
+    assert min(fewest.values()) == 4
+
+
+def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action_that_breaks_no_rule() -> (
+    None
+):
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True)
+    draw = np.random.default_rng(0)
+    for _ in range(500):
+        offered = draw.normal(0.5, 1.0, (4, 3))
+        offered[draw.integers(4)] = -draw.uniform(0.0, 0.3, 3)
+        decision = policy.decide(costs=offered)
+        policy.learn(decision, reward=float(draw.normal(offered[decision.row].sum(), 1.0)))
+        assert (policy.totals <= 1e-9).all()
+    assert list(policy.guarantees()) == ["totals at or below zero in every round"]
+    assert tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3).guarantees() == {}, "nothing else is proved"
