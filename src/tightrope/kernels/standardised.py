@@ -39,11 +39,10 @@ from tightrope.kernels.models import ridge_learn
 OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
 SPREAD_HEAD = 5
 
-# Noise below this part of the mean square is rounding.
-ROUNDING = 1e-20
-
 # Arguments: Numba compiles a function once more for each number that is written out, and not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
+# Noise below this part of the mean square is rounding.
+ROUNDING = 1e-20
 
 
 def spread_size(M):
