@@ -281,8 +281,8 @@ def _league(data: Data) -> str:
     return f"""
 ### The league
 
-{data["rounds"]:,} rounds, {data["runs"]} runs on the same draws, nothing set. Mean regret with its 95 % interval, against the most that is asked for. The paper's
-policy is told Slater's constant and the horizon, as are others that ask for more; the best other is the one with the least regret of all that keep the
+{data["rounds"]:,} rounds, {data["runs"]} runs on the same draws, nothing set (of costs that are seen after acting `shadow-price` is told what they lie in, as
+rules in words would tell it). Mean regret with its 95 % interval, against the most that is asked for. The paper's policy is told Slater's constant and the horizon, as are others that ask for more; the best other is the one with the least regret of all that keep the
 rules in {data["tried"]} runs each, then run {data["best_runs"]} times ([league.md](league.md) says who plays).
 
 {_table(head, body)}
@@ -298,6 +298,7 @@ def _tables(data: Data) -> str:
 Each table is an environment whose contexts are its rows and whose optimum is known ([real-data.md](real-data.md)); {data["runs"]} runs. Share of the
 optimum earned up to a round, with nothing set. The tuned ones are the best in hindsight of a grid, among those that keep the rules: of 8 settings of the
 paper's policy, and of 10 steps and margins of the plain Lagrangian λ ← [λ + η·(w + margin/√t)]⁺ on posterior sampling with the same kind of model.
+Who lets totals rise above zero earns more meanwhile, so path and last belong to the comparison.
 """
     ]
     if data["tables"]:
