@@ -70,7 +70,6 @@ POLICIES: dict[str, Any] = {
         tr.PessimisticOptimistic(tr.DisjointRidge(4, 3), cost=model(), constraints=1, slater=0.2),
         after(),
     ),
-    "shadow-price": lambda: (tr.ShadowPrice(model(), 1, model()), after()),
     "shadow-price, before": lambda: (tr.ShadowPrice(model(), 1), before()),
     "no slater": lambda: (tr.PessimisticOptimistic(model(), constraints=1), before()),
 }
