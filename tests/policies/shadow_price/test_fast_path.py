@@ -100,3 +100,25 @@ def test_plain_models_have_none():
     fast_path.open_for(policy, J)
     assert policy._fast_learn is None
     assert not policy._offers
+
+
+def test_a_missing_group_is_asked_for_before_anything_is_changed_though_costs_are_given():
+    setting = Setting("rules")
+    policy = setting.make()
+    x, W = np.ones((J, D)), np.zeros((J, 3))
+    for _ in range(4):
+        policy.learn(policy.decide(x, W, group="A"), 1.0)
+    before = policy.state()
+    with pytest.raises(tr.InvalidInput, match="group is missing"):
+        policy.decide(x, W)
+    assert equal_states(before, policy.state())
+
+
+def test_what_is_remembered_does_not_change_with_the_callers_arrays():
+    policy = Setting("before").make()
+    x, W = np.ones((J, D)), np.ones((J, K))
+    for t in range(6):
+        x[:], W[:] = t, -t
+        policy.learn(policy.decide(x, W), 1.0)
+    kept = [(entry.phi[0, 0], entry.W[0, 0]) for entry in policy._memory.entries]
+    assert kept == [(t, -t) for t in range(6)]

@@ -45,11 +45,10 @@ def room_needed(policy: Any, J: int) -> int:
     return 2 * J + int(shadow.room_size(J, policy.n_constraints, width))
 
 
-def remember(policy: Any, ids: Any, features: Array, W: Array, group: Any) -> None:
+def remember(policy: Any, ids: Any, features: Array, W: Array, force: Any) -> None:
     """The round that a compiled decision was made in; its fingerprint is known."""
     core = policy._core
-    rows = features.copy() if features.ndim == 2 else features[None, :].copy()
-    entry = Remembered(ids, rows, None, W.copy(), policy._input.in_force(group))
+    entry = Remembered(ids, features if features.ndim == 2 else features[None, :], None, W, force)
     policy._memory.remember(int(core[shadow.SLOT]), entry, float(core[shadow.MARK]))
 
 
@@ -75,12 +74,12 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
     offer, decide = policy._offers.get(J), policy._fast_late[3 * phi.ndim + psi.ndim]
     if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
         return None
-    idle = _NO_IDS
+    idle, force = _NO_IDS, None
     if rule_costs is not None:
         if costs is not None:
             return None
         group = group if type(group) is str else plain_group(group)
-        W, idle = rule_costs.costs(usage, group), rule_costs.idle(group)
+        W, idle, force = rule_costs.costs(usage, group), rule_costs.idle(group), policy._input.in_force(group)
     elif costs is not None or usage is not None or group is not None:
         return None
     else:
@@ -93,8 +92,8 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
     if row < 0:
         return None
     if core[shadow.SLOT] >= 0.0:
-        rows, cost_rows = phi.reshape(-1, policy._row_length).copy(), psi.reshape(-1, p).copy()
-        policy._remember(Remembered(ids, rows, cost_rows, W, policy._input.in_force(group)))
+        rows, cost_rows = phi.reshape(-1, policy._row_length), psi.reshape(-1, p)
+        policy._remember(Remembered(ids, rows, cost_rows, W, force))
     pending = policy._pending
     number = pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z, group)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)

@@ -272,15 +272,20 @@ class ShadowPrice(Policy):
                 fast is not None
                 and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
                 and cost_features is None
-                and ((usage is None and group is None) or (costs is None and self.rules is not None))
+                and (
+                    (usage is None and group is None)
+                    or (self.rules is not None and (usage is None or costs is None))
+                )
             ):
                 # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
                 # below says why.
-                W = costs
-                if W is None and self._rule_costs is not None:
+                W, force = costs, None
+                if self._rule_costs is not None:
                     if type(group) is not str:
                         group = plain_group(group)
-                    W = self._rule_costs.costs(usage, group)
+                    if W is None:
+                        W = self._rule_costs.costs(usage, group)
+                    force = self._input.in_force(group)
                 if (
                     type(W) is ndarray
                     and features.dtype is FLOAT
@@ -300,7 +305,7 @@ class ShadowPrice(Policy):
                     if row != -1:
                         if row < 0:
                             row = shadow.ENTERS - row
-                            fast_path.remember(self, ids, features, W, group)
+                            fast_path.remember(self, ids, features, W, force)
                         pending = self._pending
                         number = pending.made
                         pending.made = number + 1
