@@ -104,13 +104,13 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     rule_costs = policy._rule_costs
     if policy._fast_late is None:
         return False
+    unseen = _NO_IDS
     if rule_costs is not None:
-        if len(rule_costs.idle(pending[4])):
-            return False
         if usage is not None and costs is None:
             costs = rule_costs.observed(usage, pending[1], pending[4])
         elif usage is not None:
             return False
+        unseen = policy._input.unseen(pending[4])
     elif usage is not None:
         return False
     if not readable(costs) or costs.shape != policy._columns.shape or not (np.abs(costs) <= LARGEST).all():
@@ -118,6 +118,10 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     cost, z = policy._cost, pending[3]
     shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core, cost.spread)
     g = pending[1] if cost.n_actions is not None else 0
+    if len(unseen):
+        # Of a rule that is not in force nothing is seen: its model is told what it believes already.
+        costs, alone, outputs = costs.copy(), np.array([pending[1]]), np.arange(len(costs))
+        fill_unseen()(z, alone, outputs, unseen, costs, cost.flat, cost.spread, policy._room)
     if learn_costs()(g, z, costs, cost.flat, cost.spread, policy._room):
         cost.refresh(g)
     if len(policy._pending) == 1:
@@ -164,3 +168,9 @@ def learn_reward() -> Any:
 def learn_costs() -> Any:
     """`standardised.learn_costs`."""
     return kernels.entry(standardised.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
+
+
+@cache
+def fill_unseen() -> Any:
+    """`standardised.fill_unseen`."""
+    return kernels.entry(standardised.fill_unseen, _LINE, _IDS, _IDS, _IDS, _LINE, _LINE, _LINE, _LINE)
