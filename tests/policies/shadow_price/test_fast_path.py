@@ -77,6 +77,19 @@ class TestSameAsCareful:
         assert equal_states(one.state(), other.state())
 
 
+def test_costs_that_are_known_may_be_given_as_numbers():
+    setting = Setting("mixed")
+    words, numbers = setting.make(), setting.make()
+    for t, (x, W, r) in enumerate(rounds(7, 30)):
+        offer = setting.offer(x, W, t)
+        costs = words.rules.costs(offer["usage"], offer["group"])
+        decisions = words.decide(**offer), numbers.decide(x, costs, group=offer["group"])
+        same(decisions[0].trace, decisions[1].trace)
+        for policy, decision in zip((words, numbers), decisions):
+            policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
+    assert equal_states(words.state(), numbers.state())
+
+
 def test_costs_of_all_kinds_where_they_are_seen_after():
     one, other = Setting("after").make(), Setting("after").make()
     for x, W, r in rounds(7, 20):

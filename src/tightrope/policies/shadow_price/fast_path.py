@@ -76,10 +76,15 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
         return None
     idle, force = _NO_IDS, None
     if rule_costs is not None:
-        if costs is not None:
-            return None
         group = group if type(group) is str else plain_group(group)
-        W, idle, force = rule_costs.costs(usage, group), rule_costs.idle(group), policy._input.in_force(group)
+        if costs is None:
+            W = rule_costs.costs(usage, group)
+        elif usage is None and readable(costs) and costs.shape == (J, K):
+            W = costs.copy()
+            W[:, columns] = 0.0
+        else:
+            return None
+        idle, force = rule_costs.idle(group), policy._input.in_force(group)
     elif costs is not None or usage is not None or group is not None:
         return None
     else:
