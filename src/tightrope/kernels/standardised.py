@@ -332,6 +332,19 @@ def learn_costs(g, z, costs, flat, spread, room):
 
 
 @kernel
+def fill_unseen(z, alone, outputs, unseen, costs, flat, spread, room):
+    """What is believed of costs that were not seen, at ψ = z of the action in `alone`, into their places.
+
+    outputs: 0 … M − 1, unseen: those among them. room has 2M numbers more than `predictions_room`.
+    """
+    M = outputs.shape[0]
+    for_all = alone.shape[0] != 1
+    predict_costs(flat, spread, z, ZERO, for_all, alone, outputs, room, ZERO, room, M, M, room[2 * M :])
+    for i in range(unseen.shape[0]):
+        costs[unseen[i]] = room[unseen[i]]
+
+
+@kernel
 def shift_output(flat, spread, i, by):
     """All outcomes of output i, those learnt too, become larger by so much.
 

@@ -77,6 +77,19 @@ class TestSameAsCareful:
         assert equal_states(one.state(), other.state())
 
 
+def test_costs_that_are_known_may_be_given_as_numbers():
+    setting = Setting("mixed")
+    words, numbers = setting.make(), setting.make()
+    for t, (x, W, r) in enumerate(rounds(7, 30)):
+        offer = setting.offer(x, W, t)
+        costs = words.rules.costs(offer["usage"], offer["group"])
+        decisions = words.decide(**offer), numbers.decide(x, costs, group=offer["group"])
+        same(decisions[0].trace, decisions[1].trace)
+        for policy, decision in zip((words, numbers), decisions):
+            policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
+    assert equal_states(words.state(), numbers.state())
+
+
 def test_costs_of_all_kinds_where_they_are_seen_after():
     one, other = Setting("after").make(), Setting("after").make()
     for x, W, r in rounds(7, 20):
@@ -100,3 +113,25 @@ def test_plain_models_have_none():
     fast_path.open_for(policy, J)
     assert policy._fast_learn is None
     assert not policy._offers
+
+
+def test_a_missing_group_is_asked_for_before_anything_is_changed_though_costs_are_given():
+    setting = Setting("rules")
+    policy = setting.make()
+    x, W = np.ones((J, D)), np.zeros((J, 3))
+    for _ in range(4):
+        policy.learn(policy.decide(x, W, group="A"), 1.0)
+    before = policy.state()
+    with pytest.raises(tr.InvalidInput, match="group is missing"):
+        policy.decide(x, W)
+    assert equal_states(before, policy.state())
+
+
+def test_what_is_remembered_does_not_change_with_the_callers_arrays():
+    policy = Setting("before").make()
+    x, W = np.ones((J, D)), np.ones((J, K))
+    for t in range(6):
+        x[:], W[:] = t, -t
+        policy.learn(policy.decide(x, W), 1.0)
+    kept = [(entry.phi[0, 0], entry.W[0, 0]) for entry in policy._memory.entries]
+    assert kept == [(t, -t) for t in range(6)]

@@ -45,11 +45,10 @@ def room_needed(policy: Any, J: int) -> int:
     return 2 * J + int(shadow.room_size(J, policy.n_constraints, width))
 
 
-def remember(policy: Any, ids: Any, features: Array, W: Array, group: Any) -> None:
+def remember(policy: Any, ids: Any, features: Array, W: Array, force: Any) -> None:
     """The round that a compiled decision was made in; its fingerprint is known."""
     core = policy._core
-    rows = features.copy() if features.ndim == 2 else features[None, :].copy()
-    entry = Remembered(ids, rows, None, W.copy(), policy._input.in_force(group))
+    entry = Remembered(ids, features if features.ndim == 2 else features[None, :], None, W, force)
     policy._memory.remember(int(core[shadow.SLOT]), entry, float(core[shadow.MARK]))
 
 
@@ -75,12 +74,17 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
     offer, decide = policy._offers.get(J), policy._fast_late[3 * phi.ndim + psi.ndim]
     if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
         return None
-    idle = _NO_IDS
+    idle, force = _NO_IDS, None
     if rule_costs is not None:
-        if costs is not None:
-            return None
         group = group if type(group) is str else plain_group(group)
-        W, idle = rule_costs.costs(usage, group), rule_costs.idle(group)
+        if costs is None:
+            W = rule_costs.costs(usage, group)
+        elif usage is None and readable(costs) and costs.shape == (J, K):
+            W = costs.copy()
+            W[:, columns] = 0.0
+        else:
+            return None
+        idle, force = rule_costs.idle(group), policy._input.in_force(group)
     elif costs is not None or usage is not None or group is not None:
         return None
     else:
@@ -93,8 +97,8 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
     if row < 0:
         return None
     if core[shadow.SLOT] >= 0.0:
-        rows, cost_rows = phi.reshape(-1, policy._row_length).copy(), psi.reshape(-1, p).copy()
-        policy._remember(Remembered(ids, rows, cost_rows, W, policy._input.in_force(group)))
+        rows, cost_rows = phi.reshape(-1, policy._row_length), psi.reshape(-1, p)
+        policy._remember(Remembered(ids, rows, cost_rows, W, force))
     pending = policy._pending
     number = pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z, group)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
@@ -105,13 +109,13 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     rule_costs = policy._rule_costs
     if policy._fast_late is None:
         return False
+    unseen = _NO_IDS
     if rule_costs is not None:
-        if len(rule_costs.idle(pending[4])):
-            return False
         if usage is not None and costs is None:
             costs = rule_costs.observed(usage, pending[1], pending[4])
         elif usage is not None:
             return False
+        unseen = policy._input.unseen(pending[4])
     elif usage is not None:
         return False
     if not readable(costs) or costs.shape != policy._columns.shape or not (np.abs(costs) <= LARGEST).all():
@@ -119,6 +123,10 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     cost, z = policy._cost, pending[3]
     shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core, cost.spread)
     g = pending[1] if cost.n_actions is not None else 0
+    if len(unseen):
+        # Of a rule that is not in force nothing is seen: its model is told what it believes already.
+        costs, alone, outputs = costs.copy(), np.array([pending[1]]), np.arange(len(costs))
+        fill_unseen()(z, alone, outputs, unseen, costs, cost.flat, cost.spread, policy._room)
     if learn_costs()(g, z, costs, cost.flat, cost.spread, policy._room):
         cost.refresh(g)
     if len(policy._pending) == 1:
@@ -165,3 +173,9 @@ def learn_reward() -> Any:
 def learn_costs() -> Any:
     """`standardised.learn_costs`."""
     return kernels.entry(standardised.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
+
+
+@cache
+def fill_unseen() -> Any:
+    """`standardised.fill_unseen`."""
+    return kernels.entry(standardised.fill_unseen, _LINE, _IDS, _IDS, _IDS, _LINE, _LINE, _LINE, _LINE)

@@ -37,7 +37,7 @@ class PriceInput(Input):
             and cost.n_features == reward.n_features
             and (cost.n_actions is None) == (reward.n_actions is None)
         )
-        self._forces: dict[Any, NDArray[np.bool_] | None] = {}
+        self._forces: dict[Any, tuple[NDArray[np.bool_] | None, NDArray[np.int64]]] = {}
 
     def set_rules(self, rules: Rules) -> None:
         """Go on with rules of the same names, columns and groups, with other limits."""
@@ -93,14 +93,22 @@ class PriceInput(Input):
 
     def in_force(self, group: Any) -> NDArray[np.bool_] | None:
         """Which rules are in force for a context of that group; None where all are."""
-        if self.rules is None:
-            return None
-        if group not in self._forces:
+        return None if self.rules is None else self._force_of(group)[0]
+
+    def unseen(self, group: Any) -> NDArray[np.int64]:
+        """Which of the costs seen after acting, counted among them, are not seen in a context of that group."""
+        return self._force_of(group)[1]
+
+    def _force_of(self, group: Any) -> tuple[NDArray[np.bool_] | None, NDArray[np.int64]]:
+        found = self._forces.get(group)
+        if found is None:
+            assert self.rules is not None
             if len(self._forces) >= MOST_GROUPS:
                 self._forces.clear()
             force = self.rules.in_force(group)
-            self._forces[group] = None if force.all() else force
-        return self._forces[group]
+            unseen = np.flatnonzero(~force[self.columns]).astype(np.int64)
+            found = self._forces[group] = (None if force.all() else force, unseen)
+        return found
 
 
 def require_size(name: str, array: Array) -> None:
@@ -131,6 +139,15 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
             f"`low ≤ high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
         )
     return ranges
+
+
+def rule_scales(rules: Rules | None, K: int) -> Array:
+    """How many of a rule's own units a cost of 1 is, (K,)."""
+    return (
+        np.ones(K)
+        if rules is None
+        else np.array([column.rule.scale for column in rules.columns], dtype=float)
+    )
 
 
 def dense(costs: Any) -> Any:

@@ -38,6 +38,24 @@ class Remembered(NamedTuple):
         rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
         return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
 
+    def kept(self) -> Remembered:
+        """The same with arrays of its own, but for the features of a catalogue."""
+        phi, psi = (
+            rows if rows is None or (self.catalogue and rows is self.phi) else rows.copy()
+            for rows in (self.phi, self.psi)
+        )
+        return Remembered(self.ids, phi, psi, self.W.copy(), self.force, self.catalogue)
+
+    def equals(self, other: Remembered) -> bool:
+        """Whether their keys are the same."""
+        return (
+            _equal(self.W, other.W)
+            and _equal(self.ids, other.ids)
+            and (self.phi is other.phi if self.catalogue or other.catalogue else _equal(self.phi, other.phi))
+            and _equal(self.psi, other.psi)
+            and _equal(self.force, other.force)
+        )
+
     def key(self) -> bytes:
         """What two equal rounds have in common, and no others."""
         parts = [self.ids.tobytes(), self.W.tobytes()]
@@ -50,14 +68,18 @@ class Remembered(NamedTuple):
         return b"".join(parts)
 
 
+def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
+    if a is None or b is None or a is b:
+        return a is b
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
 def remembered(offer: Offer, given: PriceInput) -> Remembered:
-    """What is remembered of a round: copies, but for the features of a catalogue."""
-    phi, psi = (None if rows is None else rows.copy() for rows in (offer.phi, offer.psi))
-    if offer.catalogue is not None:
-        phi = offer.catalogue
-        psi = phi if offer.psi is offer.phi else psi
-    force = given.in_force(offer.group)
-    return Remembered(offer.ids, phi, psi, offer.W.copy(), force, offer.catalogue is not None)
+    """What is to be remembered of a round."""
+    ids, phi, W, psi, group, _, catalogue = offer
+    if catalogue is None:
+        return Remembered(ids, phi, psi, W, given.in_force(group))
+    return Remembered(ids, catalogue, catalogue if psi is phi else psi, W, given.in_force(group), True)
 
 
 _NONE = np.empty(0)
@@ -91,6 +113,7 @@ class RoundMemory:
             self._release(self.slots[slot])
         number = self._number_of(mark, entry)
         if number is None:
+            entry = entry.kept()
             if self._free:
                 number = heapq.heappop(self._free)
                 self.entries[number], self.counts[number], self._marks[number] = entry, 0, mark
@@ -145,7 +168,7 @@ class RoundMemory:
         """The number of an equal round, if there is one."""
         for number in self._numbers.get(mark, ()):
             other = self.entries[number]
-            if other is not None and other.key() == entry.key():
+            if other is not None and other.equals(entry):
                 return number
         return None
 

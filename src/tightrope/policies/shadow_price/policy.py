@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.decision import NOBODY, Decision, Labels
@@ -22,7 +22,7 @@ from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price import conflict, fast_path, limits, prices
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
+from tightrope.policies.shadow_price.input import PriceInput, finite_ranges, rule_scales
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
@@ -151,7 +151,8 @@ class ShadowPrice(Policy):
         self._fast_learn: Any = None
         self._row_length = self._reward.n_features
         width = max(self.kept_lengths()) + 1
-        self._room = np.empty(2 * width + 2 * len(after) + 8)
+        late = len(after)
+        self._room = np.empty(2 * width + 2 * late + 8 + int(standardised.predictions_room(width, late)))
         self._flat = self._reward.flat if self._compiled else _NONE
         self._spread = self._reward.spread if self._compiled else _NONE
         # The number of the first decision that has prices to work on, and must take the careful way.
@@ -159,13 +160,8 @@ class ShadowPrice(Policy):
         self._label()
 
     def _label(self) -> None:
-        rules = self.rules
-        self._scales = (
-            np.ones(self.n_constraints)
-            if rules is None
-            else np.array([column.rule.scale for column in rules.columns], dtype=float)
-        )
-        names = self._input.constraints
+        rules, names = self.rules, self._input.constraints
+        self._scales = rule_scales(rules, self.n_constraints)
         self._labels = Labels(
             self._input.names,
             None if rules is None else rules.names,
@@ -272,15 +268,20 @@ class ShadowPrice(Policy):
                 fast is not None
                 and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
                 and cost_features is None
-                and ((usage is None and group is None) or (costs is None and self.rules is not None))
+                and (
+                    (usage is None and group is None)
+                    or (self.rules is not None and (usage is None or costs is None))
+                )
             ):
                 # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
                 # below says why.
-                W = costs
-                if W is None and self._rule_costs is not None:
+                W, force = costs, None
+                if self._rule_costs is not None:
                     if type(group) is not str:
                         group = plain_group(group)
-                    W = self._rule_costs.costs(usage, group)
+                    if W is None:
+                        W = self._rule_costs.costs(usage, group)
+                    force = self._input.in_force(group)
                 if (
                     type(W) is ndarray
                     and features.dtype is FLOAT
@@ -300,7 +301,7 @@ class ShadowPrice(Policy):
                     if row != -1:
                         if row < 0:
                             row = shadow.ENTERS - row
-                            fast_path.remember(self, ids, features, W, group)
+                            fast_path.remember(self, ids, features, W, force)
                         pending = self._pending
                         number = pending.made
                         pending.made = number + 1
@@ -448,11 +449,11 @@ class ShadowPrice(Policy):
         psi = z[:p] if p else None
         if self.rules is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            idle = ~self.rules.in_force(pending[4])[self._columns]
-            if idle.any():
-                ids = np.array([pending[1]])
+            unseen = self._input.unseen(pending[4])
+            if len(unseen):
+                ids, costs = np.array([pending[1]]), costs.copy()
                 believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
-                costs = np.where(idle, believed, costs)
+                costs[unseen] = believed[unseen]
         cost.learn(psi, costs, pending[1])
 
     def forget(self, decision: Decision | int) -> None:
