@@ -70,6 +70,7 @@ POLICIES: dict[str, Any] = {
         tr.PessimisticOptimistic(tr.DisjointRidge(4, 3), cost=model(), constraints=1, slater=0.2),
         after(),
     ),
+    "provable-shadow-price": lambda: (tr.ProvableShadowPrice(model(), n_constraints=1), before()),
     "shadow-price, before": lambda: (tr.ShadowPrice(model(), 1), before()),
     "no slater": lambda: (tr.PessimisticOptimistic(model(), constraints=1), before()),
 }
