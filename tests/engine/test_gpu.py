@@ -444,6 +444,7 @@ def test_a_sweep_runs_many_settings_in_one_launch_with_the_numbers_of_the_cpu():
     spec = make_spec(
         {
             "environment": {"kind": "bandit", "threshold": 0.1},
+            "policy": {"kind": "pessimistic-optimistic"},
             "simulation": {"rounds": 300, "replications": 3},
             "sweep": {
                 "policy.slater": [0.05, 0.1, 7.0],

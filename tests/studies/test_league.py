@@ -316,7 +316,7 @@ def test_a_policy_that_fails_is_named():
 
 
 def test_policies_of_a_spec(tmp_path):
-    entry = spec_entry(PolicySpec(name="bold", slater=0.5))
+    entry = spec_entry(PolicySpec(kind="pessimistic-optimistic", name="bold", slater=0.5))
     assert entry.make(scenario("tight-slater"), 100).slater == 0.5
     # A kind may be a class in a file beside the spec, with settings of its own.
     (tmp_path / "loose.py").write_text(BROKEN)
