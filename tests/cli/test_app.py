@@ -22,7 +22,10 @@ from tightrope.errors import SolverError
         (["simulate", "{small}", "--rounds", "0"], "rounds must be a whole number >= 1"),
         (["simulate", "{small}", "--round", "3"], "Unknown option"),
         (["oracle", "{small}", "--baseline", "best"], "--baseline"),
-        (["reproduce", "mbb"], "study must be one of mab, hospital, bounds, tail, shadow-price, all, but got 'mbb'"),
+        (
+            ["reproduce", "mbb"],
+            "study must be one of mab, hospital, bounds, tail, shadow-price, all, but got 'mbb'",
+        ),
         (["calibrate", "hospital", "--source", "none.csv"], "--source: none.csv must be a file"),
     ],
 )

@@ -63,7 +63,9 @@ def test_a_tally_has_every_part_once(K, separate):
 
 def test_cuda_defines_no_place_of_its_own():
     folder = importlib.resources.files("tightrope.engine")
-    source = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("world.cuh", "replicate.cu"))
+    source = "".join(
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("world.cuh", "replicate.cu")
+    )
     macros = {name.split("(")[0] for name in kernels.cuda_constants()}
     assert not macros & set(re.findall(r"#define (\w+)", source))
     unused = {name for name in macros if not re.search(rf"\b{name}\b", source)}
