@@ -23,6 +23,7 @@ def test_the_committed_page_is_of_this_version():
         page._formulas(),
         page._dials(),
         page._when_it_holds(),
+        page._why_so(),
     ):
         assert part.strip() in text
     assert "--quick" not in text

@@ -21,7 +21,7 @@ FIGURE_EXAMPLE, FIGURE_TABLES = "shadow-price-sixty-seconds.png", "shadow-price-
 
 def page(data: Data, command: str) -> str:
     """The page as markdown, of the parts that there are."""
-    parts = [_introduction(), _how_it_decides(), _formulas(), _dials(), _when_it_holds()]
+    parts = [_introduction(), _how_it_decides(), _formulas(), _dials(), _when_it_holds(), _why_so()]
     sections = {"example": _example, "league": _league, "tables": _tables, "worlds": _worlds}
     shown = [name for name in sections if name in data]
     parts.append(_evidence(data, shown, command))
@@ -168,6 +168,32 @@ def _when_it_holds() -> str:
 - **Rules that can't be met** are reported (`policy.infeasible`, `policy.conflict()`), and the others are kept meanwhile.
 - **Linear models**: where rewards are far from linear in the features, every policy with such a model earns less than the optimum, and the rules are
   kept all the same, since totals are those of real costs.
+"""
+
+
+def _why_so() -> str:
+    return """
+## Why it is made so
+
+Each part was taken out, or put in, on 40 random worlds of the same law as those held out, 4 runs of 10,000 rounds each, while the recipe was made (with another simulator,
+and before errors had weights in the estimate of the noise); these worlds were looked at, so that they prove nothing. Regret is a geometric mean of ratios to the prototype.
+
+| recipe | regret | runs that end in violation | last, median over worlds | mean |
+| --- | --- | --- | --- | --- |
+| as it is | 0.965 | 3.1% | 79 | 1,022 |
+| without the wall | 0.941 | 10.6% | 1,676 | 3,460 |
+| without the correction that is carried over | 0.955 | 1.9% | 79 | 1,108 |
+| ρ from drawn rewards, not from optimistic ones | 0.963 | 1.9% | 71 | 1,103 |
+| unknown costs drawn in full | 0.959 | 2.5% | 87 | 1,171 |
+| prices on ties broken upwards: right side −2s/√n | 0.980 | 3.1% | 87 | 980 |
+| a ratchet on the buffer, for costs seen before | 0.973 | 3.1% | 79 | 1,020 |
+| guard | 0.956 | 12.5% | 48 | 1,926 |
+| caution 2 | 0.942 | 3.1% | 99 | 1,684 |
+| caution 4 | 1.003 | 2.5% | 67 | 940 |
+
+So the wall is what keeps totals below zero; the theory's two offers, ties broken upwards and the ratchet, cost regret and bring nothing that could be measured here, and
+are left to `provable-shadow-price`, whose proof needs them; the guard is quicker out of violation in the median world and blocks the way back where many rules are tight,
+so it is a choice. The correction that is carried over is for long runs: in `fair-jobs` the worst of 16 runs of 100,000 rounds had a regret of 713 without it and 208 with it.
 """
 
 
