@@ -22,14 +22,13 @@ from tightrope.policies.offer import (
     feature_rows,
     offered_ids,
     plain_group,
-    rounds_given,
     rows_for_each,
 )
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
-from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range, whole_number
+from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
 
@@ -244,29 +243,6 @@ class Policy(ABC):
         read = self._offer(**offer)
         row = read.row_of("the action that was chosen", action)
         return self._play(read, self.choose(read)._replace(row=row))
-
-    def _many(self, given: Mapping[str, Any], rounds: int | None) -> list[Offer]:
-        """The offers of successive rounds, each argument with one entry a round; all are checked before any is played."""
-        lengths = {name: rounds_given(name, value) for name, value in given.items() if value is not None}
-        if rounds is not None:
-            lengths["rounds"] = whole_number("rounds", rounds)
-        if not lengths:
-            raise InvalidInput("decide_many needs rounds=, or an argument with one entry for each round.")
-        if len(set(lengths.values())) > 1:
-            raise InvalidInput(
-                f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
-            )
-        offers = []
-        for i in range(next(iter(lengths.values()))):
-            entry = {name: None if value is None else value[i] for name, value in given.items()}
-            try:
-                offers.append(self._checked_offer(**entry))
-            except InvalidInput as error:
-                raise InvalidInput(f"round {i} of decide_many: {error}") from error
-        return offers
-
-    def _checked_offer(self, **given: Any) -> Offer:
-        return self._offer(**given)
 
     def mixture(self, *args: Any, **kwargs: Any) -> Array:
         """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""

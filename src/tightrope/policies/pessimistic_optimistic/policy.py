@@ -13,10 +13,11 @@ from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
+from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import Input, require_in_ranges, seen_before
 from tightrope.policies.offer import Offer, plain_group
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import fast_path
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.estimates import (
@@ -30,7 +31,6 @@ from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
-from tightrope.problem import Setting
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, whole_number
 
@@ -38,7 +38,7 @@ ndarray, empty = np.ndarray, np.empty  # looked up in every round
 
 
 @register("pessimistic-optimistic")
-class PessimisticOptimistic(Policy):
+class PessimisticOptimistic(Constrained):
     """Maximise reward while every cumulative cost stays at or below 0 at every round.
 
     Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
@@ -184,14 +184,6 @@ class PessimisticOptimistic(Policy):
         return self._meter is None and None not in (
             self._reward.compiled,
             "none" if self._cost is None else self._cost.compiled,
-        )
-
-    @property
-    def setting(self) -> Setting:
-        """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
-        known = np.isin(np.arange(self.n_constraints), self._input.known_columns)
-        return Setting(
-            n_constraints=self.n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
         )
 
     # Decide
@@ -345,15 +337,16 @@ class PessimisticOptimistic(Policy):
             found = fast_path.decide_many(self, features, costs)
             if found is not None:
                 return found
-        given = {
-            "features": features,
-            "costs": costs,
-            "cost_features": cost_features,
-            "actions": actions,
-            "usage": usage,
-            "group": group,
-        }
-        return [self._commit(offer) for offer in self._many(given, rounds)]
+        return Constrained.decide_many(
+            self,
+            features,
+            costs,
+            cost_features=cost_features,
+            actions=actions,
+            usage=usage,
+            group=group,
+            rounds=rounds,
+        )
 
     # Learn
 
@@ -398,31 +391,15 @@ class PessimisticOptimistic(Policy):
             self, self._fast_after, decision, reward, costs, usage
         ):
             return
-        number = self._pending.number_of(decision)
-        pending = self._pending[number]
-        if usage is not None:
-            if costs is not None:
-                raise InvalidInput("give costs, or usage by name, not both.")
-            costs = dict(usage)
-        if reward is None and costs is None:
-            raise InvalidInput("learn needs a reward, costs, or both.")
-        _, action, phi, psi, group, _ = pending
-        parts, y, w = 0, None, None
-        if reward is not None:
-            self._pending.require(number, AWAITS_REWARD)
-            y, parts = finite_number("reward", reward), AWAITS_REWARD
-        if costs is not None:
-            if self._cost is None:
-                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            self._pending.require(number, AWAITS_COSTS)
-            w = require_in_ranges(self._input.observed(costs, action, group), self._ranges)
-            parts |= AWAITS_COSTS
-        if y is not None:
-            self._reward.learn(phi, y, action)
-        if w is not None and self._cost is not None:
-            self._cost.learn(psi, w, action)
-            kernels.core_views(self._core).totals[self._input.columns] += w
-        self._pending.learnt(number, parts)
+        self._learn_parts(decision, reward, costs, usage)
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Take in the costs of a decision that are seen after acting."""
+        Constrained.learn_costs(self, pending, costs)
+        kernels.core_views(self._core).totals[self._input.columns] += costs
+
+    def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
+        return require_in_ranges(self._input.observed(costs, action, group), self._ranges)
 
     def warm_start(
         self, features: Any, actions: Any, rewards: Any, costs: Any = None, *, cost_features: Any = None
@@ -452,10 +429,7 @@ class PessimisticOptimistic(Policy):
         (array([0., 1.]), array([0.]), 0)
         """
         log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
-        for i, action in enumerate(log.ids):
-            self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
-            if log.costs is not None and self._cost is not None:
-                self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
+        self._learn_log(log)
 
     # Slater's constant, measured elsewhere
 
@@ -498,9 +472,7 @@ class PessimisticOptimistic(Policy):
         """All that is not arrays, as plain data."""
         return {
             **self._settings,
-            "constraints": self.n_constraints
-            if self.rules is None
-            else {"rules": self.rules.to_data(), "actions": list(self.rules.actions)},
+            "constraints": self._constraints_as_data(),
             "reward": self._reward.settings(),
             "cost": None if self._cost is None else self._cost.settings(),
             "owner": self._pending.owner,
@@ -515,11 +487,9 @@ class PessimisticOptimistic(Policy):
     @classmethod
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """What the constructor was given, from `settings`."""
-        given, constraints = Policy.parameters_from(settings), settings["constraints"]
+        given, constraints = super().parameters_from(settings), settings["constraints"]
         for name in ("V", "epsilon"):
             given[name] = None if given[name] is None else schedules.Power(*given[name])
-        if isinstance(constraints, dict):
-            given["constraints"] = Rules.from_data(constraints["rules"], constraints["actions"])
         if isinstance(constraints, dict) or not constraints:
             given["cost_range"] = None
         return given
@@ -584,20 +554,8 @@ class PessimisticOptimistic(Policy):
 
     # One round
 
-    def _offer(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        cost_features: Any = None,
-        actions: Any = None,
-        usage: Any = None,
-        group: Any = None,
-        context: Any = None,
-    ) -> Offer:
-        return self._input.offer(features, costs, cost_features, actions, usage, group)
-
     def _checked_offer(self, **given: Any) -> Offer:
-        offer = self._input.offer(**given)
+        offer = self._offer(**given)
         self._input.require_valid(offer)
         return offer
 

@@ -13,6 +13,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
+from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import seen_before
 from tightrope.policies.offer import Offer, plain_group
@@ -27,7 +28,6 @@ from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, reme
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
-from tightrope.problem import Setting
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
 
@@ -36,7 +36,7 @@ _NONE = np.empty(0)
 
 
 @register("shadow-price")
-class ShadowPrice(Policy):
+class ShadowPrice(Constrained):
     """Maximise reward under rules on running totals, with nothing to set.
 
     Every rule has a price: the reward that one more unit of its limit would earn. It comes from the dual of the allocation program
@@ -85,8 +85,7 @@ class ShadowPrice(Policy):
 
     loop: ClassVar[str | None] = "shadow-price"
     randomised: ClassVar[bool] = True
-    _reward: Any
-    _cost: Any
+    reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
 
     def __init__(
         self,
@@ -226,14 +225,6 @@ class ShadowPrice(Policy):
         """Whether a whole run can be compiled."""
         return self._compiled
 
-    @property
-    def setting(self) -> Setting:
-        """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
-        known = np.isin(np.arange(self.n_constraints), self._input.known_columns)
-        return Setting(
-            n_constraints=self.n_constraints or None, seen_before=known, reward=self._reward, cost=self._cost
-        )
-
     # Decide
 
     def decide(  # type: ignore[override]
@@ -340,37 +331,6 @@ class ShadowPrice(Policy):
         chances = choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan)
         return Choice(row, seen["rewards"], seen["means"], chances)
 
-    def decide_many(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        *,
-        cost_features: Any = None,
-        actions: Sequence[Sequence[int | str] | None] | None = None,
-        usage: Sequence[Mapping[str, Any] | None] | None = None,
-        group: Sequence[Any] | None = None,
-        rounds: int | None = None,
-    ) -> list[Decision]:
-        """As many successive `decide` calls with no `learn` between.
-
-        Every argument has one entry for each round, in a sequence or along a first axis. `rounds` says how many where there is no
-        such argument. All input is checked before the first decision is made.
-
-        >>> import tightrope as tr
-        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(3))
-        >>> len(policy.decide_many(rounds=2))
-        2
-        """
-        given = {
-            "features": features,
-            "costs": costs,
-            "cost_features": cost_features,
-            "actions": actions,
-            "usage": usage,
-            "group": group,
-        }
-        return [self._commit(offer) for offer in self._many(given, rounds)]
-
     # Learn
 
     def learn(
@@ -413,31 +373,12 @@ class ShadowPrice(Policy):
                 if fast(g, waiting[2], reward, self._flat, self._spread, self._room):
                     self._reward.refresh(g)
                 return
-        number = self._pending.number_of(decision)
-        pending = self._pending[number]
-        if usage is not None:
-            if costs is not None:
-                raise InvalidInput("give costs, or usage by name, not both.")
-            costs = dict(usage)
-        if reward is None and costs is None:
-            raise InvalidInput("learn needs a reward, costs, or both.")
-        _, action, phi, _, group, _ = pending
-        done, y, w = 0, None, None
-        if reward is not None:
-            self._pending.require(number, AWAITS_REWARD)
-            y, done = finite_number("reward", reward, low=-LARGEST, high=LARGEST), AWAITS_REWARD
-        if costs is not None:
-            if self._cost is None:
-                raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
-            self._pending.require(number, AWAITS_COSTS)
-            w = self._input.observed(costs, action, group)
-            done |= AWAITS_COSTS
-        if y is not None:
-            self._reward.learn(phi, y, action)
-        if w is not None:
-            self.learn_costs(pending, w)
-        self._pending.learnt(number, done)
+        self._learn_parts(decision, reward, costs, usage)
         self._book_nothing()
+
+    def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
+        seen: Array = self._input.observed(costs, action, group)
+        return seen
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
@@ -509,10 +450,7 @@ class ShadowPrice(Policy):
         """
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
-        for i, action in enumerate(log.ids):
-            self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
-            if log.costs is not None and self._cost is not None:
-                self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
+        self._learn_log(log)
         limits.remember_offers(self, seen)
 
     def change_limit(
@@ -542,26 +480,15 @@ class ShadowPrice(Policy):
 
     def settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
-        rules = self.rules
         return {
             "reward": self._reward.settings(),
             "cost": None if self._cost is None else self._cost.settings(),
-            "constraints": self.n_constraints
-            if rules is None
-            else {"rules": rules.to_data(), "actions": list(rules.actions)},
+            "constraints": self._constraints_as_data(),
             **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
-            "cost_range": None if rules is not None else self.cost_range,
+            "cost_range": None if self.rules is not None else self.cost_range,
             "owner": self._pending.owner,
             "pending_groups": self._pending.groups(),
         }
-
-    @classmethod
-    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was given, from `settings`."""
-        given, constraints = Policy.parameters_from(settings), settings["constraints"]
-        if isinstance(constraints, dict):
-            given["constraints"] = Rules.from_data(constraints["rules"], constraints["actions"])
-        return given
 
     def kept_lengths(self) -> tuple[int, int]:
         """φ, and ψ with the costs booked behind it."""
@@ -630,19 +557,6 @@ class ShadowPrice(Policy):
         return f"ShadowPrice({', '.join(made)})"
 
     # One round
-
-    def _offer(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        cost_features: Any = None,
-        actions: Any = None,
-        usage: Any = None,
-        group: Any = None,
-        context: Any = None,
-    ) -> Offer:
-        """One round's input, all of it checked."""
-        return self._input.offer(features, costs, cost_features, actions, usage, group)
 
     def _commit(self, offer: Offer, forced: int = -1) -> Decision:
         core, models = self._core, self._models()
