@@ -164,8 +164,8 @@ def decide(
 ):
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
-    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, of which `idle` do not
-    count in this round.
+    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, which are set to 0 and
+    of which `idle` do not count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -173,6 +173,10 @@ def decide(
     psi = cost_features.reshape(cost_features.size)
     costs = W.reshape(W.size)
     late = columns.shape[0]
+    if costs.shape[0] == J * K:
+        for i in range(late):
+            for j in range(J):
+                costs[j * K + columns[i]] = 0.0
     if costs.shape[0] != J * K or not known_are_small(costs, J, core) or not rows_fit(phi, reward, J):
         return -1
     if late > 0 and not rows_fit(psi, cost, J):
@@ -206,6 +210,8 @@ def decide(
             z[i] = psi[first + i]
         for i in range(late):
             z[p + i] = trace[W_at + row * K + columns[i]]
+    if core[SLOT] >= 0.0:
+        core[MARK] = fingerprint(phi, costs, MARKS)
     return row
 
 
@@ -476,6 +482,32 @@ def take_costs(costs, z, p, columns, core, spread):
         core[booked + k] -= z[p + i]
         core[totals + k] += costs[i]
         core[moved + k] += costs[i] * costs[i]
+
+
+@kernel
+def learn_late(action, z, costs, unseen, columns, core, cost, cost_spread, outputs, alone, last, room):
+    """Costs seen after acting, into the totals and into a compiled model; 1 where its block is to be refreshed. −1: not valid.
+
+    Of a rule that is not in force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0,
+    …, M − 1. alone: room for one id. last: nothing else is booked. room: `predictions_room` and 2q + 3M + 2 numbers.
+    """
+    M = columns.shape[0]
+    for i in range(M):
+        if not abs(costs[i]) <= LARGEST:
+            return -1
+        room[i] = costs[i]
+    p = int(cost[1]) - 1
+    take_costs(costs, z, p, columns, core, cost_spread)
+    told, free = room[:M], room[M:]
+    if unseen.shape[0] > 0:
+        alone[0] = action
+        standardised.fill_unseen(z, alone, outputs, unseen, told, cost, cost_spread, free)
+    if last:
+        booked = at(core, BOOKED)
+        for k in range(int(core[CONSTRAINTS])):
+            core[booked + k] = 0.0
+    g = action if cost[0] > 1.0 else 0
+    return int(standardised.learn_costs(g, z, told, cost, cost_spread, free))
 
 
 @kernel

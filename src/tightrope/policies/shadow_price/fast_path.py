@@ -9,17 +9,18 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.kernels import shadow, standardised
-from tightrope.kernels.shadow import LARGEST
 from tightrope.policies.decision import Decision
 from tightrope.policies.offer import plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending
 from tightrope.policies.plain_values import as_array, readable
 from tightrope.policies.shadow_price.memory import Remembered
-from tightrope.validation import Array
 
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 _SEED = np.uint64(0)
 _NO_IDS = np.empty(0, dtype=np.int64)
+
+empty = np.empty  # looked up in every round
+_AWAITS = AWAITS_REWARD | AWAITS_COSTS
 
 
 def open_for(policy: Any, J: int) -> None:
@@ -35,6 +36,9 @@ def open_for(policy: Any, J: int) -> None:
     if cost is None:
         policy._fast_known = decide_known(policy._disjoint)
     elif cost.takes_features:
+        late = len(policy._columns)
+        # What every decision and every outcome is given beside its own.
+        policy._late = (policy._core, cost.flat, cost.spread, np.arange(late), np.zeros(1, dtype=np.int64))
         policy._fast_late = decide_all(policy._disjoint, cost.n_actions is not None)
     policy._fast_learn = learn_reward()
 
@@ -45,30 +49,26 @@ def room_needed(policy: Any, J: int) -> int:
     return 2 * J + int(shadow.room_size(J, policy.n_constraints, width))
 
 
-def remember(policy: Any, ids: Any, features: Array, W: Array, force: Any) -> None:
-    """The round that a compiled decision was made in; its fingerprint is known."""
+def remember(policy: Any, entry: Remembered, own_costs: bool) -> None:
+    """The round that a compiled decision was made in; its fingerprint is known. `own_costs`: nobody else has its costs."""
     core = policy._core
-    entry = Remembered(ids, features if features.ndim == 2 else features[None, :], None, W, force)
-    policy._memory.remember(int(core[shadow.SLOT]), entry, float(core[shadow.MARK]))
+    policy._memory.remember(int(core[shadow.SLOT]), entry, float(core[shadow.MARK]), own_costs)
 
 
 def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
     """Where costs are seen after acting, all or those that rules say; None, with nothing changed, where it is not open."""
-    cost, columns, K, rule_costs = policy._cost, policy._columns, policy.n_constraints, policy._rule_costs
+    columns, K, rule_costs = policy._columns, policy.n_constraints, policy._rule_costs
     if costs is not None and len(columns) == K:
         if psi is not None:
             return None
         costs, psi = None, costs
+    if not (readable(phi) or readable(phi := as_array(phi))) or not 0 < phi.ndim < 3:
+        return None
     if psi is None:
         if not policy._input.same_features:
             return None
         psi = phi
-    if not (
-        (readable(phi) or readable(phi := as_array(phi)))
-        and (readable(psi) or readable(psi := as_array(psi)))
-        and 0 < phi.ndim < 3
-        and 0 < psi.ndim < 3
-    ):
+    elif not (readable(psi) or readable(psi := as_array(psi))) or not 0 < psi.ndim < 3:
         return None
     J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
     offer, decide = policy._offers.get(J), policy._fast_late[3 * phi.ndim + psi.ndim]
@@ -81,32 +81,35 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
             W = rule_costs.costs(usage, group)
         elif usage is None and readable(costs) and costs.shape == (J, K):
             W = costs.copy()
-            W[:, columns] = 0.0
         else:
             return None
-        idle, force = rule_costs.idle(group), policy._input.in_force(group)
+        force, _, idle = policy._input.force_of(group)
     elif costs is not None or usage is not None or group is not None:
         return None
     else:
         W = np.zeros((J, K))
     ids, size, room = offer
-    core, p = policy._core, cost.n_features
-    trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(p + len(columns))
-    flats = (policy._flat, policy._spread, cost.flat, cost.spread)
-    row = decide(phi, psi, ids, W, *flats, columns, idle, core, trace, x, z, policy._seed, room)
+    core, flat, spread, _, _ = policy._late
+    p = policy._cost.n_features
+    trace, x, z = empty(size), empty(policy._row_length), empty(p + len(columns))
+    row = decide(
+        phi, psi, ids, W, policy._flat, policy._spread, flat, spread, columns, idle, core, trace, x, z, policy._seed, room
+    )  # fmt: skip
     if row < 0:
         return None
     if core[shadow.SLOT] >= 0.0:
         rows, cost_rows = phi.reshape(-1, policy._row_length), psi.reshape(-1, p)
-        policy._remember(Remembered(ids, rows, cost_rows, W, force))
+        remember(policy, Remembered(ids, rows, cost_rows, W, force), own_costs=True)
     pending = policy._pending
-    number = pending.add(AWAITS_REWARD | AWAITS_COSTS, row, x, z, group)
+    number = pending.made
+    pending.made = number + 1
+    pending[number] = (_AWAITS, row, x, z, group, None)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
 
 
 def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
     """Costs that are seen after acting; whether the fast path was open."""
-    rule_costs = policy._rule_costs
+    rule_costs, columns = policy._rule_costs, policy._columns
     if policy._fast_late is None:
         return False
     unseen = _NO_IDS
@@ -115,23 +118,16 @@ def learn_late(policy: Any, pending: Pending, costs: Any, usage: Any) -> bool:
             costs = rule_costs.observed(usage, pending[1], pending[4])
         elif usage is not None:
             return False
-        unseen = policy._input.unseen(pending[4])
+        unseen = policy._input.force_of(pending[4]).unseen
     elif usage is not None:
         return False
-    if not readable(costs) or costs.shape != policy._columns.shape or not (np.abs(costs) <= LARGEST).all():
+    if not readable(costs) or costs.shape != columns.shape:
         return False
-    cost, z = policy._cost, pending[3]
-    shadow.take_costs(costs, z, cost.n_features, policy._columns, policy._core, cost.spread)
-    g = pending[1] if cost.n_actions is not None else 0
-    if len(unseen):
-        # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-        costs, alone, outputs = costs.copy(), np.array([pending[1]]), np.arange(len(costs))
-        fill_unseen()(z, alone, outputs, unseen, costs, cost.flat, cost.spread, policy._room)
-    if learn_costs()(g, z, costs, cost.flat, cost.spread, policy._room):
-        cost.refresh(g)
-    if len(policy._pending) == 1:
-        shadow.vector(policy._core, shadow.BOOKED)[:] = 0.0
-    return True
+    action, last = pending[1], len(policy._pending) == 1
+    done = learn_costs()(action, pending[3], costs, unseen, columns, *policy._late, last, policy._room)
+    if done > 0:
+        policy._cost.refresh(action if policy._cost.n_actions is not None else 0)
+    return bool(done >= 0)
 
 
 # Compiled code, looked up once
@@ -171,11 +167,7 @@ def learn_reward() -> Any:
 
 @cache
 def learn_costs() -> Any:
-    """`standardised.learn_costs`."""
-    return kernels.entry(standardised.learn_costs, 0, _LINE, _LINE, _LINE, _LINE, _LINE)
-
-
-@cache
-def fill_unseen() -> Any:
-    """`standardised.fill_unseen`."""
-    return kernels.entry(standardised.fill_unseen, _LINE, _IDS, _IDS, _IDS, _LINE, _LINE, _LINE, _LINE)
+    """`shadow.learn_late`."""
+    return kernels.entry(
+        shadow.learn_late, 0, _LINE, _LINE, _IDS, _IDS, _LINE, _LINE, _LINE, _IDS, _IDS, False, _LINE
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,17 @@ MOST_DENSE = 10_000_000
 MOST_GROUPS = 1024
 
 
+class Force(NamedTuple):
+    """What counts in the contexts of a group: the rules in force (K,), None where all are, and which costs seen after acting do not.
+
+    Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
+    """
+
+    rules: NDArray[np.bool_] | None
+    unseen: NDArray[np.int64]
+    idle: NDArray[np.int64]
+
+
 class PriceInput(Input):
     """`Input` for features and costs in any unit."""
 
@@ -37,7 +48,7 @@ class PriceInput(Input):
             and cost.n_features == reward.n_features
             and (cost.n_actions is None) == (reward.n_actions is None)
         )
-        self._forces: dict[Any, tuple[NDArray[np.bool_] | None, NDArray[np.int64]]] = {}
+        self._forces: dict[Any, Force] = {}
 
     def set_rules(self, rules: Rules) -> None:
         """Go on with rules of the same names, columns and groups, with other limits."""
@@ -93,13 +104,10 @@ class PriceInput(Input):
 
     def in_force(self, group: Any) -> NDArray[np.bool_] | None:
         """Which rules are in force for a context of that group; None where all are."""
-        return None if self.rules is None else self._force_of(group)[0]
+        return None if self.rules is None else self.force_of(group).rules
 
-    def unseen(self, group: Any) -> NDArray[np.int64]:
-        """Which of the costs seen after acting, counted among them, are not seen in a context of that group."""
-        return self._force_of(group)[1]
-
-    def _force_of(self, group: Any) -> tuple[NDArray[np.bool_] | None, NDArray[np.int64]]:
+    def force_of(self, group: Any) -> Force:
+        """What counts in a context of that group."""
         found = self._forces.get(group)
         if found is None:
             assert self.rules is not None
@@ -107,7 +115,8 @@ class PriceInput(Input):
                 self._forces.clear()
             force = self.rules.in_force(group)
             unseen = np.flatnonzero(~force[self.columns]).astype(np.int64)
-            found = self._forces[group] = (None if force.all() else force, unseen)
+            found = Force(None if force.all() else force, unseen, self.columns[unseen])
+            self._forces[group] = found
         return found
 
 

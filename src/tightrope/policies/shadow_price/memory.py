@@ -38,13 +38,14 @@ class Remembered(NamedTuple):
         rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
         return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
 
-    def kept(self) -> Remembered:
-        """The same with arrays of its own, but for the features of a catalogue."""
-        phi, psi = (
-            rows if rows is None or (self.catalogue and rows is self.phi) else rows.copy()
-            for rows in (self.phi, self.psi)
-        )
-        return Remembered(self.ids, phi, psi, self.W.copy(), self.force, self.catalogue)
+    def kept(self, own_costs: bool = False) -> Remembered:
+        """The same with arrays of its own, but for the features of a catalogue; `own_costs`: its costs are that already."""
+        ids, phi, psi, W, force, catalogue = self
+        W = W if own_costs else W.copy()
+        if catalogue:
+            return Remembered(ids, phi, psi if psi is None or psi is phi else psi.copy(), W, force, True)
+        phi, psi = None if phi is None else phi.copy(), None if psi is None else psi.copy()
+        return Remembered(ids, phi, psi, W, force, False)
 
     def equals(self, other: Remembered) -> bool:
         """Whether their keys are the same."""
@@ -105,15 +106,15 @@ class RoundMemory:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def remember(self, slot: int, entry: Remembered, mark: float) -> None:
-        """A round, with its mark, into a slot, the next one or one that is taken."""
+    def remember(self, slot: int, entry: Remembered, mark: float, own_costs: bool = False) -> None:
+        """A round, with its mark, into a slot, the next one or one that is taken. `own_costs`: see `Remembered.kept`."""
         if entry.catalogue and entry.phi is not None:
             self._share(entry.phi)
         if slot < len(self.slots):
             self._release(self.slots[slot])
-        number = self._number_of(mark, entry)
+        number = self._number_of(mark, entry) if mark in self._numbers else None
         if number is None:
-            entry = entry.kept()
+            entry = entry.kept(own_costs)
             if self._free:
                 number = heapq.heappop(self._free)
                 self.entries[number], self.counts[number], self._marks[number] = entry, 0, mark

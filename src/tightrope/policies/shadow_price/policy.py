@@ -147,11 +147,12 @@ class ShadowPrice(Constrained):
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_known: tuple[Any, ...] | None = None
         self._fast_late: Any = None
+        self._late: Any = None
         self._fast_learn: Any = None
         self._row_length = self._reward.n_features
         width = max(self.kept_lengths()) + 1
         late = len(after)
-        self._room = np.empty(2 * width + 2 * late + 8 + int(standardised.predictions_room(width, late)))
+        self._room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
         self._flat = self._reward.flat if self._compiled else _NONE
         self._spread = self._reward.spread if self._compiled else _NONE
         # The number of the first decision that has prices to work on, and must take the careful way.
@@ -292,7 +293,8 @@ class ShadowPrice(Constrained):
                     if row != -1:
                         if row < 0:
                             row = shadow.ENTERS - row
-                            fast_path.remember(self, ids, features, W, force)
+                            rows = features if features.ndim == 2 else features[None, :]
+                            fast_path.remember(self, Remembered(ids, rows, None, W, force), costs is None)
                         pending = self._pending
                         number = pending.made
                         pending.made = number + 1
@@ -390,7 +392,7 @@ class ShadowPrice(Constrained):
         psi = z[:p] if p else None
         if self.rules is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            unseen = self._input.unseen(pending[4])
+            unseen = self._input.force_of(pending[4]).unseen
             if len(unseen):
                 ids, costs = np.array([pending[1]]), costs.copy()
                 believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
