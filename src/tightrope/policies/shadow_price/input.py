@@ -23,7 +23,7 @@ MOST_GROUPS = 1024
 
 
 class Force(NamedTuple):
-    """What counts in the contexts of a group: the rules in force (K,), None where all are, and which costs seen after acting do not.
+    """What counts in the contexts of a group: the rules in force (K,), None where all are, which costs seen after acting do not.
 
     Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
     """
