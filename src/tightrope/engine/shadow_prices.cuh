@@ -442,13 +442,15 @@ DEVICE void work_on_prices(Hot& hot, Cold& cold, const World& world, const Offer
         }
     }
     if (t < sample.deadline) return;
+    const REAL fall = (REAL)sample.rho / rho;
+    const REAL kept = (REAL)CARRY_KEPT * (fall * UNIT_OFF < 1 ? fall : (REAL)1);
     LANES_TAKE(k, K) {
         const REAL mean = -hot.gradient[k], top = hot.cap[k];
         const REAL error = sqrt(fmax((REAL)0, hot.mean_square[k] - mean * mean) / (REAL)sample.weight);
         const bool at_cap = top > 0 && hot.solved[k] >= (REAL)AT_CAP * top;
         hot.infeasible[k] = at_cap && sample.weight >= ENOUGH_ROUNDS && mean > (REAL)ERRORS_ABOVE * error;
         hot.price[k] = hot.solved[k];
-        hot.correction[k] = fmin((REAL)CARRY_KEPT * hot.correction[k], top);
+        hot.correction[k] = fmin(kept * hot.correction[k], top);
     }
     rho = (REAL)sample.rho;
     sample.rounds = 0;

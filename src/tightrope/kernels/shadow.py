@@ -53,7 +53,7 @@ WALL = 0.6
 CARRY, CARRY_KEPT = 64.0, 0.5
 # Draws of unknown costs: their part of a standard deviation, and the least part of that where there is no slack.
 COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
-# Until one is seen, costs without a declared range are taken to be about 1; a guess that is off by more than this is given up.
+# Until one is seen, rewards and costs without a declared range are taken to be about 1; a guess that is off by more is given up.
 UNIT_OFF = 100.0
 # Old rounds fade: a full memory takes the present one with probability FADE · capacity / t.
 FADE = 2.0
@@ -670,6 +670,8 @@ def finish_solve(core, solver, weight):
     """A solve on so many rounds is over: its prices and ρ take effect, and it is known which rules can't be met."""
     K = int(core[CONSTRAINTS])
     price, _, _, _, gradient, _, _, _, square, cap, _, _, _, _ = prices.solver_parts(K)
+    fall = solver[prices.UNIT] / core[RHO]
+    kept = CARRY_KEPT * fall if fall * UNIT_OFF < 1.0 else CARRY_KEPT
     for k in range(K):
         mean = -solver[gradient + k]
         error = math.sqrt(max(0.0, solver[square + k] - mean * mean) / weight)
@@ -679,6 +681,6 @@ def finish_solve(core, solver, weight):
         core[at(core, PRICE) + k] = solver[price + k]
         core[at(core, INFEASIBLE) + k] = 1.0 if unmet else 0.0
         # What was carried while ρ was a guess may be far above any price.
-        core[at(core, CORRECTION) + k] = min(CARRY_KEPT * core[at(core, CORRECTION) + k], top)
+        core[at(core, CORRECTION) + k] = min(kept * core[at(core, CORRECTION) + k], top)
     core[RHO] = solver[prices.UNIT]
     core[SOLVES] += 1.0

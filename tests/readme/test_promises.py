@@ -1,0 +1,202 @@
+"""What the README promises of the package at its head: one test for each, named after it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tightrope as tr
+from readme_claims import claim
+from reference import ReferenceA, ReferenceB
+from strategies import unit_rows
+from test_served_policies import CASES, outcome, request, spec_of
+from tightrope import lp, theory
+from tightrope.policies import POLICIES
+from tightrope.studies.bench.contests import online
+from tightrope.studies.league import ROSTER
+from workbench import Bench, read
+
+REWARDS, HOURS = np.array([0.9, 0.6, 0.5]), [1.0, 0.5, 0.2]
+BENCHMARKS = (Path(__file__).resolve().parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
+def rules() -> tr.Rules:
+    found = [tr.Capacity("icu", at_most=0.2), tr.Share("icu", at_least=0.1)]
+    return tr.Rules([*found, tr.Budget("nurse_hours", at_most=0.4)], actions=["icu", "surgery", "other"])
+
+
+@claim(
+    "No Slater's constant, horizon, norm, radius or range of costs; features, rewards and costs in any unit"
+)
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_nothing_to_set(unit: float) -> None:
+    parameters = inspect.signature(tr.ShadowPrice).parameters.values()
+    asked = {one.name for one in parameters if one.default is inspect.Parameter.empty}
+    assert asked == {"reward"}, "and constraints, where there are some"
+    # The example of the sixty seconds in other units: features, rewards with an offset, and every cost in a unit of its own.
+    W = rules().costs(usage={"nurse_hours": HOURS}) * [unit, 1.0, 1.0 / unit]
+    policy = tr.ShadowPrice(reward=tr.DisjointRidge(3, 2), constraints=3)
+    earned, above = 0.0, 0
+    for patient in range(3_000):
+        decision = policy.decide([0.7 * unit, 0.7 * unit * (patient % 2)], W)
+        policy.learn(decision, reward=unit * (REWARDS[decision.action] - 7.0))
+        earned += REWARDS[decision.action]
+        above += bool((policy.totals > 1e-9 * np.abs(W).max(axis=0)).any())
+    assert earned >= 1_770
+    assert above <= 25
+
+
+@claim(
+    "Capacities, shares, budgets and averages over actions and groups",
+    "a rule set that nothing can meet is refused with the rules that conflict and the smallest change that would do",
+)
+def test_rules_in_words() -> None:
+    kinds = [
+        tr.Capacity("a", at_most=0.5, among="old"),
+        tr.Share("b", at_least=0.1),
+        tr.Budget("hours", at_most=0.4),
+        tr.Mean("age", at_most=70.0, range=(0.0, 100.0)),
+    ]
+    words = str(tr.Rules(kinds, actions=["a", "b"])).splitlines()
+    assert words == [
+        "among group old: a: at most 50% of that group's decisions",
+        "b: at least 10% of decisions",
+        "hours: at most 0.4 per decision on average",
+        "age: at most 70 per decision on average",
+    ]
+    with pytest.raises(tr.InfeasibleProblem) as refused:
+        tr.Rules(
+            [tr.Share("a", at_least=0.6), tr.Share("b", at_least=0.6), tr.Capacity("c", at_most=0.9)],
+            actions=["a", "b", "c"],
+        )
+    said = str(refused.value)
+    assert "'a: at least 60% of decisions' and 'b: at least 60% of decisions' conflict" in said
+    assert "changing limits by 0.2 in total would do: lower" in said
+
+
+@claim("Both algorithms of the paper, checked round by round against a literal transcription")
+def test_both_algorithms_choose_as_a_literal_transcription_does() -> None:
+    draw = np.random.default_rng(0)
+    theta = unit_rows(draw, 1, 4)[0]
+    literal = ReferenceA(4, 2, slater=0.3, horizon=300)
+    ours = tr.PessimisticOptimistic(tr.Ridge(4), constraints=2, slater=0.3, horizon=300)
+    late = ReferenceB(4, 3, 2, slater=0.3, horizon=300)
+    ours_late = tr.PessimisticOptimistic(
+        tr.Ridge(4), cost=tr.Ridge(3), constraints=2, slater=0.3, horizon=300
+    )
+    for _ in range(300):
+        phi, psi, W = unit_rows(draw, 5, 4), unit_rows(draw, 5, 3), draw.uniform(-1.0, 1.0, (5, 2))
+        rewards = phi @ theta
+        decision, action = ours.decide(phi, W), literal.decide(phi, W)
+        assert decision.action == action
+        literal.model.learn(phi[action], rewards[action])
+        ours.learn(decision, float(rewards[action]))
+        decision, action = ours_late.decide(phi, psi), late.decide(phi, psi)
+        assert decision.action == action
+        late.reward.learn(phi[action], rewards[action])
+        late.cost.learn(psi[action], W[action])
+        ours_late.learn(decision, float(rewards[action]), W[action])
+    np.testing.assert_allclose(ours.queue, literal.Q, atol=1e-9)
+    np.testing.assert_allclose(ours_late.queue, late.Q, atol=1e-9)
+
+
+@claim("state of every policy saved and restored bit for bit")
+def test_the_state_of_every_policy_is_saved_and_restored_bit_for_bit(tmp_path: Path) -> None:
+    POLICIES.discover()
+    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope.")}
+    cases = {name: case for name, case in CASES.items() if name.split(",")[0] in own}
+    assert own - {"oracle"} == {name.split(",")[0] for name in cases}
+    for number, name in enumerate(cases):
+        bench, draw = Bench(spec_of(name)), np.random.default_rng(number)
+        for i in range(20):
+            read(bench.decide({"event_id": str(i), **request(name, draw)}))
+            if i % 3:
+                read(bench.learn(str(i), **outcome(name, draw)))
+        assert bench.experiment._state is not None
+        policy = bench.experiment._state.policy
+        policy.save(tmp_path / f"{number}.policy")
+        before, after = policy.state(), tr.load(tmp_path / f"{number}.policy").state()
+        assert list(before) == list(after), name
+        assert [before[key].tobytes() for key in before] == [after[key].tobytes() for key in after], name
+
+
+@claim("The LP optimum with a verified certificate, up to 100,000 contexts in seconds")
+def test_the_optimum_of_100000_contexts_has_a_verified_certificate_within_seconds() -> None:
+    draw = np.random.default_rng(0)
+    C, J, K = 100_000, 5, 4
+    costs = draw.uniform(-1.0, 1.0, (C, J, K))
+    costs[:, 0] = -0.2
+    started = time.perf_counter()
+    found = lp.allocation(np.full(C, 1.0 / C), draw.uniform(size=(C, J)), costs)
+    assert time.perf_counter() - started < 60.0
+    assert found.certificate.verified
+
+
+@claim("the theorems' bounds as functions")
+def test_the_theorems_bounds_are_functions() -> None:
+    # Theorem 1 at K = 1, δ = 0.5, d = 2: violation is over at a round that can be computed, and regret is finite before it.
+    ends = theory.violation_ends(K=1, delta=0.5)
+    assert (
+        theory.violation_bound(ends, K=1, delta=0.5)
+        == 0.0
+        < theory.violation_bound(ends // 4, K=1, delta=0.5)
+    )
+    assert theory.regret_bound(100, K=1, delta=0.5, d=2, T=1_000) > 0.0
+
+
+@claim(
+    "A decision of the paper's policy and its learn take 3 µs, a fifth of a plain NumPy loop's time and less than a tenth of any "
+    "other library's"
+)
+def test_fast() -> None:
+    row = re.search(r"^\| online \|.*?\| ([\d.]+) ± [\d.]+ \| ([\d.]+) ±", BENCHMARKS, re.MULTILINE)
+    assert row is not None
+    ours, loop = map(float, row.groups())
+    assert round(ours) == 3
+    assert ours / loop <= 0.2
+    # And now, as a ratio within one run: noise must not fail it, a slow door would.
+    contest = online(rounds=1_000)
+    times: dict[str, list[float]] = {"ours": [], "loop": []}
+    for _ in range(5):
+        for name, make in (("ours", contest.ours), ("loop", contest.rival)):
+            program = make()
+            started = time.process_time()
+            program()
+            times[name].append(time.process_time() - started)
+    assert statistics.median(times["ours"]) < 0.5 * statistics.median(times["loop"])
+
+
+@claim("simulations run at 0.6 µs a round and core, the same numbers on any number of cores")
+def test_simulations_are_the_same_on_any_number_of_cores() -> None:
+    row = re.search(r"^\| engine \|.*?\| ([\d.]+) ±", BENCHMARKS, re.MULTILINE)
+    assert row is not None
+    assert f"{float(row.group(1)):.1f}" == "0.6"
+    env = tr.environments.hospital()
+    policy = tr.ShadowPrice(reward=tr.DisjointRidge(6, 10), constraints=18)
+    one, two = (tr.simulate(policy, env, rounds=300, replications=4, workers=n) for n in (1, 2))
+    assert one.regret.mean.tobytes() == two.regret.mean.tobytes()
+    assert one.violation.mean.tobytes() == two.violation.mean.tobytes()
+
+
+@claim("Every system that the paper compares with or names, on the scenarios that fit it, on the same draws")
+def test_the_league_has_every_system_that_the_paper_compares_with_or_names() -> None:
+    # OPB and OPLB it compares with; related work names safe linear bandits, knapsacks, fair and conservative ones, linear UCB.
+    named = [
+        "opb",
+        "oplb",
+        "safe-lucb",
+        "safe-lts",
+        "lincbwk",
+        "primal-dual-bwk",
+        "ucb-alp",
+        "lfg",
+        "clucb",
+        "linucb",
+    ]
+    assert set(named) <= set(ROSTER)
