@@ -54,7 +54,8 @@ def test_nothing_to_set(unit: float) -> None:
 
 @claim(
     "Capacities, shares, budgets and averages over actions and groups",
-    "a rule set that nothing can meet is refused with the rules that conflict and the smallest change that would do",
+    "a rule set that nothing can meet is refused with the rules that conflict and the smallest change "
+    "that would do",
 )
 def test_rules_in_words() -> None:
     kinds = [
@@ -80,7 +81,12 @@ def test_rules_in_words() -> None:
     assert "changing limits by 0.2 in total would do: lower" in said
 
 
-@claim("Both algorithms of the paper, checked round by round against a literal transcription")
+@claim(
+    "Both algorithms of the paper, checked round by round against a literal transcription",
+    "It began as the pessimistic-optimistic algorithm of Liu, Li, Shi and Ying (NeurIPS 2021), which is "
+    "here exactly, under its own name, "
+    "with its theorems",
+)
 def test_both_algorithms_choose_as_a_literal_transcription_does() -> None:
     draw = np.random.default_rng(0)
     theta = unit_rows(draw, 1, 4)[0]
@@ -151,7 +157,8 @@ def test_the_theorems_bounds_are_functions() -> None:
 
 
 @claim(
-    "A decision of the paper's policy and its learn take 3 µs, a fifth of a plain NumPy loop's time and less than a tenth of any "
+    "A decision of the paper's policy and its learn take 3 µs, a fifth of a plain NumPy loop's time and "
+    "less than a tenth of any "
     "other library's"
 )
 def test_fast() -> None:
