@@ -95,8 +95,8 @@ def positive_part(cumulative: Array) -> Array:
 def violation_interval(cost: Array, violation: Array, path_high: Array) -> tuple[Array, Array]:
     """95 % interval of Σ_k (E[S_k])⁺ from runs (R, G, K), given the upper end of E[Σ_k (S_k)⁺]: see `Result.violation`.
 
-    Errors e are those of the bootstrap, stretched from its normal to Student's t, so that a single, clearly positive constraint gets
-    its t-interval. The lower end is inference for directionally differentiable functions (Fang and Santos 2019), made valid on
+    Errors e are those of the bootstrap, stretched from its normal to Student's t, so that a single, clearly positive constraint
+    gets its t-interval. The lower end is inference for directionally differentiable functions (Fang and Santos 2019), made valid on
     both sides of the kink. The upper end is the quantile of g(μ̂ − e), g(m) = Σ_k (m_k)⁺, which is valid because g is convex: with s
     a subgradient at μ, g(μ̂ − e) ≥ g(μ) + s·(μ̂ − μ) − s·e, and the quantile of the right side is at least g(μ) as often as that of
     the plain mean s·μ̂ covers s·μ. By Jensen's inequality `path_high` is an upper end too.

@@ -10,7 +10,7 @@ Tabular('bandit-binding', contexts=1, actions=4, features=0, constraints=1, cost
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -28,7 +28,7 @@ from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
 from tightrope.problem import Problem
 from tightrope.registry import Registry
 from tightrope.rules import Capacity, Rules, Share
-from tightrope.validation import Array
+from tightrope.validation import Array, whole_number
 
 FAILURE = 0.01
 _ROUNDING = 1e-9
@@ -52,6 +52,8 @@ class Scenario:
         The action whose reward must not be fallen behind, for conservative policies.
     alpha : float, optional
         The share of the baseline's reward that may be risked.
+    delay : int
+        Outcomes come late: that of a round is learnt once `delay` further decisions have been made.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Scenario:
     safe: tuple[int, ...] | None = None
     baseline: int | None = None
     alpha: float | None = None
+    delay: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, Tabular):
@@ -78,6 +81,7 @@ class Scenario:
                     )
         if (self.baseline is None) != (self.alpha is None):
             raise InvalidInput("baseline and alpha must be given together.")
+        whole_number("delay", self.delay)
 
     @property
     def name(self) -> str:
@@ -402,6 +406,18 @@ def _safe_dosing() -> Scenario:
         "Six doses for patients of three degrees of sensitivity. Effect and toxicity rise linearly with the dose, toxicity faster "
         "in sensitive patients, and toxicity is measured after treatment; the two lowest doses are known to be safe.",
         safe=(0, 1),
+    )
+
+
+@SCENARIOS.register("late-outcomes")
+def _late_outcomes() -> Scenario:
+    dosing = _safe_dosing()
+    return replace(
+        dosing,
+        env=changed(dosing.env, name="late-outcomes"),
+        description="The doses and patients of safe-dosing, but effect and toxicity show late: what became of a patient is known "
+        "only after 500 more have been treated, and whatever was wrong with their doses has then been done to all of them.",
+        delay=500,
     )
 
 
