@@ -202,7 +202,7 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
         (
             row["scenario"],
             row["policy"],
-            "–" if row["place"] is None else str(row["place"]),
+            str(row["place"] or ("knows the truth" if row["kept"] else row["verdict"])),
             *judged(row),
             number_text(row["rounds_above"]),
             number_text(row["worst_path_violation"]),

@@ -21,7 +21,6 @@ from tightrope.studies.league.ranking import (
     League,
     final_regret,
     over_runs,
-    ratio_text,
     standing,
 )
 from tightrope.validation import VIOLATION
@@ -78,7 +77,7 @@ def _page(league: League) -> Report:
             f"**Against {CENTRE}**: regret less that policy's, run by run on the same draws; negative is better.",
             "**Expected violation**: Σ_{k} (E S_{k})^{+}, with S_{k} the cumulative cost at the end, its noise averaged out. A policy "
             "*keeps* the constraints if the interval reaches down to 0, or if no run at all ended in violation, and if at most "
-            f"{MOST_ABOVE:.0%} of the rounds, on average over runs, had some total above 0.",
+            f"{100 * MOST_ABOVE:.0f} % of the rounds, on average over runs, had some total above 0.",
             "**Rounds above zero**: rounds with some S_{k} > 0, with costs as drawn, averaged over runs. **Last violated round**: the "
             "last of them, averaged over runs.",
             "**Path violation**: Σ_{k} (S_{k})^{+} at the end of a run, averaged over runs. **Worst path**: the most that it came to in "
@@ -106,16 +105,14 @@ def _overview(report: Report, league: League) -> None:
         kind = f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}"
         kind += f", {scenario.delay} rounds late" if scenario.delay else ""
         best = [one["best"] or "none", one["regret"]]
-        rows.append(
-            [name, kind, scenario.slater, *best, one["ours"], ratio_text(one["ratio"]), standing(one)]
-        )
+        rows.append([name, kind, scenario.slater, *best, one["ours"], _rounded(one["ratio"]), standing(one)])
     winner = ["lowest regret of those that keep them", "its regret"]
     report.table(
         ["scenario", "constraints", "δ", *winner, "ours", "our ratio", "our place"],
         rows,
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
-        f"at the end is *shown*, where a small one may hide in few runs, and that at most {MOST_ABOVE:.0%} of the rounds had a total "
+        f"at the end is *shown*, where a small one may hide in few runs, and that at most {100 * MOST_ABOVE:.0f} % of the rounds had a total "
         "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below.",
     )
 
@@ -125,8 +122,8 @@ def _by_policy(report: Report, league: League) -> None:
     for one in league.scores():
         mine = [found for found in league.performances if found.policy == one["policy"]]
         n, safe = one["played"], sum(found.above.max() == 0.0 for found in mine)
-        kept = [f"{one['kept']} of {n}", f"{safe} of {n}"]
-        ratios = [ratio_text(one[name]) for name in ("ratio", "ratio_worst", "ratio_played")]
+        kept = [f"{one['kept']}\u00a0of\u00a0{n}", f"{safe}\u00a0of\u00a0{n}"]
+        ratios = [_rounded(one[name]) for name in ("ratio", "ratio_worst", "ratio_played")]
         time = round(float(np.median([np.median(found.microseconds) for found in mine])))
         rows.append([one["policy"], *kept, *ratios, float(one["first"]), time])
     head = ["policy", "kept", "in every round", "mean ratio where kept", "worst", "mean ratio of all"]
@@ -185,10 +182,9 @@ def _standings(report: Report, league: League, scenario: Scenario) -> None:
         unplaced = "knows all" if one.policy in KNOWS_ALL else one.verdict
         difference = None if gap is None else _triple(over_runs(gap[:, -1]))
         time = round(float(np.median(one.microseconds)))
-        regret, ratio = _triple(result.regret.at()), ratio_text(league.ratio(one))
-        above = _triple(over_runs(one.rounds_above, least=0.0))
-        last = _triple(result.last_violated().estimate)
-        totals = [above, last, float(one.worst_path)] if scenario.env.n_constraints else []
+        regret, ratio = _triple(result.regret.at()), _rounded(league.ratio(one))
+        last = result.last_violated().mean
+        totals = [float(one.rounds_above.mean()), last, one.worst_path] if scenario.env.n_constraints else []
         where = unplaced if place is None else f"{place}"
         earned.append([one.policy, where, regret, ratio, *totals, difference, time])
         per_round, costly = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
@@ -203,6 +199,10 @@ def _standings(report: Report, league: League, scenario: Scenario) -> None:
         head = ["policy", "expected violation", "path violation", "its most in a run"]
         head += ["violation per round", "rounds that cost"]
         report.table(head, spent, caption=f"Constraints on {scenario.name}")
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 2)
 
 
 def _triple(found: Estimate) -> tuple[float, float, float]:

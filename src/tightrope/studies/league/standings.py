@@ -58,7 +58,7 @@ zero, on average over runs, and *last* the last of them. *Worst path*: the most 
 {_scenarios(league)}
 
 **Over all scenarios**: (regret + {least}) / (regret of the best that keeps the rules + {least}), regrets below zero counted as zero. To keep the rules: no violation at the
-end is shown, and at most {MOST_ABOVE:.0%} of the rounds have a total above zero, on average over runs.
+end is shown, and at most {100 * MOST_ABOVE:.0f} % of the rounds have a total above zero, on average over runs.
 
 {_policies(league)}"""
 
