@@ -177,27 +177,25 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
 def _standings(report: Report, league: League, scenario: Scenario) -> None:
     earned: list[list[Cell]] = []
     spent: list[list[Cell]] = []
+    constrained = scenario.env.n_constraints > 0
     for one in league.of(scenario.name):
         place, gap, result = league.place(one), league.gap(one), one.result
         unplaced = "knows all" if one.policy in KNOWS_ALL else one.verdict
         difference = None if gap is None else _triple(over_runs(gap[:, -1]))
         time = round(float(np.median(one.microseconds)))
         regret, ratio = _triple(result.regret.at()), _rounded(league.ratio(one))
-        last = result.last_violated().mean
-        totals = [float(one.rounds_above.mean()), last, one.worst_path] if scenario.env.n_constraints else []
+        totals = [float(one.rounds_above.mean()), result.last_violated().mean, one.worst_path]
         where = unplaced if place is None else f"{place}"
-        earned.append([one.policy, where, regret, ratio, *totals, difference, time])
+        earned.append([one.policy, where, regret, ratio, *(totals if constrained else [time]), difference])
         per_round, costly = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
         ends = [_triple(result.violation.at()), _triple(result.path_violation.at())]
-        spent.append([one.policy, *ends, _triple(over_runs(one.peak, least=0.0)), per_round, costly])
+        spent.append([one.policy, *ends, _triple(over_runs(one.peak, least=0.0)), per_round, costly, time])
     head = ["policy", "place", "regret", "ratio"]
-    head += ["rounds above zero", "last violated round", "worst path"] if scenario.env.n_constraints else []
-    report.table(
-        [*head, f"against {CENTRE}", "µs a decision"], earned, caption=f"Standings on {scenario.name}"
-    )
-    if scenario.env.n_constraints:
-        head = ["policy", "expected violation", "path violation", "its most in a run"]
-        head += ["violation per round", "rounds that cost"]
+    head += ["rounds above zero", "last violated round", "worst path"] if constrained else ["µs a decision"]
+    report.table([*head, f"against {CENTRE}"], earned, caption=f"Standings on {scenario.name}")
+    if constrained:
+        head = ["policy", "expected violation", "path violation", "its most in a run", "violation per round"]
+        head += ["rounds that cost", "µs a decision"]
         report.table(head, spent, caption=f"Constraints on {scenario.name}")
 
 
