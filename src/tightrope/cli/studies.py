@@ -195,6 +195,8 @@ def bench(
 
 
 def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
+    from tightrope.studies.league import KNOWS_ALL
+
     head = ("scenario", "policy", "place", *JUDGED, "rounds above zero", "worst path", "µs a decision")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
     ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
@@ -202,7 +204,7 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
         (
             row["scenario"],
             row["policy"],
-            str(row["place"] or ("knows the truth" if row["kept"] else row["verdict"])),
+            "knows the truth" if row["policy"] in KNOWS_ALL else str(row["place"] or row["verdict"]),
             *judged(row),
             number_text(row["rounds_above"]),
             number_text(row["worst_path_violation"]),
