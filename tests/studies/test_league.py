@@ -390,3 +390,13 @@ def test_random_costs_seen_before_are_priced_as_seen():
     # What was seen and chosen is the cost itself, so the sum over rounds of excess less slack is the cumulative cost.
     np.testing.assert_array_less(one.result.cost[:, -1, 0], 200 * one.excess + 1e-9)
     assert one.result.baseline == "joint"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_documentation_describes_every_scenario(name):
+    one, page = scenario(name), (ROOT / "docs" / "league.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` | {one.description} |"))
+    env = one.env
+    size = f"{env.n_contexts}, {env.n_actions}, {env.n_constraints}"
+    seen = env.costs_seen + (f", {one.delay} rounds late" if one.delay else "")
+    assert row.endswith(f"| {size} | {seen} | {one.optimum:.4f} | {one.slater:.4g} |")
