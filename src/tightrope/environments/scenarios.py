@@ -10,7 +10,7 @@ Tabular('bandit-binding', contexts=1, actions=4, features=0, constraints=1, cost
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -387,22 +387,8 @@ def _model_routing() -> Scenario:
 
 @SCENARIOS.register("safe-dosing")
 def _safe_dosing() -> Scenario:
-    dose, sensitivity = np.linspace(0.0, 1.0, 6), np.array([0.0, 0.5, 1.0])
-    x, s = np.meshgrid(dose, sensitivity)
-    phi = np.stack([np.ones_like(x), x, x * s], axis=2) / math.sqrt(3.0)
     return Scenario(
-        Tabular(
-            [0.5, 0.3, 0.2],
-            phi,
-            0.2 + 0.6 * x - 0.1 * x * s,
-            (-0.25 + 0.3 * x + 0.25 * x * s)[:, :, None],
-            cost_noise="gaussian",
-            cost_scale=0.1,
-            costs_seen="after",
-            actions=[f"dose {d:.1f}" for d in dose],
-            constraints=["toxicity"],
-            name="safe-dosing",
-        ),
+        _dosing("safe-dosing"),
         "Six doses for patients of three degrees of sensitivity. Effect and toxicity rise linearly with the dose, toxicity faster "
         "in sensitive patients, and toxicity is measured after treatment; the two lowest doses are known to be safe.",
         safe=(0, 1),
@@ -411,13 +397,30 @@ def _safe_dosing() -> Scenario:
 
 @SCENARIOS.register("late-outcomes")
 def _late_outcomes() -> Scenario:
-    dosing = _safe_dosing()
-    return replace(
-        dosing,
-        env=changed(dosing.env, name="late-outcomes"),
-        description="The doses and patients of safe-dosing, but effect and toxicity show late: what became of a patient is known "
-        "only after 500 more have been treated, and whatever was wrong with their doses has then been done to all of them.",
+    return Scenario(
+        _dosing("late-outcomes"),
+        "The doses and patients of safe-dosing, but effect and toxicity show late: what became of a patient is known only after "
+        "500 more have been treated, and whatever was wrong with their doses has then been done to all of them.",
+        safe=(0, 1),
         delay=500,
+    )
+
+
+def _dosing(name: str) -> Tabular:
+    dose, sensitivity = np.linspace(0.0, 1.0, 6), np.array([0.0, 0.5, 1.0])
+    x, s = np.meshgrid(dose, sensitivity)
+    phi = np.stack([np.ones_like(x), x, x * s], axis=2) / math.sqrt(3.0)
+    return Tabular(
+        [0.5, 0.3, 0.2],
+        phi,
+        0.2 + 0.6 * x - 0.1 * x * s,
+        (-0.25 + 0.3 * x + 0.25 * x * s)[:, :, None],
+        cost_noise="gaussian",
+        cost_scale=0.1,
+        costs_seen="after",
+        actions=[f"dose {d:.1f}" for d in dose],
+        constraints=["toxicity"],
+        name=name,
     )
 
 

@@ -6,6 +6,7 @@ import datetime
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,12 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
     ]
     size = {"rounds": league.rounds, "replications": league.replications, "seed": league.seed}
     took = {"seconds": round(league.seconds, 1), "interrupted": league.interrupted, "command": league.command}
-    found = {"scenarios": facts, "scores": league.scores(), "rows": league.rows(), "outside": misfits}
+    found: dict[str, Any] = {
+        "scenarios": facts,
+        "scores": league.scores(),
+        "rows": league.rows(),
+        "outside": misfits,
+    }
     write_json(target / "summary.json", {**size, **took, **found})
     rows = [{**row, "ran": True, "reasons": ""} for row in league.final_rows()]
     rows += [{**one, "ran": False, "reasons": "; ".join(one["reasons"])} for one in misfits]
