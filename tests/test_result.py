@@ -58,7 +58,7 @@ def runs(cost: np.ndarray, reward: np.ndarray | None = None, **changes: Any) -> 
         reward=np.zeros((R, G)) if reward is None else reward,
         observed_reward=np.zeros((R, G)),
         cost=cost,
-        mean_cost=cost,
+        mean_cost=changes.pop("mean_cost", cost),
         counts=np.zeros((R, G, 2), dtype=np.int64),
         last_violation=np.zeros((R, K), dtype=np.int64),
         constraints=tuple(f"c{k}" for k in range(K)),
@@ -251,6 +251,40 @@ def test_violation_interval_covers_at_the_kinks(means: list[float], wide: bool) 
     assert covered > 0.95 - tolerance(G) - 0.005
     assert wide or covered < 0.95 + tolerance(G) + 0.005
     assert (curve.low >= 0).all()
+
+
+@pytest.mark.parametrize("R", [5, 10])
+@pytest.mark.parametrize(
+    "means", [[0.01], [1.0], [0.3] * 50, [-0.3, 0.0, 0.5, 4.0]], ids=["at zero", "one", "fifty", "mixed"]
+)
+def test_violation_interval_covers_with_few_runs_and_noise_in_the_paths(R: int, means: list[float]) -> None:
+    G, rng = 400, np.random.default_rng(7)
+    truth = sum(max(0.0, m) for m in means)
+    # Runs that share what went wrong, and paths whose drawn costs are three times as noisy.
+    together = rng.normal(size=(R, G, 1))
+    mean_cost = np.array(means) + 0.8 * together + 0.6 * rng.normal(size=(R, G, len(means)))
+    curve = runs(mean_cost + 3.0 * rng.normal(size=mean_cost.shape), mean_cost=mean_cost).violation
+    # Two upper ends at 97.5 % each, of which the lower one counts.
+    assert ((curve.low <= truth) & (curve.high >= truth)).mean() > 0.92 - tolerance(G)
+
+
+def test_violation_is_never_above_the_path_violation() -> None:
+    # Totals far below zero in some runs and just above it in others: the t-interval of the mean total reaches 711, though no run
+    # can have ended further above zero than a few units on average.
+    run = runs(np.array([-2000.0, 0.0, 1.0, 2.0, 2.0]).reshape(5, 1, 1))
+    assert run.mean_cost_curve.high[0, 0] > 700
+    path = run.path_violation.at()
+    assert run.violation.at() == (0.0, 0.0, path.high)
+    assert 1.0 < path.high < 2.5
+    # Where nothing is averaged out of the costs, for totals of any kind.
+    rng = np.random.default_rng(8)
+    for R, K in ((2, 1), (5, 3), (10, 18)):
+        cost = rng.normal(rng.normal(0.0, 3.0, size=(100, K)), 1.0, size=(R, 100, K)) ** 3
+        run = runs(cost)
+        for end in ("mean", "high"):
+            assert (getattr(run.violation, end) <= getattr(run.path_violation, end) + 1e-9).all()
+        assert (run.violation.low <= run.violation.mean).all()
+        assert (run.violation.mean <= run.violation.high).all()
 
 
 def test_a_clear_absence_of_violation_is_certain() -> None:

@@ -92,11 +92,14 @@ def positive_part(cumulative: Array) -> Array:
     return np.where(cumulative <= VIOLATION, 0.0, cumulative)
 
 
-def violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
-    """95 % interval of Σ_k (E[S_k])⁺ from runs (R, G, K): see `Result.violation`.
+def violation_interval(cost: Array, violation: Array, path_high: Array) -> tuple[Array, Array]:
+    """95 % interval of Σ_k (E[S_k])⁺ from runs (R, G, K), given the upper end of E[Σ_k (S_k)⁺]: see `Result.violation`.
 
-    Inference for directionally differentiable functions (Fang and Santos 2019), made valid on both sides of the kink. Errors are
-    stretched from the bootstrap's normal to Student's t, so that a single, clearly positive constraint gets its t-interval.
+    Errors e are those of the bootstrap, stretched from its normal to Student's t, so that a single, clearly positive constraint
+    gets its t-interval. The lower end is inference for directionally differentiable functions (Fang and Santos 2019), made valid on
+    both sides of the kink. The upper end is the quantile of g(μ̂ − e), g(m) = Σ_k (m_k)⁺, which is valid because g is convex: with s
+    a subgradient at μ, g(μ̂ − e) ≥ g(μ) + s·(μ̂ − μ) − s·e, and the quantile of the right side is at least g(μ) as often as that of
+    the plain mean s·μ̂ covers s·μ. By Jensen's inequality `path_high` is an upper end too.
     """
     R, G, K = cost.shape
     if R == 1:
@@ -104,17 +107,17 @@ def violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
     tail = (1 - LEVEL) / 2
     mean = cost.mean(axis=0)
     error = cost.std(axis=0, ddof=1) / math.sqrt(R)
+    student = student_quantile(R - 1)
     clear = max(2.0, math.sqrt(2 * math.log(R))) * error
     positive, near = mean > clear, np.abs(mean) <= clear
-    stretch = student_quantile(R - 1) / NORMAL_QUANTILE * math.sqrt(R / (R - 1))
-    if not (positive | near).any():
-        return violation.copy(), violation.copy()
-    weights = _resampled(R) * (stretch / R)
+    # No resample's error goes as far as twice Student's quantile.
+    may_be_positive = (mean > -2.0 * student * error) | near
     low, high = violation.copy(), violation.copy()
+    weights = _resampled(R) * (student / NORMAL_QUANTILE * math.sqrt(R / (R - 1)) / R)
     step = max(1, _BLOCK // (_RESAMPLES * max(1, K)))
     for start in range(0, G, step):
         block = slice(start, start + step)
-        if not (positive[block] | near[block]).any():
+        if not may_be_positive[block].any():
             continue
         # Centred, so that a cost that is the same in all runs has errors of exactly 0.
         centred = (cost[:, block] - mean[block]).reshape(R, -1)
@@ -122,8 +125,10 @@ def violation_interval(cost: Array, violation: Array) -> tuple[Array, Array]:
         fixed = np.where(positive[block], errors, 0.0).sum(axis=2)
         loose = np.where(near[block], errors, 0.0)
         low[block] -= np.quantile(fixed + np.maximum(loose, 0.0).sum(axis=2), 1 - tail, axis=0)
-        high[block] -= np.quantile(fixed + np.minimum(loose, 0.0).sum(axis=2), tail, axis=0)
-    return np.clip(low, 0.0, violation), np.maximum(high, violation)
+        beyond = np.where(may_be_positive[block], np.maximum(mean[block] - errors, 0.0), 0.0)
+        high[block] = np.quantile(beyond.sum(axis=2), 1 - tail, axis=0)
+    # The estimate itself may be above `path_high` where noise was averaged out of `cost` and not of the paths.
+    return np.clip(low, 0.0, violation), np.maximum(np.minimum(high, path_high), violation)
 
 
 @lru_cache(maxsize=2)

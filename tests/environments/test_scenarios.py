@@ -171,3 +171,10 @@ def test_an_optimum_that_would_be_wrong_is_refused():
         Scenario(env, "").optimum  # noqa: B018
     with pytest.raises(tr.InvalidInput, match="scenario must be one of"):
         scenario("nowhere")
+
+
+def test_a_delay_is_a_number_of_rounds():
+    assert scenario("late-outcomes").delay == 500
+    assert BUILT["fair-jobs"].delay == 0
+    with pytest.raises(tr.InvalidInput, match=re.escape("delay must be a whole number >= 0, but got -1.")):
+        Scenario(BUILT["fair-jobs"].env, "Outcomes before their time.", delay=-1)

@@ -151,7 +151,7 @@ def test_two_workers_find_the_same(found):
     assert [one.policy for one in again.performances] == ["lfg", "opb"]
 
 
-def test_a_budget_that_is_never_overspent_is_kept():
+def test_a_budget_that_is_never_overspent_is_kept_at_the_end():
     found = compare(
         [ROSTER["primal-dual-bwk"], ROSTER["linucb"]],
         ["bandit-binding"],
@@ -161,11 +161,14 @@ def test_a_budget_that_is_never_overspent_is_kept():
     )
     careful, careless = found.performances
     assert careful.result.cost[:, -1].max() <= 1e-9
-    assert careful.kept
+    # It is for the whole run, and spent ahead of time.
+    assert careful.verdict == "too long above zero"
+    in_time = dataclasses.replace(careful, rounds_above=np.zeros(3))
+    assert in_time.kept
     # Also where the noise of the costs, averaged out, would say otherwise.
     tricked = dataclasses.replace(careful.result, mean_cost=np.abs(careful.result.mean_cost) + 5.0)
-    assert dataclasses.replace(careful, result=tricked).kept
-    assert not careless.kept
+    assert dataclasses.replace(in_time, result=tricked).kept
+    assert careless.verdict == "ends in violation"
 
 
 def test_a_scenario_that_nobody_can_satisfy_is_refused():
@@ -223,6 +226,11 @@ def test_the_summary_has_the_agreed_rows(found, folder):
         "decision_microseconds",
         "kind",
         "place",
+        "ratio",
+        "rounds_above",
+        "rounds_above_max",
+        "peak_violation",
+        "worst_path_violation",
     }
     assert all(wanted <= set(row) for row in data["rows"])
     assert {(row["policy"], row["scenario"]) for row in data["rows"]} == {
@@ -234,6 +242,8 @@ def test_the_summary_has_the_agreed_rows(found, folder):
         0.1
     )
     assert len(data["outside"]) == len(found.misfits)
+    assert data["scores"] == found.scores()
+    assert all(row["worst_path_violation"] >= row["path_violation"] for row in data["rows"])
 
 
 def test_the_table_marks_who_did_not_run(found, folder):
@@ -242,7 +252,9 @@ def test_the_table_marks_who_did_not_run(found, folder):
     assert len(rows) == len(found.performances) + len(found.misfits)
     outside = [row for row in rows if row["ran"] == "False"]
     assert all(row["reasons"] and not row["regret"] for row in outside)
-    assert all(row["regret"] for row in rows if row["ran"] == "True")
+    played = [row for row in rows if row["ran"] == "True"]
+    for name in ("regret", "rounds_above", "last_violation", "worst_path_violation", "ratio"):
+        assert all(row[name] for row in played)
 
 
 def test_the_page_tells_it_all(found, folder):
@@ -252,6 +264,8 @@ def test_the_page_tells_it_all(found, folder):
         assert (folder / f"{ground.name}.png").is_file()
     for one in found.misfits:
         assert all(reason.split("'")[0][:30] in page for reason in one.reasons)
+    for head in ("rounds above zero", "last violated round", "worst path", "mean ratio where kept"):
+        assert f">{head}<" in page
     assert not re.search(r'(?:src|href)="https?:', page)
 
 
@@ -376,3 +390,13 @@ def test_random_costs_seen_before_are_priced_as_seen():
     # What was seen and chosen is the cost itself, so the sum over rounds of excess less slack is the cumulative cost.
     np.testing.assert_array_less(one.result.cost[:, -1, 0], 200 * one.excess + 1e-9)
     assert one.result.baseline == "joint"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_documentation_describes_every_scenario(name):
+    one, page = scenario(name), (ROOT / "docs" / "league.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` | {one.description} |"))
+    env = one.env
+    size = f"{env.n_contexts}, {env.n_actions}, {env.n_constraints}"
+    seen = env.costs_seen + (f", {one.delay} rounds late" if one.delay else "")
+    assert row.endswith(f"| {size} | {seen} | {one.optimum:.4f} | {one.slater:.4g} |")

@@ -48,6 +48,7 @@ def compare(
     quick: Annotated[bool, Parameter(negative=())] = False,
     policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    page: Path | None = None,
     runs: Runs = AS_STATED,
     output: Output = DEFAULT,
 ) -> None:
@@ -66,9 +67,14 @@ def compare(
         A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class; may be repeated.
     scenario
         A scenario of the league; may be repeated. All by default.
+    page
+        A page of documentation, such as docs/league.md, whose tables between its two markers become those of this league.
     """
     from tightrope.spec import read_spec
     from tightrope.studies import league
+
+    if page is not None:
+        league.read_page(page)  # A page without markers is refused now, not after the league has run.
 
     read = None if spec is None else read_spec(spec)
     asked = {name: value for name, value in vars(runs).items() if name != "workers"}
@@ -76,6 +82,7 @@ def compare(
     words = ["tightrope", "compare", *([] if spec is None else [str(spec)])]
     for option, values in (("policy", policy), ("scenario", scenario), *((k, (v,)) for k, v in size.items())):
         words += [word for value in values for word in (f"--{option}", str(value))]
+    words += [] if page is None else ["--page", str(page)]
     found = league.compare(
         league.chosen_entries(policy, read),
         league.chosen_scenarios(scenario, read),
@@ -84,17 +91,20 @@ def compare(
         tell=lambda line: print(line, file=sys.stderr),
         command=shlex.join(words),
     )
-    page = league.write_page(found, output.out or Path("league"))
-    rows = found.final_rows()
+    written = league.write_page(found, output.out or Path("league"))
+    if page is not None and not found.interrupted:
+        league.rewrite_page(found, page)
+    rows, scores = found.final_rows(), found.scores()
     data = {
         "rows": rows,
+        "scores": scores,
         "outside": [asdict(one) for one in found.misfits],
         "seconds": found.seconds,
         "interrupted": found.interrupted,
-        "page": str(page),
+        "page": str(written),
     }
     ranking = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
-    output.show(data, ranking, f"the league's page is {page}")
+    output.show(data, ranking, _scores_table(scores), f"the league's page is {written}")
     if found.interrupted:
         raise KeyboardInterrupt
 
@@ -185,18 +195,40 @@ def bench(
 
 
 def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
-    head = ("scenario", "policy", "place", *JUDGED, "µs a decision")
+    from tightrope.studies.league import KNOWS_ALL
+
+    head = ("scenario", "policy", "place", *JUDGED, "rounds above zero", "worst path", "µs a decision")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
     ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
     body = [
         (
             row["scenario"],
             row["policy"],
-            "–" if row["place"] is None else str(row["place"]),
+            "knows the truth" if row["policy"] in KNOWS_ALL else str(row["place"] or row["verdict"]),
             *judged(row),
+            number_text(row["rounds_above"]),
+            number_text(row["worst_path_violation"]),
             f"{row['decision_microseconds']:.0f}",
         )
         for row in ranked
+    ]
+    return table("", head, body)
+
+
+def _scores_table(scores: Sequence[dict[str, Any]]) -> Any:
+    """Every policy over all scenarios: how many it kept, and its regret as a multiple of the best one's."""
+    from tightrope.studies.league import ratio_text
+
+    head = ("policy", "keeps the rules in", "mean ratio to the best", "worst", "on")
+    body = [
+        (
+            row["policy"],
+            f"{row['kept']} of {row['played']}",
+            ratio_text(row["ratio"]),
+            ratio_text(row["ratio_worst"]),
+            row["worst_scenario"] or "–",
+        )
+        for row in scores
     ]
     return table("", head, body)
 

@@ -28,7 +28,7 @@ from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
 from tightrope.problem import Problem
 from tightrope.registry import Registry
 from tightrope.rules import Capacity, Rules, Share
-from tightrope.validation import Array
+from tightrope.validation import Array, whole_number
 
 FAILURE = 0.01
 _ROUNDING = 1e-9
@@ -52,6 +52,8 @@ class Scenario:
         The action whose reward must not be fallen behind, for conservative policies.
     alpha : float, optional
         The share of the baseline's reward that may be risked.
+    delay : int
+        Outcomes come late: that of a round is learnt once `delay` further decisions have been made.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Scenario:
     safe: tuple[int, ...] | None = None
     baseline: int | None = None
     alpha: float | None = None
+    delay: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, Tabular):
@@ -78,6 +81,7 @@ class Scenario:
                     )
         if (self.baseline is None) != (self.alpha is None):
             raise InvalidInput("baseline and alpha must be given together.")
+        whole_number("delay", self.delay)
 
     @property
     def name(self) -> str:
@@ -383,25 +387,40 @@ def _model_routing() -> Scenario:
 
 @SCENARIOS.register("safe-dosing")
 def _safe_dosing() -> Scenario:
-    dose, sensitivity = np.linspace(0.0, 1.0, 6), np.array([0.0, 0.5, 1.0])
-    x, s = np.meshgrid(dose, sensitivity)
-    phi = np.stack([np.ones_like(x), x, x * s], axis=2) / math.sqrt(3.0)
     return Scenario(
-        Tabular(
-            [0.5, 0.3, 0.2],
-            phi,
-            0.2 + 0.6 * x - 0.1 * x * s,
-            (-0.25 + 0.3 * x + 0.25 * x * s)[:, :, None],
-            cost_noise="gaussian",
-            cost_scale=0.1,
-            costs_seen="after",
-            actions=[f"dose {d:.1f}" for d in dose],
-            constraints=["toxicity"],
-            name="safe-dosing",
-        ),
+        _dosing("safe-dosing"),
         "Six doses for patients of three degrees of sensitivity. Effect and toxicity rise linearly with the dose, toxicity faster "
         "in sensitive patients, and toxicity is measured after treatment; the two lowest doses are known to be safe.",
         safe=(0, 1),
+    )
+
+
+@SCENARIOS.register("late-outcomes")
+def _late_outcomes() -> Scenario:
+    return Scenario(
+        _dosing("late-outcomes"),
+        "The doses and patients of safe-dosing, but effect and toxicity show late: what became of a patient is known only after "
+        "500 more have been treated, and whatever was wrong with their doses has then been done to all of them.",
+        safe=(0, 1),
+        delay=500,
+    )
+
+
+def _dosing(name: str) -> Tabular:
+    dose, sensitivity = np.linspace(0.0, 1.0, 6), np.array([0.0, 0.5, 1.0])
+    x, s = np.meshgrid(dose, sensitivity)
+    phi = np.stack([np.ones_like(x), x, x * s], axis=2) / math.sqrt(3.0)
+    return Tabular(
+        [0.5, 0.3, 0.2],
+        phi,
+        0.2 + 0.6 * x - 0.1 * x * s,
+        (-0.25 + 0.3 * x + 0.25 * x * s)[:, :, None],
+        cost_noise="gaussian",
+        cost_scale=0.1,
+        costs_seen="after",
+        actions=[f"dose {d:.1f}" for d in dose],
+        constraints=["toxicity"],
+        name=name,
     )
 
 

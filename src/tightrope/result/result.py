@@ -104,7 +104,7 @@ class Result:
     safe on two-arms: 2 rounds, 2 replications, seed 0
       regret               0.5 [−0.8, 1.8]
       average reward       0.6 [−0.1, 1.2]
-      expected violation   0.00 [0.00, 0.92]
+      expected violation   0 [0, 0]
       path violation       0 [0, 0]
       paths in violation   0.00 [0.00, 0.66]
       last violated round  1 [1, 1], at most 1
@@ -217,11 +217,13 @@ class Result:
 
         The sum of positive parts has kinks, where the plain bootstrap fails: with eighteen constraints at exactly zero it would put
         a positive lower end on a violation of zero. So each constraint enters according to where its mean μ stands, in standard
-        errors from zero: clearly positive ones with their error e, clearly negative ones not at all, and those between with
-        max(e, 0) for the lower end and min(e, 0) for the upper one, the extremes that (μ + e)⁺ − μ⁺ can take.
+        errors from zero, into the lower end: clearly positive ones with their error e, clearly negative ones not at all, and those
+        between with max(e, 0), the most that (μ + e)⁺ − μ⁺ can be. The upper end has no such trouble: it is the quantile of
+        Σ_k (μ_k − e_k)⁺. Nor is it above that of the path violation, which is at least as large in expectation (unless the
+        estimate is: it averages the noise of costs out).
         """
         mean = positive_part(self.mean_cost.mean(axis=0)).sum(axis=1)
-        low, high = violation_interval(self.mean_cost, mean)
+        low, high = violation_interval(self.mean_cost, mean, self.path_violation.high)
         return Curve(self.rounds, mean, low, high)
 
     @cached_property

@@ -6,9 +6,18 @@ parameters (`Scenario.known`), and nothing is tuned. A policy of your own joins 
 
 from tightrope.studies.league.entries import ROSTER, Entry, Unfit, chosen_entries, own_entry, spec_entry
 from tightrope.studies.league.page import write_page
-from tightrope.studies.league.ranking import CENTRE, League, Misfit, Performance, standing
+from tightrope.studies.league.ranking import (
+    CENTRE,
+    KNOWS_ALL,
+    League,
+    Misfit,
+    Performance,
+    ratio_text,
+    standing,
+)
 from tightrope.studies.league.run import chosen_scenarios, compare, size_of
+from tightrope.studies.league.standings import read_page, rewrite_page
 
-__all__ = ["CENTRE", "ROSTER", "Entry", "League", "Misfit", "Performance", "Unfit"]
+__all__ = ["CENTRE", "KNOWS_ALL", "ROSTER", "Entry", "League", "Misfit", "Performance", "Unfit"]
 __all__ += ["chosen_entries", "chosen_scenarios", "compare", "own_entry", "size_of", "spec_entry"]
-__all__ += ["standing", "write_page"]
+__all__ += ["ratio_text", "read_page", "rewrite_page", "standing", "write_page"]

@@ -6,6 +6,7 @@ import datetime
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,16 @@ from tightrope.environments.scenarios import Scenario
 from tightrope.files import write_csv, write_json
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate
-from tightrope.studies.league.ranking import CENTRE, KNOWS_ALL, League, final_regret, over_runs, standing
+from tightrope.studies.league.ranking import (
+    CENTRE,
+    KNOWS_ALL,
+    MOST_ABOVE,
+    SOFTENING,
+    League,
+    final_regret,
+    over_runs,
+    standing,
+)
 from tightrope.validation import VIOLATION
 
 _SHOWN = 6  # curves in a figure
@@ -30,12 +40,18 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
             "description": one.description,
             "optimum": league.optima[name],
             "slater": one.slater,
+            "delay": one.delay,
         }
         for name, one in league.scenarios.items()
     ]
     size = {"rounds": league.rounds, "replications": league.replications, "seed": league.seed}
     took = {"seconds": round(league.seconds, 1), "interrupted": league.interrupted, "command": league.command}
-    found = {"scenarios": facts, "rows": league.rows(), "outside": misfits}
+    found: dict[str, Any] = {
+        "scenarios": facts,
+        "scores": league.scores(),
+        "rows": league.rows(),
+        "outside": misfits,
+    }
     write_json(target / "summary.json", {**size, **took, **found})
     rows = [{**row, "ran": True, "reasons": ""} for row in league.final_rows()]
     rows += [{**one, "ran": False, "reasons": "; ".join(one["reasons"])} for one in misfits]
@@ -66,13 +82,19 @@ def _page(league: League) -> Report:
             "breaks the constraints.",
             f"**Against {CENTRE}**: regret less that policy's, run by run on the same draws; negative is better.",
             "**Expected violation**: Σ_{k} (E S_{k})^{+}, with S_{k} the cumulative cost at the end, its noise averaged out. A policy "
-            "*keeps* the constraints if the interval reaches down to 0, or if no run at all ended in violation.",
-            "**Path violation**: Σ_{k} (S_{k})^{+} within a run, averaged over runs.",
+            "*keeps* the constraints if the interval reaches down to 0, or if no run at all ended in violation, and if at most "
+            f"{100 * MOST_ABOVE:.0f} % of the rounds, on average over runs, had some total above 0.",
+            "**Rounds above zero**: rounds with some S_{k} > 0, with costs as drawn, averaged over runs. **Last violated round**: the "
+            "last of them, averaged over runs.",
+            "**Path violation**: Σ_{k} (S_{k})^{+} at the end of a run, averaged over runs. **Worst path**: the most that it came to in "
+            "any round of any run.",
+            f"**Ratio**: (regret + {SOFTENING:.0f}) / (regret of the best + {SOFTENING:.0f}), where the best is the one with the lowest "
+            "regret of all that keep the constraints and do not know the truth; regrets below 0 count as 0. The "
+            f"{SOFTENING:.0f} keep differences of a few rewards, which are chance, from counting.",
             "**Violation per round**: the average over rounds of Σ_{k} (w_{k})^{+}, with w the mean costs, given the context, of the "
-            "mixture that was played (of the action, where a policy tells no mixture). **Rounds**: the share of rounds in which some "
-            "w_{k} > 0. Policies for cumulative constraints promise nothing here; where capacities and shares are among the rules, no "
+            "mixture that was played (of the action, where a policy tells no mixture). **Rounds that cost**: the share of rounds in which "
+            "some w_{k} > 0. Policies for cumulative constraints promise nothing here; where capacities and shares are among the rules, no "
             "single action can be free of it.",
-            "**Last violated round**: the last one in which any cumulative cost was above 0, averaged over runs.",
             "**Time**: median of one decision with its learning, on one core of this machine.",
         ]
     )
@@ -87,32 +109,36 @@ def _overview(report: Report, league: League) -> None:
     for scenario, one in zip(league.scenarios.values(), league.overview(), strict=True):
         name = f"[{scenario.name}](#{scenario.name})"
         kind = f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}"
-        best = [one["best"] or "none", one["regret"], one["violation"]]
-        rows.append([name, kind, scenario.slater, *best, one["ours"], standing(one)])
-    winner = ["lowest regret of those that keep them", "its regret", "its violation"]
+        kind += f", {scenario.delay} rounds late" if scenario.delay else ""
+        best = [one["best"] or "none", one["regret"]]
+        rows.append([name, kind, scenario.slater, *best, one["ours"], _rounded(one["ratio"]), standing(one)])
+    winner = ["lowest regret of those that keep them", "its regret"]
     report.table(
-        ["scenario", "constraints", "δ", *winner, "ours", "our place"],
+        ["scenario", "constraints", "δ", *winner, "ours", "our ratio", "our place"],
         rows,
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
-        "is *shown*: a small one may hide in few runs. Regrets of neighbours may differ by less than their intervals: see the tables "
-        "below.",
+        f"at the end is *shown*, where a small one may hide in few runs, and that at most {100 * MOST_ABOVE:.0f} % of the rounds had a total "
+        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below.",
     )
 
 
 def _by_policy(report: Report, league: League) -> None:
     rows: list[list[Cell]] = []
-    for name in dict.fromkeys(one.policy for one in league.performances):
-        mine = [one for one in league.performances if one.policy == name]
-        n, kept, safe = len(mine), sum(one.kept for one in mine), sum(one.above.max() == 0.0 for one in mine)
-        first = sum(league.place(one) == 1 for one in mine)
-        time = round(float(np.median([np.median(one.microseconds) for one in mine])))
-        rows.append([name, float(n), f"{kept} of {n}", f"{safe} of {n}", float(first), time])
+    for one in league.scores():
+        mine = [found for found in league.performances if found.policy == one["policy"]]
+        n, safe = one["played"], sum(found.above.max() == 0.0 for found in mine)
+        kept = [f"{one['kept']}\u00a0of\u00a0{n}", f"{safe}\u00a0of\u00a0{n}"]
+        ratios = [_rounded(one[name]) for name in ("ratio", "ratio_worst", "ratio_played")]
+        time = round(float(np.median([np.median(found.microseconds) for found in mine])))
+        rows.append([one["policy"], *kept, *ratios, float(one["first"]), time])
+    head = ["policy", "kept", "in every round", "mean ratio where kept", "worst", "mean ratio of all"]
     report.table(
-        ["policy", "scenarios", "kept at the end", "kept in every round", "first places", "µs a decision"],
+        [*head, "first places", "µs a decision"],
         rows,
         caption="The policies over all scenarios of their setting",
-        note="Kept in every round: no round of any run had a mixture whose mean cost was above 0.",
+        note="In every round: no round of any run had a mixture whose mean cost was above 0. The mean ratio of all scenarios also "
+        "counts those whose constraints were not kept, and where rules are broken regret is easily low.",
     )
 
 
@@ -125,6 +151,8 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
         f"Contexts: {env.n_contexts}. Actions: {env.n_actions}. Constraints: {env.n_constraints}, seen {env.costs_seen} acting. Optimum: "
         f"{league.optima[scenario.name]:.4f} a round. Slater's constant: {scenario.slater:.4g}."
     )
+    if scenario.delay:
+        report.text(f"Outcomes come {scenario.delay} rounds late.")
     if performances:
         able = [one for one in performances if one.policy not in KNOWS_ALL]
         chosen = [one for one in able if one.policy == CENTRE]
@@ -155,22 +183,30 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
 def _standings(report: Report, league: League, scenario: Scenario) -> None:
     earned: list[list[Cell]] = []
     spent: list[list[Cell]] = []
+    constrained = scenario.env.n_constraints > 0
     for one in league.of(scenario.name):
         place, gap, result = league.place(one), league.gap(one), one.result
-        unplaced = "knows all" if one.policy in KNOWS_ALL else "violates"
+        unplaced = "knows all" if one.policy in KNOWS_ALL else one.verdict
         difference = None if gap is None else _triple(over_runs(gap[:, -1]))
         time = round(float(np.median(one.microseconds)))
-        regret = _triple(result.regret.at())
-        earned.append([one.policy, unplaced if place is None else f"{place}", regret, difference, time])
-        per_round, above = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
+        regret, ratio = _triple(result.regret.at()), _rounded(league.ratio(one))
+        totals = [float(one.rounds_above.mean()), result.last_violated().mean, one.worst_path]
+        where = unplaced if place is None else f"{place}"
+        earned.append([one.policy, where, regret, ratio, *(totals if constrained else [time]), difference])
+        per_round, costly = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
         ends = [_triple(result.violation.at()), _triple(result.path_violation.at())]
-        spent.append([one.policy, *ends, per_round, above, _triple(result.last_violated().estimate)])
-    head = ["policy", "place", "regret", f"against {CENTRE}", "µs a decision"]
-    report.table(head, earned, caption=f"Standings on {scenario.name}")
-    if scenario.env.n_constraints:
-        head = ["policy", "expected violation", "path violation", "violation per round", "rounds"]
-        head.append("last violated round")
+        spent.append([one.policy, *ends, _triple(over_runs(one.peak, least=0.0)), per_round, costly, time])
+    head = ["policy", "place", "regret", "ratio"]
+    head += ["rounds above zero", "last violated round", "worst path"] if constrained else ["µs a decision"]
+    report.table([*head, f"against {CENTRE}"], earned, caption=f"Standings on {scenario.name}")
+    if constrained:
+        head = ["policy", "expected violation", "path violation", "its most in a run", "violation per round"]
+        head += ["rounds that cost", "µs a decision"]
         report.table(head, spent, caption=f"Constraints on {scenario.name}")
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 2)
 
 
 def _triple(found: Estimate) -> tuple[float, float, float]:

@@ -17,6 +17,10 @@ from tightrope.validation import Array
 
 CENTRE = "shadow-price"  # whom the others are compared with
 KNOWS_ALL = ("oracle",)  # has no place, since it knows the truth
+MOST_ABOVE = 0.1  # share of the rounds in which some total may be above 0, on average over runs
+SOFTENING = 20.0  # added to regrets before their ratio is taken: differences of a few rewards are chance
+
+KEPT, ENDS_ABOVE, LONG_ABOVE = "kept", "ends in violation", "too long above zero"
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,11 @@ class Misfit:
 class Performance:
     """One policy's runs in one scenario.
 
-    `result` is the simulation. `excess` (R,) is the mean over rounds of Σ_k (w̄_k)⁺, where w̄ are the mean costs of the mixture that
-    the policy played in that round, given the context: its own `mixture` where it tells one, else the action that it took. `above`
-    (R,) is the share of rounds in which some w̄_k > 0. `microseconds` (R,) is the median time of one `decide` with its `learn`.
+    `result` is the simulation. With S the totals, cumulative costs as drawn, `rounds_above` (R,) counts the rounds of each run with
+    some S_k > 0, and `peak` (R,) is the most that Σ_k (S_k)⁺ came to in any round. `excess` (R,) is the mean over rounds of
+    Σ_k (w̄_k)⁺, where w̄ are the mean costs of the mixture that the policy played in that round, given the context: its own `mixture`
+    where it tells one, else the action that it took. `above` (R,) is the share of rounds in which some w̄_k > 0. `microseconds`
+    (R,) is the median time of one `decide` with its `learn`.
     """
 
     policy: str
@@ -42,22 +48,48 @@ class Performance:
     scenario: str
     settings: str
     result: Result
+    rounds_above: Array
+    peak: Array
     excess: Array
     above: Array
     microseconds: Array
 
     def row(self) -> dict[str, Any]:
         """What belongs to the whole run, as plain data."""
-        row: dict[str, Any] = {"kind": self.kind, "settings": self.settings}
+        row: dict[str, Any] = {"kind": self.kind, "settings": self.settings, "verdict": self.verdict}
+        row |= self.result.last_violated().estimate.columns("last_violation")
+        row |= over_runs(self.rounds_above, least=0.0).columns("rounds_above")
+        row |= {"rounds_above_max": float(self.rounds_above.max())}
+        row |= over_runs(self.peak, least=0.0).columns("peak_violation")
+        row |= {"worst_path_violation": self.worst_path}
         measured = {"round_violation": self.excess, "rounds_violated": self.above}
         for name, values in (measured | {"decision_microseconds": self.microseconds}).items():
             row |= over_runs(values, least=0.0).columns(name)
-        row |= self.result.last_violated().estimate.columns("last_violation")
         return row
 
     @property
+    def worst_path(self) -> float:
+        """The most that Σ_k (S_k)⁺ came to, in any round of any run."""
+        return float(self.peak.max())
+
+    @property
+    def verdict(self) -> str:
+        """Whether the rules were kept, and if not, why not."""
+        if not self._kept_at_the_end:
+            return ENDS_ABOVE
+        share = float(self.rounds_above.mean()) / self.result.n_rounds
+        return KEPT if share <= MOST_ABOVE else LONG_ABOVE
+
+    @property
     def kept(self) -> bool:
-        """Whether no violation at the end is shown: no run ended in one, or the interval of the expected one reaches down to 0."""
+        """No violation at the end is shown, and on average over runs at most a tenth of the rounds has some total above 0.
+
+        None is shown at the end if no run ended in one, or if the interval of the expected one reaches down to 0.
+        """
+        return self.verdict == KEPT
+
+    @property
+    def _kept_at_the_end(self) -> bool:
         # The expected violation averages the noise of costs out, which hides that a budget was never overspent in any run.
         paths, expected = self.result.path_violation.paths, self.result.violation.at()
         if paths is not None and not paths[:, -1].any():
@@ -93,6 +125,41 @@ class League:
         able = [one for one in self.of(performance.scenario) if one.kept and one.policy not in KNOWS_ALL]
         return able.index(performance) + 1 if performance in able else None
 
+    def ratio(self, performance: Performance) -> float | None:
+        """(regret + 20) / (regret of the best with a place + 20), regrets below 0 counted as 0; None where nobody has a place.
+
+        1 for the best. Below 1 only for who knows the truth or breaks the rules.
+        """
+        for one in self.of(performance.scenario):
+            if self.place(one) == 1:
+                mine, best = (max(0.0, final_regret(who)) + SOFTENING for who in (performance, one))
+                return mine / best
+        return None
+
+    def scores(self) -> list[dict[str, Any]]:
+        """One row for each policy: how many scenarios it played and kept, the mean of its ratios and the worst of them.
+
+        `ratio`, `ratio_worst` and `worst_scenario` are over the scenarios that it kept, `ratio_played` and `ratio_played_worst`
+        over all that it played. Those that kept most come first, the lower mean before the higher; who knows the truth, last.
+        """
+        found = []
+        for name in dict.fromkeys(one.policy for one in self.performances):
+            mine = [one for one in self.performances if one.policy == name]
+            ratios = {one.scenario: ratio for one in mine if (ratio := self.ratio(one)) is not None}
+            kept = {one.scenario: ratios[one.scenario] for one in mine if one.kept and one.scenario in ratios}
+            row: dict[str, Any] = {"policy": name, "played": len(mine), "kept": sum(one.kept for one in mine)}
+            row |= {"first": sum(self.place(one) == 1 for one in mine)}
+            row |= {"ratio": _mean(kept), "ratio_worst": max(kept.values(), default=None)}
+            row |= {"worst_scenario": max(kept, key=lambda where: kept[where], default=None)}
+            row |= {"ratio_played": _mean(ratios), "ratio_played_worst": max(ratios.values(), default=None)}
+            found.append(row)
+
+        def order(row: dict[str, Any]) -> tuple[bool, float, float]:
+            mean = math.inf if row["ratio"] is None else row["ratio"]
+            return row["policy"] in KNOWS_ALL, -row["kept"] / row["played"], mean
+
+        return sorted(found, key=order)
+
     def gap(self, performance: Performance) -> Array | None:
         """Regret minus that of `CENTRE`, run by run on the same draws, (R, G); None where it did not play."""
         for other in self.performances:
@@ -105,7 +172,8 @@ class League:
         rows = []
         for performance in self.performances:
             whole, gap = performance.row(), self.gap(performance)
-            verdict = {"kept": performance.kept, "place": self.place(performance)}
+            verdict: dict[str, Any] = {"kept": performance.kept, "place": self.place(performance)}
+            verdict["ratio"] = self.ratio(performance)
             for g, row in enumerate(performance.result.rows()):
                 difference = UNKNOWN if gap is None else over_runs(gap[:, g])
                 rows.append({**row, **whole, **difference.columns("regret_gap"), **verdict})
@@ -126,19 +194,20 @@ class League:
             row: dict[str, Any] = {"scenario": scenario.name, "best": best and best.policy}
             row |= {"regret": best and final_regret(best), "violation": best and final_violation(best)}
             row |= {"ours": ours and final_regret(ours), "place": ours and self.place(ours)}
-            found.append({**row, "ranked": len(ranked), "ran": ours is not None})
+            row |= {"ratio": ours and self.ratio(ours), "verdict": ours and ours.verdict}
+            found.append({**row, "ranked": len(ranked)})
         return found
 
 
 def standing(one: Mapping[str, Any]) -> str:
     """Where `CENTRE` stands in a scenario, in words, from an entry of `League.overview`.
 
-    >>> standing({"ran": True, "place": 2, "ranked": 5})
-    '2 of 5'
+    >>> standing({"verdict": "kept", "place": 2, "ranked": 5}), standing({"verdict": None})
+    ('2 of 5', 'not run')
     """
-    if not one["ran"]:
+    if one["verdict"] is None:
         return "not run"
-    return "violates" if one["place"] is None else f"{one['place']} of {one['ranked']}"
+    return one["verdict"] if one["place"] is None else f"{one['place']} of {one['ranked']}"
 
 
 def final_regret(performance: Performance) -> float:
@@ -149,6 +218,19 @@ def final_regret(performance: Performance) -> float:
 def final_violation(performance: Performance) -> float:
     """The expected violation after the last round."""
     return float(performance.result.violation.mean[-1])
+
+
+def ratio_text(ratio: float | None) -> str:
+    """A ratio for people.
+
+    >>> ratio_text(1.234), ratio_text(None)
+    ('1.23', '–')
+    """
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _mean(ratios: Mapping[str, float]) -> float | None:
+    return sum(ratios.values()) / len(ratios) if ratios else None
 
 
 def over_runs(values: Array, least: float = -math.inf) -> Estimate:

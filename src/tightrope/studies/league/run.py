@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,15 +14,18 @@ import numpy as np
 
 from tightrope import testing
 from tightrope.engine import simulate
+from tightrope.engine.replication import environment_draws
 from tightrope.engine.simulation import policy_name
 from tightrope.environments.build import environment_of
 from tightrope.environments.scenarios import SCENARIOS, Scenario
 from tightrope.environments.scenarios import scenario as named_scenario
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, TightropeError
+from tightrope.intervals import positive_part
 from tightrope.oracle import solve
 from tightrope.policies import Policy
 from tightrope.progress import progress_bar
+from tightrope.result import Result
 from tightrope.spec import Spec
 from tightrope.studies.league.entries import ROSTER, Entry, Unfit
 from tightrope.studies.league.ranking import League, Misfit, Performance
@@ -167,9 +171,32 @@ def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | Non
     return {**usual, **stated, **{name: value for name, value in asked.items() if value is not None}}
 
 
+def path_totals(result: Result, env: Tabular) -> tuple[Array, Array]:
+    """For each run how many rounds had some total above 0, and the most that Σ_k (S_k)⁺ came to, (R,) each.
+
+    Totals are cumulative costs as drawn, and all rounds count, recorded or not. The result must have kept its choices.
+    """
+    if result.choices is None:
+        raise InvalidInput("the result must have its choices: simulate with keep_choices=True.")
+    above, peak = np.zeros(result.n_replications), np.zeros(result.n_replications)
+    for i, actions in enumerate(result.choices if env.n_constraints else ()):
+        draws = environment_draws(env, result.seed, i, result.n_rounds)
+        drawn = draws.costs
+        costs = env.costs[draws.contexts, actions] if drawn is None else drawn[range(len(actions)), actions]
+        violations = positive_part(np.cumsum(costs, axis=0)).sum(axis=1)
+        above[i], peak[i] = np.count_nonzero(violations), violations.max()
+    return above, peak
+
+
 def _made(entry: Entry, scenario: Scenario, rounds: int) -> Any:
     policy = entry.make(scenario, rounds)
     reasons = scenario.env.problem().outside(policy)
+    if scenario.delay and not (isinstance(policy, Policy) or getattr(policy, "takes_late_outcomes", False)):
+        reasons = [
+            *reasons,
+            f"outcomes come {scenario.delay} rounds late, and the policy neither inherits tightrope.policies.Policy "
+            "nor says takes_late_outcomes = True",
+        ]
     if reasons:
         raise Unfit(reasons)
     return policy
@@ -196,11 +223,13 @@ def _performances(jobs: Sequence[tuple[Entry, Scenario]], workers: int, *size: i
 
 def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: int, seed: int) -> Performance:
     policy = _made(entry, scenario, rounds)
-    watched = _Watched(policy, scenario.env, rounds)
+    watched = _Watched(policy, scenario.env, rounds, scenario.delay)
     try:
         # So that loading compiled kernels is not taken for time to decide.
         simulate(_Watched(policy, scenario.env, 2), scenario.env, 2, workers=1, progress=False, optimum=0.0)
-        here = partial(simulate, workers=1, record=RECORDED, progress=False, name=entry.name)
+        here = partial(
+            simulate, workers=1, record=RECORDED, progress=False, name=entry.name, keep_choices=True
+        )
         result = here(watched, scenario.env, rounds, replications, seed)
     except TightropeError as error:
         raise type(error)(f"{entry.name} on {scenario.name}: {error}") from error
@@ -208,12 +237,15 @@ def _performance(entry: Entry, scenario: Scenario, rounds: int, replications: in
         raise TightropeError(f"{entry.name} failed on {scenario.name}: {error!r}") from error
     if result.interrupted:
         raise KeyboardInterrupt
+    above, peak = path_totals(result, scenario.env)
     return Performance(
         policy=entry.name,
         kind=policy_name(policy),
         scenario=scenario.name,
         settings=repr(policy),
-        result=result,
+        result=replace(result, choices=None),
+        rounds_above=above,
+        peak=peak,
         excess=np.array([log.excess for log in watched.logs]) / rounds,
         above=np.array([log.above for log in watched.logs]) / rounds,
         microseconds=np.array([np.median(log.nanoseconds) for log in watched.logs]) / 1e3,
@@ -231,13 +263,14 @@ class _Log:
 
 
 class _Watched:
-    """A policy whose rounds are timed and priced at the mean costs of the mixture played."""
+    """A policy whose rounds are timed and priced at the mean costs of the mixture played, and whose outcomes come `delay` rounds late."""
 
     sees_context = True
 
-    def __init__(self, policy: Any, env: Tabular, rounds: int) -> None:
+    def __init__(self, policy: Any, env: Tabular, rounds: int, delay: int = 0) -> None:
         self.logs: list[_Log] = []
-        self._policy, self._env, self._rounds = policy, env, rounds
+        self._policy, self._env, self._rounds, self._delay = policy, env, rounds, delay
+        self._held_back: deque[tuple[Any, ...]] = deque()
         self._log = _Log(np.zeros(rounds))
         self._told = bool(getattr(policy, "sees_context", False))
         # The package's own decisions tell the mixture that they were drawn from.
@@ -248,7 +281,7 @@ class _Watched:
         return getattr(self._policy, name)
 
     def copy(self, seed: int) -> _Watched:
-        twin = _Watched(self._policy.copy(seed), self._env, self._rounds)
+        twin = _Watched(self._policy.copy(seed), self._env, self._rounds, self._delay)
         self.logs.append(twin._log)
         return twin
 
@@ -266,11 +299,14 @@ class _Watched:
         self._price(context, offer, int(getattr(decision, "action", decision)), pi)
         return decision
 
-    def learn(self, decision: Any, *outcome: Any) -> None:
+    def learn(self, *outcome: Any) -> None:
         log, clock = self._log, time.perf_counter_ns
-        start = clock()
-        self._policy.learn(decision, *outcome)
-        log.nanoseconds[log.round] += clock() - start
+        self._held_back.append(outcome)
+        if len(self._held_back) > self._delay:
+            known = self._held_back.popleft()
+            start = clock()
+            self._policy.learn(*known)
+            log.nanoseconds[log.round] += clock() - start
         log.round += 1
 
     def _price(self, context: int, offer: Mapping[str, Any], action: int, pi: Array | None) -> None:
