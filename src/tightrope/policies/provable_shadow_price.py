@@ -72,7 +72,7 @@ class ProvableShadowPrice(Policy):
     True
     """
 
-    sees_costs: ClassVar[bool] = True
+    sees_costs = True
     _reward: Model
 
     def __init__(
