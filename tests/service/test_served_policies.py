@@ -49,6 +49,8 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
         {},
     ),
     "safe-lucb": ({"safe_actions": [0, 1], "exploration": 9}, [LATE], CONTEXT, {"exploration": 30}),
+    "lagrangian": ({"reward": {"bonus": 0.1}}, [KNOWN, MINIMUM], CONTEXT, {"guard": True}),
+    "lagrangian, costs after": ({"guard": True}, [LATE, WAIT], CONTEXT, {"step": 1.0}),
     "safe-lts": ({**SAFE, "reward": {"bonus": 0.01}}, [LATE], CONTEXT, {"safe_cost": -0.3}),
     "lincbwk": ({"limits": 0.6, "horizon": 300}, [LATE], CONTEXT, {"horizon": 500}),
     "primal-dual-bwk": ({"limits": [0.6], "horizon": 300}, [LATE], {}, {"horizon": 500}),

@@ -92,6 +92,8 @@ class Lagrangian(Policy):
         self.clip = None if clip is None else finite_number("clip", clip)
         self.cost_range = real_array("cost_range", cost_range, (2,), (self.n_constraints, 2)).copy()
         self._unit = np.abs(self.cost_range).max(axis=-1) * np.ones(self.n_constraints)
+        if not self._unit.all():
+            raise InvalidInput(f"cost_range must hold a cost other than 0, but got {cost_range!r}.")
         self._queue = np.zeros(self.n_constraints)
         self._expected = np.zeros(self.n_constraints)
 
