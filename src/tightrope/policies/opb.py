@@ -27,9 +27,10 @@ class OPB(Policy):
     Each round it mixes at most two arms so as to maximise an optimistic reward under a pessimistic cost, in closed form (Lemma 5
     of the paper), and draws from the mixture.
     Guarantee: with high probability every round's mixture has expected cost ≤ 0; regret of order sqrt(J T) / (−safe_cost).
-    The constants are the paper's: radii sqrt(2 log(1/p) / n) with p = 1/T² times α_c = 1 and α_r = 1 + 2/(τ − c₀), here
-    1 + 2/(−safe_cost), for noise that is 1-sub-Gaussian. Where it is known to be R_r- and R_c-sub-Gaussian (½ for rewards in [0, 1],
-    half the range for costs) α_c = R_c and α_r = R_r + 2R_c/(−safe_cost), by the same proof. The reward index is not clipped at 1: with the clip all indices tie at 1 for most of a run and the outcome depends on how ties are broken.
+    The constants are the paper's: radii sqrt(2 log(1/p) / n) with p = 1/T², times α_c = 1 and α_r = 1 + 2/(τ − c₀), here
+    1 + 2/(−safe_cost), for noise that is 1-sub-Gaussian. Where it is known to be R_r- and R_c-sub-Gaussian (½ for rewards in
+    [0, 1], half the range for costs), α_c = R_c and α_r = R_r + 2R_c/(−safe_cost), by the same proof. The reward index is not
+    clipped at 1: with the clip all indices tie at 1 for most of a run and the outcome depends on how ties are broken.
 
     Parameters
     ----------

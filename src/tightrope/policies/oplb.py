@@ -34,10 +34,11 @@ class OPLB(OneSafeAction):
     For one set of features the bonus is C_u (1 + 2B/ξ) β_π. For K = 1 a mixture of at most two actions solves the program, in
     closed form; for K > 1 it is an LP.
     Guarantee: with probability 1 − p every round's mixture has expected costs ≤ 0; regret of order d √T / ξ up to logarithms.
-    Source: *Stochastic bandits with linear constraints* (AISTATS 2021), the form with a known cost of the safe action. Its own program maximises a convex function of π (the width
-    of the mean feature); the expected width, used here as in its tractable successors, makes it linear. The bonus is what the proof
-    needs: on the mixture of the optimum with the safe action that just meets the pessimistic constraint, (2 C_w/ξ) β'_π equals the
-    weight of the safe action, so the value of the program is at least the optimum.
+    Source: *Stochastic bandits with linear constraints* (AISTATS 2021), the form with a known cost of the safe action. Its own
+    program maximises a convex function of π (the width of the mean feature); the expected width, used here as in its tractable
+    successors, makes it linear. The bonus is what the proof needs: on the mixture of the optimum with the safe action that just
+    meets the pessimistic constraint, (2 C_w/ξ) β'_π equals the weight of the safe action, so the value of the program is at least
+    the optimum.
     Choices: what is known of the safe action is its cost; the paper also takes its feature's direction out of the regression,
     which needs a safe action with the same features in all contexts. B = 1 bounds the mean reward; p is shared equally by the
     reward and the K costs; indices are not clipped.
