@@ -101,7 +101,8 @@ class Lagrangian(Policy):
     def dual(self) -> Array:
         """λ for the next decision, (K,)."""
         rate = self.step / math.sqrt(self.decisions.made + 1)
-        return rate * np.maximum(0.0, self._queue) / self._unit**2
+        prices: Array = rate * np.maximum(0.0, self._queue) / self._unit**2
+        return prices
 
     @property
     def expected_totals(self) -> Array:

@@ -34,8 +34,8 @@ class LFG(Policy):
     rounds: choices_i ≥ s_i T − Q_i. Time-average regret at most J/(2η) plus terms of order sqrt(J log T / T).
     Source: *Combinatorial sleeping bandits with fairness constraints* (INFOCOM 2019), with one arm a round and unit weights.
     Choices: N_i counts the rewards learnt so far, the queue moves with the choices, so that late rewards do no harm to fairness.
-    The paper leaves η open. By default it is 1, the largest for which an arm that is one choice behind comes before any difference of
-    rewards in [0, 1]; what is paid for that is regret that grows with T, by J/(2η) a round at most.
+    The paper leaves η open. By default it is 1, the largest for which an arm that is one choice behind comes before any difference
+    of rewards in [0, 1]; what is paid for that is regret that grows with T, by J/(2η) a round at most.
 
     Parameters
     ----------
