@@ -139,7 +139,7 @@ class Scenario:
 
         `n_actions` (also `n_arms`), `n_features`, `n_constraints` (also `constraints`), `cost_range`, `weights`, `horizon`,
         `slater`, and where they exist `reward_noise` and `cost_noise` (the sub-Gaussian parameters), `safe_action` (also
-        `safe_arm`), `safe_actions`, `safe_cost` (its worst mean cost), `noop`, `limits` (`limit` for one budget), `shares`,
+        `safe_arm`), `safe_actions`, `safe_cost` (its worst mean cost), `noop`, `limits` (`limit` for one budget), `Z`, `shares`,
         `baseline`, `baseline_reward`, `alpha`; `reward` and `cost`, models of the right form and size. Without features they are
         `ArmMeans`, with `linear` instead `Ridge` on φ = e_j. Linear models have m = max(1, ‖θ*‖) and the least `bonus` that keeps
         the radius valid for the noise that there is (docs/league.md).
@@ -174,6 +174,8 @@ class Scenario:
         if self._noop is not None:
             limits = -env.cost_range[:, 0]
             known |= {"noop": self._noop, "limits": limits, "limit": float(limits[0])}
+            if env.costs_seen == "after":
+                known["Z"] = self.optimum / float(limits.min()) + 1.0
         if self._shares is not None:
             known["shares"] = self._shares
         if self.baseline is not None:
