@@ -21,11 +21,18 @@ def made(name, ground, horizon=1000):
     return policy
 
 
-@pytest.mark.parametrize("name", ["lagrangian", "guarded-lagrangian", "guarded-linucb"])
+@pytest.mark.parametrize("name", ["lagrangian", "plain-lagrangian", "guarded-lagrangian", "guarded-linucb"])
 def test_rivals_that_look_at_costs_play_everywhere(name):
     for ground in SCENARIOS:
         if BUILT[ground].env.n_constraints:
             assert isinstance(made(name, ground), Lagrangian)
+
+
+def test_the_plain_one_has_no_margin():
+    assert (made("plain-lagrangian", "fair-jobs").margin, made("lagrangian", "fair-jobs").margin) == (
+        0.0,
+        0.5,
+    )
 
 
 def test_the_four_rivals_differ_as_their_names_say():

@@ -193,14 +193,15 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     f"{_PAPER}-measured": _measured,
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
+    "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),
     "guarded-lagrangian": partial(_fitted, policies.Lagrangian, guard=True),
     "guarded-linucb": partial(_fitted, policies.Lagrangian, clip=1.0, **_GUARD),  # tr.LinUCB clips there too
     "prudent": _prudent,
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured lagrangian guarded-lagrangian guarded-linucb prudent opb oplb safe-lucb safe-lts
-    lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
+_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured lagrangian plain-lagrangian guarded-lagrangian guarded-linucb prudent opb oplb
+    safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
 _OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]
