@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UCBALP,
         Decision,
         Greedy,
+        Lagrangian,
         LinCBwK,
         LinTS,
         LinUCB,
@@ -72,7 +73,7 @@ _HOMES = {
     "engine": "simulate",
     "models": "ArmMeans DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
-    "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
+    "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy Lagrangian LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
     "PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
     "result": "Result",
     "rules": "Budget Capacity Mean Rules Share",
@@ -106,6 +107,7 @@ __all__ += [
     "UCBALP",
     "Decision",
     "Greedy",
+    "Lagrangian",
     "LinCBwK",
     "LinTS",
     "LinUCB",

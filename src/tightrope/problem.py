@@ -54,6 +54,7 @@ class Truth:
     rewards_in_unit: bool
     costs_fixed: bool
     random_costs: bool
+    cost_features: Array | None = None
 
     @property
     def met(self) -> NDArray[np.bool_]:
@@ -81,6 +82,8 @@ class Setting:
         Actions that must always be on offer.
     any_of : tuple of int
         Actions of which one must be on offer in every round.
+    spanned_by : tuple of int
+        Actions from which the costs of all others must be learnable: their features span those of all.
     told : tuple of callables
         What it was told of the means; each gives its reasons for a `Truth`.
     """
@@ -98,6 +101,7 @@ class Setting:
     shared_costs: bool = False
     counts_on: tuple[tuple[str, int], ...] = ()
     any_of: tuple[int, ...] = ()
+    spanned_by: tuple[int, ...] = ()
     told: tuple[Callable[[Problem, Truth], Iterator[str]], ...] = ()
 
 
@@ -281,6 +285,19 @@ class Problem:
         there = [action for action in setting.any_of if action < self.n_actions]
         if setting.any_of and not truth.available[truth.met][:, there].any(axis=1).all():
             yield "in some context no known safe action is on offer"
+        if setting.spanned_by and truth.cost_features is not None and truth.cost_features.ndim == 3:
+            shown, safe = (
+                truth.available & truth.met[:, None],
+                np.isin(np.arange(self.n_actions), setting.spanned_by),
+            )
+            spanned, needed = (
+                int(np.linalg.matrix_rank(truth.cost_features[on])) for on in (shown & safe, shown)
+            )
+            if spanned < needed:
+                yield (
+                    f"the known safe actions span {spanned} of the {needed} directions of the costs' features, "
+                    "so what is seen of them does not show which other actions are safe"
+                )
         for told in setting.told:
             yield from told(self, truth)
 

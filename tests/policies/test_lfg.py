@@ -144,3 +144,18 @@ def test_lfg_tells_other_settings_apart():
     told = reasons(LFG(2, shares=[0.1, 0.1], eta=1.0), moody)
     assert told == "the mean reward of action 1 depends on the context"
     assert "it has 2 actions" in reasons(LFG(3, shares=SHARES, eta=1.0), moody)
+
+
+def test_lfg_by_default_pays_a_whole_debt_before_any_reward():
+    """η = 1 is the largest for which a debt of one choice outweighs any difference of rewards in [0, 1]."""
+    policy, bold = LFG(2, shares=[0.0, 0.25]), LFG(2, shares=[0.0, 0.25], eta=1.2)
+    assert policy.eta == 1.0
+    debts = []
+    for one in (policy, bold):
+        worst = 0.0
+        for _ in range(3000):
+            decision = one.decide()
+            one.learn(decision, (1.0, 0.0)[decision.action])
+            worst = max(worst, one.queue[1])
+        debts.append(worst)
+    assert debts[0] <= 1.0 < debts[1]

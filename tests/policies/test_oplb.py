@@ -33,7 +33,7 @@ def test_oplb_keeps_the_contract():
 @pytest.mark.parametrize("K", [1, 3])
 def test_oplb_plays_the_program_of_its_definition(K):
     xi, p = 0.9, 0.5
-    solved = 0
+    mixed = 0
     for seed in range(3):
         policy = OPLB(
             tr.Ridge(3), cost=tr.Ridge(2), safe_action=0, safe_cost=-xi, n_constraints=K, failure=p, seed=seed
@@ -47,26 +47,42 @@ def test_oplb_plays_the_program_of_its_definition(K):
             a = decision.action
             assert decision.probability == pytest.approx(pi[a], abs=1e-12)
             assert pi[a] > 0
-            if costs[0].width(psi[0]) > xi / (2 * C_w):
-                assert pi.tolist() == [1, 0, 0, 0, 0]
-            else:
-                u = [
-                    reward.mean(x) + C_r * reward.width(x) + 2 / xi * C_w * costs[0].width(y)
-                    for x, y in zip(phi, psi)
-                ]
-                W = [[m.mean(y) + C_w * m.width(y) for y in psi] for m in costs]
-                best = linprog(-np.array(u), A_ub=W, b_ub=np.zeros(K), A_eq=np.ones((1, 5)), b_eq=[1.0])
-                assert best.status == 0
-                assert np.max(W @ pi) <= 1e-7
-                assert pi.min() >= 0
-                assert abs(pi.sum() - 1) < 1e-12
-                assert u @ pi == pytest.approx(-best.fun, abs=1e-7)
-                solved += 1
+            u = [
+                reward.mean(x) + C_r * reward.width(x) + (j > 0) * 2 / xi * C_w * costs[0].width(y)
+                for j, (x, y) in enumerate(zip(phi, psi))
+            ]
+            W = np.array([[m.mean(y) + C_w * m.width(y) for y in psi] for m in costs])
+            W[:, 0] = np.minimum(W[:, 0], -xi)
+            best = linprog(-np.array(u), A_ub=W, b_ub=np.zeros(K), A_eq=np.ones((1, 5)), b_eq=[1.0])
+            assert best.status == 0
+            assert np.max(W @ pi) <= 1e-7
+            assert pi.min() >= 0
+            assert abs(pi.sum() - 1) < 1e-12
+            assert u @ pi == pytest.approx(-best.fun, abs=1e-7)
+            mixed += pi[0] < 1
             policy.learn(decision, r[a], w[a])
             reward.learn(phi[a], r[a])
             for k in range(K):
                 costs[k].learn(psi[a], w[a, k])
-    assert solved > 30
+    assert mixed > 30
+
+
+def test_oplb_uses_the_known_cost_from_the_first_round():
+    # Nothing was seen, so every cost may be as high as the radius allows, but the safe action's is known.
+    policy = OPLB(tr.Ridge(2), cost=tr.Ridge(2), safe_action=0, safe_cost=-0.49, failure=0.2)
+    pi = policy.mixture(PHI)
+    assert 0 < pi[0] < 1
+    worst = policy.cost_model.radius(2 / 0.2) * np.linalg.norm(PHI, axis=1)
+    assert pi[0] * -0.49 + pi[1:] @ worst[1:] == pytest.approx(0.0, abs=1e-12)
+    # A lower estimate of its cost is taken, which leaves more to spend on others.
+    taught = tr.Ridge(2)
+    for _ in range(2000):
+        taught.learn(PHI[0], -0.8)
+    bold = OPLB(tr.Ridge(2), cost=taught, safe_action=0, safe_cost=-0.1, failure=0.2)
+    radius = taught.radius(2 / 0.2)
+    upper = taught.means(PHI) + radius * taught.widths(PHI)
+    assert upper[0] < -0.5
+    assert upper @ bold.mixture(PHI) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_best_mixture_of_one_constraint_is_the_linear_program():

@@ -8,6 +8,7 @@ import pytest
 import tightrope as tr
 from policy_tools import (
     LINE,
+    PHI,
     VALID,
     check_contract,
     chooses_as_written,
@@ -21,7 +22,12 @@ from tightrope.policies.safe_lts import SafeLTS
 
 def make_safe_lts() -> SafeLTS:
     return SafeLTS(
-        tr.Ridge(2, bonus=0.1), cost=tr.Ridge(2, bonus=0.1), safe_action=0, safe_cost=-0.49, seed=1
+        tr.Ridge(2, bonus=0.1),
+        cost=tr.Ridge(2, bonus=0.1),
+        safe_action=0,
+        safe_cost=-0.49,
+        safe_actions=[1],
+        seed=1,
     )
 
 
@@ -72,3 +78,17 @@ def test_safe_lts_tells_other_settings_apart():
     told = reasons(make_safe_lts(), tr.environments.bandit(costs_seen="before"))
     assert "seen before acting" in told
     assert "no features" in told
+
+
+def test_safe_lts_plays_what_it_is_told_is_safe():
+    wide = {"reward": tr.Ridge(2), "cost": tr.Ridge(2), "safe_action": 0, "safe_cost": -0.49}
+    told, alone = SafeLTS(**wide, safe_actions=[3]), SafeLTS(**wide)
+    assert {told.decide(PHI).action for _ in range(30)} == {0, 3}
+    assert {alone.decide(PHI).action for _ in range(30)} == {0}
+
+
+def test_safe_lts_must_be_told_safe_actions_in_every_direction():
+    settings = {"reward": tr.Ridge(2), "cost": tr.Ridge(2), "safe_action": 0, "safe_cost": -0.49}
+    assert "span 1 of the 2 directions" in reasons(SafeLTS(**settings), LINE)
+    assert reasons(SafeLTS(**settings, safe_actions=[1]), LINE) == ""
+    assert "action 5 has a mean cost of 0.3" in reasons(SafeLTS(**settings, safe_actions=[5]), LINE)

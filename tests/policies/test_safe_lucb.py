@@ -81,3 +81,10 @@ def test_safe_lucb_explores_for_a_while_that_grows_with_the_horizon():
 def test_safe_lucb_tells_other_settings_apart():
     policy = SafeLUCB(tr.Ridge(2), cost=tr.Ridge(2), safe_actions=[1], exploration=1)
     assert "mean cost of 0.3" in reasons(policy, ASLEEP)
+
+
+def test_safe_lucb_must_be_told_safe_actions_in_every_direction():
+    model = tr.Ridge(2)
+    one, two = (SafeLUCB(model, cost=model, safe_actions=safe, exploration=1) for safe in ([0], [0, 1]))
+    assert "the known safe actions span 1 of the 2 directions" in reasons(one, LINE)
+    assert reasons(two, LINE) == ""

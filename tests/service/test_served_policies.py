@@ -49,6 +49,8 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
         {},
     ),
     "safe-lucb": ({"safe_actions": [0, 1], "exploration": 9}, [LATE], CONTEXT, {"exploration": 30}),
+    "lagrangian": ({"reward": {"bonus": 0.1}}, [KNOWN, MINIMUM], CONTEXT, {"guard": True}),
+    "lagrangian, costs after": ({"guard": True}, [LATE, WAIT], CONTEXT, {"step": 1.0}),
     "safe-lts": ({**SAFE, "reward": {"bonus": 0.01}}, [LATE], CONTEXT, {"safe_cost": -0.3}),
     "lincbwk": ({"limits": 0.6, "horizon": 300}, [LATE], CONTEXT, {"horizon": 500}),
     "primal-dual-bwk": ({"limits": [0.6], "horizon": 300}, [LATE], {}, {"horizon": 500}),
@@ -263,7 +265,8 @@ def test_it_goes_on_under_another_configuration(name: str) -> None:
             read(bench.learn(str(i), **outcome(name, random)))
     known = [rule for rule in rules if rule.get("seen") != "after"]
     others = [{**MINIMUM, "at_least": 0.1}, *rules] if known or not rules else rules
-    if POLICIES.find(name.split(",")[0]).sees_costs:
+    spec = spec_of(name)
+    if build_policy(spec.policies[0], spec.problem()).sees_costs:
         # It keeps numbers by constraint of which nobody else knows the meaning.
         bench.spec = spec_of(name, others)
         with pytest.raises(JournalError, match="costs that are seen before acting can't change"):

@@ -126,7 +126,7 @@ class Scenario:
         elif self.env.n_constraints > 1:
             missing["limit"] = "there is more than one budget"
         if self._shares is None:
-            missing["shares"] = missing["eta"] = "the constraints are not minimum shares of actions"
+            missing["shares"] = "the constraints are not minimum shares of actions"
         if self.baseline is None:
             reason = "there is no baseline whose reward must not be fallen behind"
             missing |= dict.fromkeys(("baseline", "baseline_reward", "alpha"), reason)
@@ -142,11 +142,11 @@ class Scenario:
         """What a policy may be told by the name of its parameter, for a run of `horizon` rounds.
 
         `n_actions` (also `n_arms`), `n_features`, `n_constraints` (also `constraints`), `cost_range`, `weights`, `horizon`,
-        `slater`, and where they exist `safe_action` (also `safe_arm`), `safe_actions`, `safe_cost` (its worst mean cost), `noop`,
-        `limits` (`limit` for one budget), `shares` with `eta` = √T, `baseline`, `baseline_reward`, `alpha`; `reward` and
-        `cost`, models of the right form and size. Without features they are `ArmMeans`, with `linear` instead `Ridge` on
-        φ = e_j. Linear models have m = max(1, ‖θ*‖) and the least `bonus` that keeps the radius valid for the noise that there
-        is (docs/league.md).
+        `slater`, and where they exist `reward_noise` and `cost_noise` (the sub-Gaussian parameters), `safe_action` (also
+        `safe_arm`), `safe_actions`, `safe_cost` (its worst mean cost), `noop`, `limits` (`limit` for one budget), `Z`, `shares`,
+        `baseline`, `baseline_reward`, `alpha`; `reward` and `cost`, models of the right form and size. Without features they are
+        `ArmMeans`, with `linear` instead `Ridge` on φ = e_j. Linear models have m = max(1, ‖θ*‖) and the least `bonus` that keeps
+        the radius valid for the noise that there is (docs/league.md).
         """
         env = self.env
         known: dict[str, Any] = {
@@ -161,8 +161,12 @@ class Scenario:
             "slater": self.slater,
             "reward": self._model("reward", linear),
         }
+        if env.reward_noise != "none":
+            known["reward_noise"] = self._noise("reward")
         if env.n_constraints and env.costs_seen == "after":
             known["cost"] = self._model("cost", linear)
+            if env.cost_noise != "none":
+                known["cost_noise"] = self._noise("cost")
         if self.safe_actions:
             safest = self.safe_actions[0]
             known |= {
@@ -174,8 +178,10 @@ class Scenario:
         if self._noop is not None:
             limits = -env.cost_range[:, 0]
             known |= {"noop": self._noop, "limits": limits, "limit": float(limits[0])}
+            if env.costs_seen == "after":
+                known["Z"] = self.optimum / float(limits.min()) + 1.0
         if self._shares is not None:
-            known |= {"shares": self._shares, "eta": math.sqrt(horizon)}
+            known["shares"] = self._shares
         if self.baseline is not None:
             earned = env.rewards[:, self.baseline]
             constant = np.ptp(earned[env.weights > 0]) == 0.0

@@ -216,6 +216,7 @@ class Tabular:
                 rewards_in_unit=unit,
                 costs_fixed=self.cost_noise == "none",
                 random_costs=self.random_costs,
+                cost_features=self.cost_features,
             ),
         )
 

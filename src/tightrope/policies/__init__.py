@@ -3,6 +3,7 @@
 from tightrope.policies.clucb import CLUCB
 from tightrope.policies.decision import Decision, Explanation
 from tightrope.policies.greedy import Greedy
+from tightrope.policies.lagrangian import Lagrangian
 from tightrope.policies.lfg import LFG
 from tightrope.policies.lincbwk import LinCBwK
 from tightrope.policies.lints import LinTS
@@ -32,6 +33,7 @@ __all__ = [
     "Decision",
     "Explanation",
     "Greedy",
+    "Lagrangian",
     "LinCBwK",
     "LinTS",
     "LinUCB",

@@ -34,6 +34,8 @@ class LFG(Policy):
     rounds: choices_i ≥ s_i T − Q_i. Time-average regret at most J/(2η) plus terms of order sqrt(J log T / T).
     Source: *Combinatorial sleeping bandits with fairness constraints* (INFOCOM 2019), with one arm a round and unit weights.
     Choices: N_i counts the rewards learnt so far, the queue moves with the choices, so that late rewards do no harm to fairness.
+    The paper leaves η open. By default it is 1, the largest for which an arm that is one choice behind comes before any difference
+    of rewards in [0, 1]; what is paid for that is regret that grows with T, by J/(2η) a round at most.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ class LFG(Policy):
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     n_actions: int
 
-    def __init__(self, n_actions: int, *, shares: Any, eta: float) -> None:
+    def __init__(self, n_actions: int, *, shares: Any, eta: float = 1.0) -> None:
         self.n_actions = whole_number("n_actions", n_actions, low=1)
         self.shares = real_array("shares", shares, (self.n_actions,)).copy()
         require_range("shares", self.shares, 0.0, 1.0)

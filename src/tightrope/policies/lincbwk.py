@@ -31,7 +31,7 @@ class LinCBwK(Policy):
     logarithms, for OPT/B ≤ Z ≤ O(OPT/B + 1).
     Source: *Linear contextual bandits with knapsacks* (NeurIPS 2016).
     Choices: Z = 1/b = T/B by default, which is at least OPT/B because no round earns more than 1, and loose only where OPT is much
-    smaller than T; the paper estimates OPT in opening rounds, which needs B of order T^{3/4} and pays only in that case.
+    smaller than T; the paper estimates OPT in opening rounds, which needs B of order T^{3/4}. In the league it is told OPT/B + 1.
     p is shared equally by the reward and the K resources; indices are not clipped. The model of the costs learns usage, not usage −
     limit: the paper's linear model has no constant term. There a run ends when a budget is spent; here the no-op is played
     from the moment on when one more action *could* exceed one (outcomes still to come count as 1), and after round T. The

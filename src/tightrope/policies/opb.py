@@ -27,7 +27,9 @@ class OPB(Policy):
     Each round it mixes at most two arms so as to maximise an optimistic reward under a pessimistic cost, in closed form (Lemma 5
     of the paper), and draws from the mixture.
     Guarantee: with high probability every round's mixture has expected cost ≤ 0; regret of order sqrt(J T) / (−safe_cost).
-    The constants are the paper's: α_c = 1, α_r = 1 + 2/(τ − c₀), here 1 + 2/(−safe_cost), p = 1/T². The reward index is not
+    The constants are the paper's: radii sqrt(2 log(1/p) / n) with p = 1/T², times α_c = 1 and α_r = 1 + 2/(τ − c₀), here
+    1 + 2/(−safe_cost), for noise that is 1-sub-Gaussian. Where it is known to be R_r- and R_c-sub-Gaussian (½ for rewards in
+    [0, 1], half the range for costs), α_c = R_c and α_r = R_r + 2R_c/(−safe_cost), by the same proof. The reward index is not
     clipped at 1: with the clip all indices tie at 1 for most of a run and the outcome depends on how ties are broken.
 
     Parameters
@@ -40,6 +42,8 @@ class OPB(Policy):
     safe_arm : int
     cost_range : pair
         What costs lie in; the pessimistic index is clipped at its high end.
+    reward_noise, cost_noise : float
+        R_r and R_c > 0.
     seed : int
         Of the draws from the mixture.
 
@@ -69,6 +73,8 @@ class OPB(Policy):
         horizon: int,
         safe_arm: int = 0,
         cost_range: Any = (-1.0, 1.0),
+        reward_noise: float = 1.0,
+        cost_noise: float = 1.0,
         seed: int = 0,
     ) -> None:
         self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
@@ -83,6 +89,8 @@ class OPB(Policy):
                 f"safe_cost must lie in [{self.cost_range[0]:g}, 0), for the safe arm's mean cost is strictly below 0, "
                 f"but got {safe_cost!r}."
             )
+        self.reward_noise = finite_number("reward_noise", reward_noise, low=0.0, open_low=True)
+        self.cost_noise = finite_number("cost_noise", cost_noise, low=0.0, open_low=True)
         self.seed = whole_number("seed", seed)
         self.counts = np.zeros(self.n_arms)
         self.sums = np.zeros((self.n_arms, 2))
@@ -92,8 +100,8 @@ class OPB(Policy):
                 float(self.safe_arm),
                 self.safe_cost,
                 self.cost_range[1],
-                1.0 + 2.0 / -self.safe_cost,
-                1.0,
+                self.reward_noise + 2.0 * self.cost_noise / -self.safe_cost,
+                self.cost_noise,
                 2.0 * math.log(float(self.horizon) ** 2),
             ]
         )

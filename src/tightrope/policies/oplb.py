@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.policies.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
-from tightrope.policies.policy import Choice, Policy, best_row, estimates
+from tightrope.policies.policy import Choice, Policy, best_row, estimates, one_hot
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
 from tightrope.policies.state_file import Arrays
@@ -27,21 +27,21 @@ class OPLB(OneSafeAction):
 
     Setting: mean reward in [0, 1] and K mean costs linear in features, costs seen after acting, ‖θ*‖ and ‖μ*_k‖ within the models'
     `m`, noise 1-sub-Gaussian (costs in [−1, 1] are). One action is known to be safe: always on offer, every mean cost ≤ −ξ < 0.
-    Steps, with radii C_r and C_w (√β) and widths β_j = ‖φ_j‖_{Σ⁻¹}, β'_j = ‖ψ_j‖_{Σ_w⁻¹}:
-
-    1. while C_w β'_safe > ξ/2, play the safe action;
-    2. else draw from the π that maximises Σ_j π_j (⟨θ̂, φ_j⟩ + C_r β_j + (2B/ξ) C_w β'_j)
-       subject to Σ_j π_j (⟨μ̂_k, ψ_j⟩ + C_w β'_j) ≤ 0 for all k.
+    Steps, with radii C_r and C_w (√β) and widths β_j = ‖φ_j‖_{Σ⁻¹}, β'_j = ‖ψ_j‖_{Σ_w⁻¹}: draw from the π that maximises
+    Σ_j π_j (⟨θ̂, φ_j⟩ + C_r β_j + (2B/ξ) C_w β'_j) subject to Σ_j π_j w̃_jk ≤ 0 for all k, where w̃_jk = ⟨μ̂_k, ψ_j⟩ + C_w β'_j. Of
+    the safe action β' is 0 and w̃ = −ξ, or the estimate where that is lower: its cost is known, so it is left in the first round.
 
     For one set of features the bonus is C_u (1 + 2B/ξ) β_π. For K = 1 a mixture of at most two actions solves the program, in
     closed form; for K > 1 it is an LP.
     Guarantee: with probability 1 − p every round's mixture has expected costs ≤ 0; regret of order d √T / ξ up to logarithms.
-    Source: *Stochastic bandits with linear constraints* (AISTATS 2021). Its own program maximises a convex function of π (the width
-    of the mean feature); the expected width, used here as in its tractable successors, makes it linear. The bonus is what the proof
-    needs: on the mixture of the optimum with the safe action that just meets the pessimistic constraint, (2 C_w/ξ) β'_π equals the
-    weight of the safe action, so the value of the program is at least the optimum.
-    Choices: B = 1 bounds the mean reward; p is shared equally by the reward and the K costs; indices are not clipped. Where the
-    program has no solution, which has probability at most p, the safe action is played.
+    Source: *Stochastic bandits with linear constraints* (AISTATS 2021), the form with a known cost of the safe action. Its own
+    program maximises a convex function of π (the width of the mean feature); the expected width, used here as in its tractable
+    successors, makes it linear. The bonus is what the proof needs: on the mixture of the optimum with the safe action that just
+    meets the pessimistic constraint, (2 C_w/ξ) β'_π equals the weight of the safe action, so the value of the program is at least
+    the optimum.
+    Choices: what is known of the safe action is its cost; the paper also takes its feature's direction out of the regression,
+    which needs a safe action with the same features in all contexts. B = 1 bounds the mean reward; p is shared equally by the
+    reward and the K costs; indices are not clipped.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class OPLB(OneSafeAction):
     >>> policy = OPLB(Ridge(2), cost=Ridge(2), safe_action=0, safe_cost=-0.5)
     >>> decision = policy.decide([[1.0, 0.0], [0.0, 1.0]])
     >>> policy.learn(decision, 0.2, [-0.5])
-    >>> decision.action, policy.mixture([[1.0, 0.0], [0.0, 1.0]]).tolist()
+    >>> decision.action, policy.mixture([[1.0, 0.0], [0.0, 1.0]]).round(2).tolist()
     (0, [1.0, 0.0])
     """
 
@@ -84,20 +84,19 @@ class OPLB(OneSafeAction):
     def choose(self, offer: Offer) -> Choice:
         """Draw an action from the mixture."""
         safe = offer.row_of("safe_action", self.safe_action)
-        J, xi = len(offer.ids), -self.safe_cost
+        xi = -self.safe_cost
         quantities = (1 + self.n_constraints) / self.failure
         C_r, C_w = self._reward.radius(quantities), self._cost.radius(quantities)
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         r, widths = estimates(self._reward, offer.phi, offer.ids)
-        widest = cost_widths.max(axis=1)
+        pessimistic, widest = w + C_w * cost_widths, cost_widths.max(axis=1)
+        pessimistic[safe], widest[safe] = np.minimum(pessimistic[safe], self.safe_cost), 0.0
         optimistic = r[:, 0] + C_r * widths[:, 0] + (2.0 * REWARD_BOUND / xi) * C_w * widest
-        pi = None
-        if not C_w * widest[safe] > xi / 2.0:
-            if self._program is not None:
-                self._program.basis = self._basis
-            pi = best_mixture(optimistic, w + C_w * cost_widths, self._program)
-        if pi is None:
-            pi = np.eye(J)[safe]
+        if self._program is not None:
+            self._program.basis = self._basis
+        pi = best_mixture(optimistic, pessimistic, self._program)
+        if pi is None:  # only where the solver fails: the safe action alone meets the program
+            pi = one_hot(safe, len(offer.ids))
         row = int(kernels.pick(mixture_cdf(pi[None])[0], self.uniform()))
         basis = self._basis if self._program is None else self._program.basis
         return Choice(row, r[:, 0], optimistic, pi, basis)

@@ -59,7 +59,7 @@ class Policy(ABC):
     # The compiled loop of the simulator that can take the policy's place.
     loop: ClassVar[str | None] = None
     # Whether `decide` is shown the costs of the actions on offer; those of a policy with constraints are else seen after acting.
-    sees_costs: ClassVar[bool] = False
+    sees_costs: bool = False
     # Whether `decide` is told the number of the context, which no learner is.
     sees_context: bool = False
     # Whether its choices are drawn from a `mixture` that has a closed form.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class ProvableShadowPrice(Policy):
     True
     """
 
-    sees_costs: ClassVar[bool] = True
+    sees_costs = True
     _reward: Model
 
     def __init__(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
@@ -17,8 +20,6 @@ REWARD_BOUND = 1.0
 class OneSafeAction(Policy):
     """Models of reward and K costs, which are seen after acting, and an action whose mean costs are at most −ξ."""
 
-    # Whether what is seen of one action must tell about another.
-    shared_costs: ClassVar[bool] = False
     _reward: Model
     _cost: Model
 
@@ -50,7 +51,6 @@ class OneSafeAction(Policy):
     def setting(self) -> Setting:
         """An action that is always on offer and safe by the margin told."""
         return self.asks(
-            shared_costs=self.shared_costs,
             counts_on=(("the safe action", self.safe_action),),
             told=(mean_costs_at_most(self.safe_action, self.safe_cost),),
         )
@@ -60,3 +60,10 @@ class OneSafeAction(Policy):
             f"{type(self).__name__}({self._reward!r}, cost={self._cost!r}, safe_action={self.safe_action}, "
             f"safe_cost={self.safe_cost:g}, n_constraints={self.n_constraints}, failure={self.failure:g})"
         )
+
+
+def known_safe(safe_actions: Any) -> tuple[int, ...]:
+    """Ids of actions that are known to be safe."""
+    if isinstance(safe_actions, (str, bytes)) or not isinstance(safe_actions, (Sequence, np.ndarray)):
+        raise InvalidInput(f"safe_actions must be a sequence of action ids, but got {safe_actions!r}.")
+    return tuple(whole_number(f"safe_actions[{i}]", action) for i, action in enumerate(safe_actions))

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
+from tightrope.models import Model
 from tightrope.policies.lints import sampled_values
 from tightrope.policies.offer import Offer
 from tightrope.policies.policy import Choice, best_row, estimates
 from tightrope.policies.registry import register
-from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction
+from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction, known_safe
+from tightrope.problem import Setting, mean_costs_at_most
 
 
 @register("safe-lts")
 class SafeLTS(OneSafeAction):
     """Thompson sampling with linear rewards and costs; *every action* played has mean cost ≤ 0.
 
-    Setting: as `SafeLUCB`, but one action is known to be safe with a margin: always on offer, every mean cost ≤ −ξ < 0.
+    Setting: as `SafeLUCB`, and one of the safe actions has a margin: always on offer, every mean cost ≤ −ξ < 0.
     Steps: draw θ̃ = θ̂ + k √β Σ^{-1/2} η, η ~ N(0, I), k = 1 + 2B/ξ; play argmax ⟨θ̃, φ_j⟩ among
-    D_t = {safe action} ∪ {j : ⟨μ̂_k, ψ_j⟩ + √β ‖ψ_j‖_{Σ_w⁻¹} ≤ 0 for all k}. No exploration phase: the randomness does it.
+    D_t = known safe actions ∪ {j : ⟨μ̂_k, ψ_j⟩ + √β ‖ψ_j‖_{Σ_w⁻¹} ≤ 0 for all k}. No exploration phase: the randomness does it.
     Guarantee: with probability 1 − p no action with a mean cost above 0 is ever played. Regret, over a convex set of actions
     that holds the safe one, of order d^{3/2} √T up to logarithms.
     Source: *Safe linear Thompson sampling with side information* (2019; IEEE Transactions on Signal Processing 2021).
     Choices: there the safe action is the origin, with margin ξ = C, and k = 1 + 2 L S / C, L S a bound on |mean reward|; here that
     bound is B = 1. p is shared equally by the reward and the K costs. Safety needs nothing of the set of actions; the
-    regret bound needs a convex one, see `SafeLUCB`. `decision.probability` is nan, for it has no closed form.
+    regret bound needs a convex one, in which small steps from the origin are safe in every direction: here the known safe
+    actions must span all features, see `SafeLUCB`. `decision.probability` is nan, for it has no closed form.
 
     Parameters
     ----------
@@ -35,6 +38,8 @@ class SafeLTS(OneSafeAction):
     safe_action : int
     safe_cost : float
         −ξ, in [−1, 0): an upper bound on the mean costs of the safe action.
+    safe_actions : sequence of int
+        Further actions known to be safe: mean costs ≤ 0.
     n_constraints : int
         K ≥ 1.
     failure : float
@@ -50,16 +55,37 @@ class SafeLTS(OneSafeAction):
     1
     """
 
-    shared_costs: ClassVar[bool] = True
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        cost: Model,
+        safe_action: int,
+        safe_cost: float,
+        safe_actions: Sequence[int] = (),
+        n_constraints: int = 1,
+        failure: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        OneSafeAction.__init__(
+            self,
+            reward,
+            cost=cost,
+            safe_action=safe_action,
+            safe_cost=safe_cost,
+            n_constraints=n_constraints,
+            failure=failure,
+            seed=seed,
+        )
+        self.safe_actions = known_safe(safe_actions)
 
     def choose(self, offer: Offer) -> Choice:
         """The best by a sampled θ̃ among the actions shown to be safe."""
-        safe = offer.row_of("safe_action", self.safe_action)
+        offer.row_of("safe_action", self.safe_action)
         quantities = (1 + self.n_constraints) / self.failure
         w, cost_widths = estimates(self._cost, offer.psi, offer.ids)
         pessimistic = w + self._cost.radius(quantities) * cost_widths
-        pessimistic[safe] = self.safe_cost
-        shown = (pessimistic <= 0.0).all(axis=1)
+        shown = (pessimistic <= 0.0).all(axis=1) | np.isin(offer.ids, (self.safe_action, *self.safe_actions))
         scale = (1.0 + 2.0 * REWARD_BOUND / -self.safe_cost) * self._reward.radius(quantities)
         values = np.where(
             shown, sampled_values(self._reward, offer, scale, self.seed, self.decisions.made), -np.inf
@@ -68,3 +94,16 @@ class SafeLTS(OneSafeAction):
         means = estimates(self._reward, offer.phi, offer.ids)[0][:, 0]
         alone = None if shown.sum() == 1 else np.where(shown, math.nan, 0.0)
         return Choice(row, means, values, alone)
+
+    @property
+    def setting(self) -> Setting:
+        """An action that is always on offer and safe by the margin told; known safe ones tell about the costs of all others."""
+        return self.asks(
+            shared_costs=True,
+            spanned_by=(self.safe_action, *self.safe_actions),
+            counts_on=(("the safe action", self.safe_action),),
+            told=(
+                mean_costs_at_most(self.safe_action, self.safe_cost),
+                *(mean_costs_at_most(action, 0.0) for action in self.safe_actions),
+            ),
+        )

@@ -14,6 +14,7 @@ from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
+from tightrope.policies.safe_action import known_safe
 from tightrope.problem import Setting, mean_costs_at_most
 from tightrope.validation import whole_number
 
@@ -32,8 +33,9 @@ class SafeLUCB(Policy):
     Choices: their constraint is a known linear map of the reward's own parameter; here costs have parameters of their own and are
     observed, as in Safe-LTS. T' = ⌈T^{2/3}⌉, their choice where the distance of the optimum to the constraint is not known. p is
     shared equally by the reward and the K costs; indices are not clipped. Safety needs nothing of the set of actions, but the
-    regret bounds need a convex one: among finitely many, D_t grows only where features of safe actions tell something about
-    others, so a model with parameters for each action alone never leaves the known safe ones.
+    regret bounds need a convex one, and known safe actions in every direction (their λ₋ > 0): among finitely many, D_t grows only
+    as far as the features of the known safe ones reach. Where these do not span all features, or where a model has parameters for
+    each action alone, it is outside its setting.
 
     Parameters
     ----------
@@ -78,11 +80,7 @@ class SafeLUCB(Policy):
         seed: int = 0,
     ) -> None:
         self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
-        if isinstance(safe_actions, (str, bytes)) or not isinstance(safe_actions, (Sequence, np.ndarray)):
-            raise InvalidInput(f"safe_actions must be a sequence of action ids, but got {safe_actions!r}.")
-        self.safe_actions = tuple(
-            whole_number(f"safe_actions[{i}]", action) for i, action in enumerate(safe_actions)
-        )
+        self.safe_actions = known_safe(safe_actions)
         if not self.safe_actions:
             raise InvalidInput("safe_actions must name at least one action, but it is empty.")
         self.exploration = _exploration(horizon, exploration)
@@ -115,9 +113,10 @@ class SafeLUCB(Policy):
 
     @property
     def setting(self) -> Setting:
-        """Costs seen after acting that tell about each other's actions, and safe actions of which one is always on offer."""
+        """Costs seen after acting, and known safe actions, one always on offer, that tell about the costs of all others."""
         return self.asks(
             shared_costs=True,
+            spanned_by=self.safe_actions,
             any_of=self.safe_actions,
             told=tuple(mean_costs_at_most(action, 0.0) for action in self.safe_actions),
         )

@@ -14,6 +14,7 @@ import numpy as np
 from tightrope import policies
 from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
+from tightrope.models import ArmMeans
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy, missing_from, parameters_of
 from tightrope.schedules import Power, known_costs
@@ -159,6 +160,12 @@ def _opb(scenario: Scenario, horizon: int) -> Any:
     return _fitted(policies.OPB, scenario, horizon)
 
 
+def _prudent(scenario: Scenario, horizon: int) -> Any:
+    """The guard on averages by action, whatever the context: `examples/own_policy.py` with a confidence bound for its noise."""
+    means = ArmMeans(scenario.env.n_actions)
+    return _fitted(policies.Lagrangian, scenario, horizon, reward=means, cost=None, **_GUARD)
+
+
 def _oracle(scenario: Scenario, horizon: int) -> Any:
     return policies.Oracle(solve(scenario.env, baseline="fluid").policy)
 
@@ -169,6 +176,8 @@ def _round_robin(scenario: Scenario, horizon: int) -> Any:
     least = np.asarray(scenario.known(horizon).get("shares", np.zeros(J)))
     return policies.RoundRobin(J, shares=least + (1.0 - least.sum()) / J)
 
+
+_GUARD: dict[str, Any] = {"step": 0.0, "guard": True}
 
 # Policies whose models must be linear, also where there are arms alone.
 _LINEAR = ("oplb", "safe-lucb", "safe-lts", "lincbwk", "clucb", "lints", "greedy")
@@ -184,11 +193,15 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     f"{_PAPER}-measured": _measured,
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
+    "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),
+    "guarded-lagrangian": partial(_fitted, policies.Lagrangian, guard=True),
+    "guarded-linucb": partial(_fitted, policies.Lagrangian, clip=1.0, **_GUARD),  # tr.LinUCB clips there too
+    "prudent": _prudent,
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
-    greedy round-robin uniform oracle""".split()
+_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured lagrangian plain-lagrangian guarded-lagrangian guarded-linucb prudent opb oplb
+    safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
 _OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]

@@ -1,0 +1,171 @@
+"""Lagrangian: LinUCB less a price for every rule that climbs with what the rule is exceeded by; a guard, with prices or alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
+from tightrope.policies.provable_shadow_price import kept_rows
+from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import COST_ROUNDING, Array, finite_number, real_array, whole_number
+
+
+@register("lagrangian")
+class Lagrangian(Policy):
+    """Dual ascent: what everybody writes first where running costs must stay at or below 0.
+
+    Setting: mean reward by the reward model, K ≥ 1 costs that are seen before acting, or after it with a model of them.
+    Steps, in round t: r̂ = the reward model's upper confidence bound, w = the costs or their estimated means. Play
+    argmax_j r̂_j − λ·w_j, with λ_k = step · Q_k / (m_k² √t), m_k the largest |cost| in `cost_range`; then
+    Q_k ← [Q_k + w_k + margin · m_k / √t]⁺. A cost that is seen later takes the place of its estimate, in Q and in the totals.
+    With `guard` only actions that leave every total at or below 0 are compared; where there is none, those that exceed it least.
+    `step=0` leaves the guard alone: LinUCB among the actions that the totals can bear.
+    Guarantee: with the guard and costs seen before acting, every total is ≤ 0 in every round, with certainty, if every round
+    offers an action with no cost above 0. Else none: `margin=0` is the plain Lagrangian, whose totals end above 0 by
+    λ* m² √T / step wherever a rule with price λ* binds; a margin pays that back for λ* m ≤ 2 step · margin.
+    Source: dual gradient descent (Zinkevich, *Online convex programming*, ICML 2003); Mahdavi, Jin, Yang, *Trading regret for
+    efficiency: online convex optimization with long term constraints* (JMLR 2012).
+    Choices: the step falls with 1/√t, for that needs no horizon. step · margin = 1 covers prices up to 2 rewards for the
+    largest cost; at λ* m = 1 the margin then costs 2√T/step and the step at most step √T/2, which are equal for step = 2. Nothing
+    of it was fitted to a scenario. The confidence bound of round t fails with probability 1/(t + 1); never tried is ∞.
+
+    Parameters
+    ----------
+    reward : Model
+        The policy works on a copy, so a model that has learnt already is a warm start.
+    n_constraints : int
+        K ≥ 1.
+    cost : Model, optional
+        Model of the costs where they are seen after acting.
+    step : float
+        How fast prices climb, for rewards in [0, 1]; 0 for none.
+    margin : float
+        What costs are taken to be too high by, in m_k / √t.
+    guard : bool
+        Never take an action that would leave a total above 0, by what is known or estimated, while there is another.
+    clip : float, optional
+        What no mean reward exceeds: r̂ is clipped there.
+    cost_range : pair, or (K, 2) array
+        What costs lie in.
+
+    Examples
+    --------
+    >>> from tightrope import ArmMeans
+    >>> policy = Lagrangian(ArmMeans(2), n_constraints=1, guard=True)
+    >>> for _ in range(200):
+    ...     decision = policy.decide(costs=[[-0.2], [0.3]])
+    ...     policy.learn(decision, (0.1, 0.9)[decision.action])
+    >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
+    (True, [1.6])
+    """
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        n_constraints: int,
+        cost: Model | None = None,
+        step: float = 2.0,
+        margin: float = 0.5,
+        guard: bool = False,
+        clip: float | None = None,
+        cost_range: Any = (-1.0, 1.0),
+    ) -> None:
+        self._reward: Model = copy_of_model("reward", reward)
+        self.n_actions = self._reward.n_actions
+        self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
+        self._cost = None if cost is None else copy_of_model("cost", cost, self.n_constraints)
+        self.sees_costs = cost is None
+        self.step = finite_number("step", step, low=0.0)
+        self.margin = finite_number("margin", margin, low=0.0)
+        if not isinstance(guard, bool):
+            raise InvalidInput(f"guard must be True or False, but got {guard!r}.")
+        self.guard = guard
+        self.clip = None if clip is None else finite_number("clip", clip)
+        self.cost_range = real_array("cost_range", cost_range, (2,), (self.n_constraints, 2)).copy()
+        self._unit = np.abs(self.cost_range).max(axis=-1) * np.ones(self.n_constraints)
+        if not self._unit.all():
+            raise InvalidInput(f"cost_range must hold a cost other than 0, but got {cost_range!r}.")
+        self._queue = np.zeros(self.n_constraints)
+        self._expected = np.zeros(self.n_constraints)
+
+    @property
+    def dual(self) -> Array:
+        """λ for the next decision, (K,)."""
+        rate = self.step / math.sqrt(self.decisions.made + 1)
+        prices: Array = rate * np.maximum(0.0, self._queue) / self._unit**2
+        return prices
+
+    @property
+    def expected_totals(self) -> Array:
+        """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
+        return self._expected.copy()
+
+    def choose(self, offer: Offer) -> Choice:
+        """The best by optimistic reward less the price of its costs."""
+        means, widths = estimates(self._reward, offer.phi, offer.ids)
+        radius = self._reward.radius(self.decisions.made + 2)
+        with np.errstate(invalid="ignore"):
+            upper = means[:, 0] + radius * widths[:, 0]
+        rewards = np.where(np.isinf(widths[:, 0]), np.inf, upper)
+        if self.clip is not None:
+            rewards = np.minimum(rewards, self.clip)
+        W = offer.W if self._cost is None else estimates(self._cost, offer.psi, offer.ids)[0]
+        values = rewards - W @ self.dual
+        if self.guard:
+            values = np.where(kept_rows(self._expected, W), values, -np.inf)
+        return Choice(best_row(values), rewards, values, note=W)
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Queue and totals grow by the cost of the choice."""
+        w = choice.note[choice.row]
+        self._expected += w
+        margin = self.margin * self._unit / math.sqrt(self.decisions.made + 1)
+        self._queue[...] = np.maximum(0.0, self._queue + w + margin)
+
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """φ; ψ followed by the costs that were expected."""
+        phi, psi = Policy.kept_features(self, offer, choice)
+        if self._cost is None:
+            return phi, None
+        return phi, np.concatenate([[] if psi is None else psi, choice.note[choice.row]])
+
+    def kept_lengths(self) -> tuple[int, int]:
+        """φ; ψ and K costs."""
+        n_phi, n_psi = Policy.kept_lengths(self)
+        return n_phi, n_psi if self._cost is None else n_psi + self.n_constraints
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Put what was seen in the place of what was expected."""
+        assert self._cost is not None
+        assert pending[3] is not None
+        psi, expected = np.split(pending[3], [-self.n_constraints])
+        self._cost.learn(psi if len(psi) else None, costs, pending[1])
+        self._expected += costs - expected
+        self._queue += costs - expected
+
+    def arrays(self) -> Arrays:
+        """The queue behind the prices, and the totals with what is expected of pending decisions."""
+        return {"queue": self._queue, "expected": self._expected}
+
+    @property
+    def cost_bounds(self) -> Array:
+        """What observed costs must lie in, (K, 2)."""
+        bounds: Array = self.cost_range * np.ones((self.n_constraints, 1)) + [-COST_ROUNDING, COST_ROUNDING]
+        return bounds
+
+    def __repr__(self) -> str:
+        cost = "" if self._cost is None else f", cost={self._cost!r}"
+        guard = ", guard=True" if self.guard else ""
+        return (
+            f"Lagrangian({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
+            f"margin={self.margin:g}{guard})"
+        )
