@@ -154,7 +154,7 @@ def test_what_is_not_known_is_not_told():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"env": None}, "env must be a Tabular"),
+        ({"env": None}, "env must be a Tabular or a Drifting"),
         ({"safe": (9,)}, "safe must name actions below 4, but got 9"),
         ({"baseline": 4, "alpha": 0.1}, "baseline must name actions below 4"),
         ({"baseline": 1}, "baseline and alpha must be given together"),

@@ -117,7 +117,9 @@ def _columns(name: str) -> dict[str, NDArray[Any]]:
     try:
         from sklearn import datasets
     except ModuleNotFoundError as error:
-        message = f"the table {name.replace('_', '-')!r} comes with scikit-learn: pip install 'tightrope[data]'"
+        message = (
+            f"the table {name.replace('_', '-')!r} comes with scikit-learn: pip install 'tightrope[data]'"
+        )
         raise ModuleNotFoundError(message, name=error.name) from error
     found = getattr(datasets, f"load_{name}")()
     columns = {str(column): found.data[:, i] for i, column in enumerate(found.feature_names)}
