@@ -154,8 +154,8 @@ def solve(
 class Benchmark:
     """What regret is measured against in a run: the optimum of the moment, added up over the rounds.
 
-    `value` is its average over the run, `interval` that of the phases' intervals, `baseline` the program. `phases` are the rounds of
-    each phase and its solution: one where nothing changes.
+    `value` is its average over the run, `interval` that of the phases' intervals, `baseline` the program. `phases` are the numbers
+    of rounds and the solutions of the phases: one where nothing changes.
     """
 
     value: float

@@ -13,6 +13,11 @@ import tightrope as tr
 from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
 
 BUILT = {name: scenario(name) for name in SCENARIOS}
+REAL = ("digits", "breast-cancer", "wine")
+
+
+def phases_of(one):
+    return getattr(one.env, "phases", (one.env,))
 
 
 def by_linprog(env, slack=False):
@@ -42,9 +47,10 @@ def by_linprog(env, slack=False):
 def test_optimum_and_slater_by_another_solver(name):
     one = BUILT[name]
     assert one.name == one.env.name == name
-    assert one.optimum == pytest.approx(by_linprog(one.env), abs=1e-7)
-    assert one.optimum == pytest.approx(tr.solve(one.env).value, abs=1e-9)
-    assert one.slater == pytest.approx(by_linprog(one.env, slack=True), abs=1e-7)
+    phases, shares = phases_of(one), getattr(one.env, "shares", (1.0,))
+    assert one.optimum == pytest.approx(np.dot(shares, [by_linprog(env) for env in phases]), abs=1e-7)
+    assert one.optimum == pytest.approx(np.dot(shares, [tr.solve(env).value for env in phases]), abs=1e-9)
+    assert one.slater == pytest.approx(min(by_linprog(env, slack=True) for env in phases), abs=1e-7)
     assert one.slater > 0
 
 
@@ -75,8 +81,9 @@ def test_the_kinds_that_must_be_there():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_policies_are_told_is_true(name):
     one = BUILT[name]
-    env, known = one.env, one.known(500)
+    env, known = one.means, one.known(500)
     met = env.weights > 0
+    assert known["weights"] == pytest.approx(one.env.weights)
     for action in known.get("safe_actions", ()):
         assert env.available[met, action].all()
         assert (env.costs[met, action] < 0).all()
@@ -102,8 +109,11 @@ def test_what_policies_are_told_is_true(name):
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("part", ["reward", "cost"])
 def test_radii_are_valid_for_the_noise(name, part):
-    one = BUILT[name]
-    env, known = one.env, one.known(500, linear=True)
+    for env in phases_of(BUILT[name]):
+        assert_radius_is_valid(env, name, BUILT[name].known(500, linear=True), part)
+
+
+def assert_radius_is_valid(env, name, known, part):
     if part not in known:
         assert part == "cost"
         assert env.costs_seen == "before"
@@ -120,8 +130,11 @@ def test_radii_are_valid_for_the_noise(name, part):
         phi = features
     shown = env.available & (env.weights > 0)[:, None]
     theta, *_ = np.linalg.lstsq(phi[shown], targets[shown], rcond=None)
-    assert np.abs(phi[shown] @ theta - targets[shown]).max() < 1e-8
-    norm = np.linalg.norm(theta, axis=0).max()
+    linear = np.abs(phi[shown] @ theta - targets[shown]).max() < 1e-8
+    assert linear == (name not in REAL)
+    # No radius is valid where means are not linear: those of ‖θ*‖ = 1 are taken.
+    norm = np.linalg.norm(theta, axis=0).max() if linear else model.m
+    assert linear or model.m == 1.0
     assert norm <= model.m + 1e-9
     noise = env.reward_noise if part == "reward" else env.cost_noise
     R = {

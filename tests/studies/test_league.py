@@ -75,8 +75,9 @@ def test_the_roster_covers_every_scenario_and_every_policy_has_one():
             if not ground.env.problem().outside(policy):
                 fits[name].add(ground.name)
     assert all(fits.values()), fits
-    everywhere = {"pessimistic-optimistic", "linucb", "uniform", "oracle"}
+    everywhere = {"shadow-price", "pessimistic-optimistic", "linucb", "uniform"}
     assert all(fits[name] == set(SCENARIOS) for name in everywhere)
+    assert fits["oracle"] == set(SCENARIOS) - {"switching-best"}
     # Each comparator meets the problem that it was made for.
     home = {
         "opb": "bandit-binding",

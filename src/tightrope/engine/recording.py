@@ -48,7 +48,7 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
 
 
 class Optimum(NamedTuple):
-    """The optimum per round over the run, its interval and where it comes from; `earned` at the recorded rounds where it changes."""
+    """The optimum per round its interval, where it comes from; and what it earns by each recorded round if it changes."""
 
     value: float | None
     interval: tuple[float, float] | None

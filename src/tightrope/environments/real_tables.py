@@ -1,7 +1,7 @@
 """Three tables that come with scikit-learn (the extra `data`), each with rules of which at least three bind at the optimum.
 
-A context is a row of the table, drawn with equal chance, and its features are the row's own. Rewards are exact, nothing is fitted, and
-they are not linear in the features. Costs are seen before acting.
+A context is a row of the table, drawn with equal chance, and its features are the row's own. Rewards are exact: nothing is fitted,
+and they are not linear in the features. Costs are seen before acting.
 """
 
 from __future__ import annotations

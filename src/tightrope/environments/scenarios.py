@@ -34,6 +34,7 @@ from tightrope.validation import Array
 
 FAILURE = 0.01
 _ROUNDING = 1e-9
+_LINEAR = 1e-8  # means that a linear model misses by no more than this are linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +162,8 @@ class Scenario:
         `slater`, and where they exist `safe_action` (also `safe_arm`), `safe_actions`, `safe_cost` (its worst mean cost), `noop`,
         `limits` (`limit` for one budget), `shares` with `eta` = √T, `baseline`, `baseline_reward`, `alpha`; `reward` and
         `cost`, models of the right form and size. Without features they are `ArmMeans`, with `linear` instead `Ridge` on
-        φ = e_j. Linear models have m = max(1, ‖θ*‖) and the least `bonus` that keeps the radius valid for the noise that there
-        is (docs/league.md).
+        φ = e_j. Linear models have m = max(1, ‖θ*‖), or 1 where means are not linear in the features, and the least `bonus` that
+        keeps the radius valid for the noise that there is (docs/league.md).
         """
         env = self.means
         known: dict[str, Any] = {
@@ -213,7 +214,7 @@ class Scenario:
 
     @property
     def _programs(self) -> list[tuple[Tabular, Any, NDArray[np.int64] | None]]:
-        """Each phase, which of its rows the programs have, and where each context begins where not all actions are always on offer."""
+        """Each phase, which of its rows the programs have, and where contexts begin if not all actions are always on offer."""
         return [(one, *_shown(one)) for one in self._phases]
 
     @property
@@ -568,9 +569,10 @@ def _switching_best() -> Scenario:
     after = changed(before, rewards=quality[:, [0, 2, 1, 3]])
     return Scenario(
         Drifting([before, after], name="switching-best"),
-        "Queries of three kinds go to one of four language models. The average price is capped, and the dearest model takes 10 % at most. "
-        "Two models, blue and green, cost the same, and half-way their qualities change places, of which nobody is told. Both rules bind "
-        "in both halves, at the same shadow prices, so nothing is gained by saving up for the second.",
+        "Queries of three kinds go to one of four language models. The average price is capped, and the dearest model "
+        "takes 10 % at most. Two models, blue and green, cost the same, and half-way their qualities change places, of "
+        "which nobody is told. Both rules bind in both halves, at the same shadow prices, so nothing is gained by saving "
+        "up for the second.",
     )
 
 
@@ -578,9 +580,9 @@ def _switching_best() -> Scenario:
 def _digits() -> Scenario:
     return Scenario(
         digits(),
-        "Scans of handwritten digits, 1,797 of a public table, go to ten desks, one for each digit, and only the right desk can use one. "
-        "Three desks take 8 % at most, the desk for noughts must have 12 %, and reading time is limited. Which desk is right is not linear "
-        "in the pixels, so linear models never learn all of it.",
+        "Scans of handwritten digits, 1,797 of a public table, go to ten desks, one for each digit, and only the right "
+        "desk can use it. Three desks take 8 % at most, the desk for noughts must have 12 %, and reading time is "
+        "limited. Which desk is right is not linear in the pixels, so linear models never learn all of it.",
     )
 
 
@@ -588,8 +590,9 @@ def _digits() -> Scenario:
 def _breast_cancer() -> Scenario:
     return Scenario(
         breast_cancer(),
-        "Tumours of a public table, 569 with thirty measurements each, get a biopsy, a review or a discharge; what that is worth depends "
-        "on the diagnosis. Biopsies are few, some must be of small tumours, and 15 % are reviewed for audit: all three rules bind.",
+        "Tumours of a public table, 569 with thirty measurements each, get a biopsy, a review or a discharge; what that "
+        "is worth depends on the diagnosis. Biopsies are few, some must be of small tumours, and 15 % are reviewed for "
+        "audit: all three rules bind.",
     )
 
 
@@ -597,8 +600,9 @@ def _breast_cancer() -> Scenario:
 def _wine() -> Scenario:
     return Scenario(
         wine(),
-        "Wines of three growers, 178 of a public table with thirteen measurements each, go to three shelves, and only the grower's own is "
-        "right. One shelf takes few strong wines, one few light ones, one few of any: all three rules bind.",
+        "Wines of three growers, 178 of a public table with thirteen measurements each, go to three shelves, and only "
+        "the grower's own is right. One shelf takes few strong wines, one few light ones, one few of any: all three "
+        "rules bind.",
     )
 
 
@@ -618,7 +622,10 @@ def _met(env: Tabular) -> NDArray[np.bool_]:
 
 
 def _least_norm(features: Array | None, targets: Array, seen: NDArray[np.bool_]) -> float:
-    """The largest norm, over outputs, of the least-norm parameters that fit targets (C, J, n) best; φ = e_j without features."""
+    """The largest norm, over outputs, of the least-norm parameters that give the targets (C, J, n); φ = e_j without features.
+
+    1, the paper's own assumption, where no parameters give them: the best fit may be of any length, which bounds nothing.
+    """
     if features is None:
         features = np.ones((len(targets), 1))
     n = targets.shape[2]
@@ -632,5 +639,7 @@ def _least_norm(features: Array | None, targets: Array, seen: NDArray[np.bool_])
     squares = np.zeros(n)
     for phi, y in groups:
         theta = np.linalg.lstsq(phi, y, rcond=None)[0]
+        if np.abs(phi @ theta - y).max() > _LINEAR:
+            return 1.0
         squares += (theta**2).reshape(len(theta), -1, n).sum(axis=(0, 1))
     return float(np.sqrt(squares.max(initial=0.0)))
