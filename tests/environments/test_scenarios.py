@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
+from tightrope.environments.tabular import changed
 
 BUILT = {name: scenario(name) for name in SCENARIOS}
 REAL = ("digits", "breast-cancer", "wine")
@@ -60,6 +61,38 @@ def test_optima_by_hand():
     # All of the first kind of visitor (0.15 at 0.8), and 0.15 of the second (at 0.5).
     assert BUILT["ads-budget"].optimum == pytest.approx(0.15 * 0.8 + 0.15 * 0.5)
     assert BUILT["hospital"].slater == pytest.approx(0.00625)
+
+
+def test_the_best_action_switches_and_the_rules_bind_alike_before_and_after():
+    """So the phases' optima together are that of the whole run: nothing is gained by saving up in the first half."""
+    env = BUILT["switching-best"].env
+    first, second = (tr.solve(one) for one in env.phases)
+    assert first.binding.all()
+    assert second.binding.all()
+    assert first.duals == pytest.approx(second.duals)
+    assert (first.duals > 0.05).all()
+    assert first.policy[:, [0, 2, 1, 3]] == pytest.approx(second.policy)
+    blue, green = env.actions.index("blue"), env.actions.index("green")
+    assert (env.weights @ first.policy)[[blue, green]] == pytest.approx([0.576, 0.0], abs=0.001)
+    assert BUILT["switching-best"].optimum == pytest.approx(tr.solve(env.pooled).value)
+
+
+def test_what_is_told_of_a_world_that_changes_holds_in_every_phase():
+    bandit = tr.environments.bandit(threshold=0.3)
+    shifted = changed(
+        bandit,
+        costs=bandit.costs + np.array([[[0.05], [0.0], [0.0], [0.0]]]),
+        rewards=bandit.rewards[:, ::-1],
+    )
+    one = Scenario(tr.environments.Drifting([bandit, shifted], name="shifted"), "")
+    known = one.known(100, linear=True)
+    assert known["safe_action"] == 0
+    assert known["safe_cost"] == pytest.approx(-0.25)
+    assert one.slater == pytest.approx(min(tr.oracle.slater(bandit), tr.oracle.slater(shifted)))
+    norms = [np.linalg.norm(env.rewards) for env in (bandit, shifted)]
+    assert known["reward"].m == pytest.approx(max(1.0, *norms))
+    with pytest.raises(tr.InvalidInput, match="baseline must be left out where the means change"):
+        Scenario(one.env, "", baseline=0, alpha=0.1)
 
 
 def test_the_kinds_that_must_be_there():
