@@ -77,6 +77,15 @@ def test_the_best_action_switches_and_the_rules_bind_alike_before_and_after():
     assert BUILT["switching-best"].optimum == pytest.approx(tr.solve(env.pooled).value)
 
 
+def test_without_forgetting_most_regret_comes_after_the_change_and_no_rule_is_broken():
+    env = BUILT["switching-best"].env
+    policy = tr.ShadowPrice(reward=tr.DisjointRidge(4, 3), constraints=2)
+    run = tr.simulate(policy, env, 3000, 2, seed=0, workers=1, record=[1500])
+    before, after = run.regret.mean
+    assert after - before > 3 * before > 0
+    assert not run.last_violation.any()
+
+
 def test_what_is_told_of_a_world_that_changes_holds_in_every_phase():
     bandit = tr.environments.bandit(threshold=0.3)
     shifted = changed(
