@@ -126,11 +126,26 @@ def test_a_world_that_changes_is_measured_by_its_phases():
     assert result.regret.paths == pytest.approx(earned)
 
 
+class First:
+    """Always the first action."""
+
+    def decide(self, **offer):
+        return 0
+
+    def learn(self, *outcome):
+        pass
+
+    def copy(self, seed):
+        return First()
+
+
 def test_costs_of_a_round_are_those_of_its_phase():
-    cheap = tr.environments.Tabular([1.0], rewards=[[0.5]], costs=[[[-0.5]]], costs_seen="after")
-    dear = tr.environments.Tabular([1.0], rewards=[[0.5]], costs=[[[0.25]]], costs_seen="after")
+    cheap, dear = (
+        tr.environments.Tabular([1.0], rewards=[[0.5, 0.5]], costs=[[[w], [-0.5]]], costs_seen="after")
+        for w in (-0.5, 0.25)
+    )
     ground = Scenario(tr.environments.Drifting([cheap, dear], name="dearer"), "It gets dearer.")
-    (one,) = compare([ROSTER["uniform"]], [ground], rounds=100, replications=2, workers=1).performances
+    (one,) = compare([own_entry(First)], [ground], rounds=100, replications=2, workers=1).performances
     assert one.above == pytest.approx(0.5)
     assert one.excess == pytest.approx(0.125)
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.environments.drifting import Drifting, Environment
+from tightrope.environments.drifting import Environment
+from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -60,13 +61,13 @@ def known_optimum(env: Environment, optimum: float | None, grid: NDArray[np.int6
     """What regret is measured against at the recorded rounds: as given, by the LP, or what the environment knows."""
     if optimum is not None:
         return Optimum(finite_number("optimum", optimum), None, "given")
-    drifts = isinstance(env, Drifting)
     try:
         from tightrope.oracle import benchmark
     except ModuleNotFoundError:
-        return Optimum(None if drifts else env.optimum, None, "given")
+        return Optimum(env.optimum if isinstance(env, Tabular) else None, None, "given")
     try:
         found = benchmark(env, int(grid[-1]))
     except InfeasibleProblem:
         return Optimum(None, None, "fluid")
-    return Optimum(found.value, found.interval, found.baseline, found.earned(grid) if drifts else None)
+    earned = None if isinstance(env, Tabular) else found.earned(grid)
+    return Optimum(found.value, found.interval, found.baseline, earned)

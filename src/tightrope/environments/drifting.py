@@ -24,8 +24,10 @@ from tightrope.problem import Problem, Seen
 from tightrope.validation import Array, finite_number
 
 # What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
-_SHARED = ("n_contexts", "actions", "constraints", "costs_seen", "features", "cost_features", "available")
-_SHARED += ("cost_range", "reward_noise", "reward_scale", "cost_noise", "cost_scale")
+_SHARED = (
+    *("n_contexts", "actions", "constraints", "costs_seen", "features", "cost_features", "available"),
+    *("cost_range", "reward_noise", "reward_scale", "cost_noise", "cost_scale"),
+)
 
 
 class Phase(NamedTuple):
@@ -159,6 +161,21 @@ class Drifting:
     def costs_seen(self) -> Seen:
         """Whether costs are seen before acting, or after."""
         return self.phases[0].costs_seen
+
+    @property
+    def features(self) -> Array | None:
+        """(C, J, d), (C, p) or None."""
+        return self.phases[0].features
+
+    @property
+    def cost_features(self) -> Array | None:
+        """Those of a cost model."""
+        return self.phases[0].cost_features
+
+    @property
+    def cost_range(self) -> Array:
+        """(K, 2): what the costs are known to lie in, in every phase."""
+        return self.phases[0].cost_range
 
     @property
     def weights(self) -> Array:

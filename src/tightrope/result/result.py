@@ -286,8 +286,7 @@ class Result:
         self, value: float, interval: tuple[float, float] | None = None, *, baseline: str = "given"
     ) -> Result:
         """A copy whose regret is measured against `value` per round."""
-        given = {"optimum": value, "optimum_interval": interval, "baseline": baseline}
-        return replace(self, **given, optimal_reward=None)
+        return replace(self, optimum=value, optimum_interval=interval, baseline=baseline, optimal_reward=None)
 
     # ------------------------------------------------------------------------------------------------- tables and figures
 
