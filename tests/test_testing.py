@@ -76,7 +76,9 @@ def test_every_registered_policy_is_in_the_league():
 
 
 ENVIRONMENTS = {
-    **{name: (lambda name=name: scenario(name).env) for name in SCENARIOS},
+    **{name: (lambda name=name: scenario(name).env) for name in SCENARIOS if name != "switching-best"},
+    "switching-best, first half": lambda: scenario("switching-best").env.phases[0],
+    "switching-best, second half": lambda: scenario("switching-best").env.phases[1],
     "bandit, costs before": lambda: tr.environments.bandit(costs_seen="before"),
     "synthetic": lambda: tr.environments.synthetic(contexts=9, constraints=3, costs_seen="after"),
     "hospital, any": lambda: tr.environments.hospital("any", stay=True, costs_seen="after"),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope import lp, theory
+from tightrope.environments.drifting import Drifting, Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.intervals import mean_interval
@@ -147,6 +148,48 @@ def solve(
     if _n_atoms(env) <= min(_MOST_ATOMS, _MOST_COSTS // max(1, env.n_actions * env.n_constraints)):
         return _solved(env, _enumerated(env), eps, "joint", method)
     return _solve_sampled(env, eps, method, whole_number("samples", samples, low=_BATCHES), seed)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Benchmark:
+    """What regret is measured against in a run: the optimum of the moment, added up over the rounds.
+
+    `value` is its average over the run, `interval` that of the phases' intervals, `baseline` the program. `phases` are the numbers
+    of rounds and the solutions of the phases: one where nothing changes.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    baseline: Found
+    phases: tuple[tuple[int, Solution], ...]
+
+    def earned(self, rounds: ArrayLike) -> Array:
+        """What the optimum earns up to each of the rounds."""
+        at, total, begun = np.asarray(rounds), np.zeros(np.shape(rounds)), 0
+        for length, found in self.phases:
+            total = total + found.value * np.clip(at - begun, 0, length)
+            begun += length
+        return np.asarray(total)
+
+
+def benchmark(env: Environment, rounds: int) -> Benchmark:
+    """The optimum that a run of that many rounds is held against; in a drifting environment each phase has its own.
+
+    >>> from tightrope.environments import Drifting, bandit
+    >>> env = Drifting([bandit(threshold=0.1), bandit(threshold=0.1, costs_seen="after")])
+    >>> found = benchmark(env, 1000)
+    >>> round(found.value, 9), found.earned([250, 1000]).round(6).tolist()
+    (0.4, [100.0, 400.0])
+    """
+    phases = phases_of(env, whole_number("rounds", rounds, low=1))
+    solved = tuple((last - first + 1, solve(now)) for first, last, now in phases)
+    if len(solved) == 1:
+        only = solved[0][1]
+        return Benchmark(only.value, only.interval, only.baseline, solved)
+    lengths = [length for length, _ in solved]
+    value, low, high = np.average([(one.value, *one.interval) for _, one in solved], axis=0, weights=lengths)
+    baseline = max((one.baseline for _, one in solved), key=get_args(Found).index)
+    return Benchmark(float(value), (float(low), float(high)), baseline, solved)
 
 
 def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
@@ -379,6 +422,11 @@ def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Arr
 
 
 def _require_tabular(env: Any) -> None:
+    if isinstance(env, Drifting):
+        raise InvalidInput(
+            f"the means of {env.name!r} change with the round, and so does its optimum: ask for one of env.phases, or for "
+            "tightrope.oracle.benchmark(env, rounds)."
+        )
     if not isinstance(env, Tabular):
         raise InvalidInput(f"env must be a tightrope.environments.Tabular, but got {type(env).__name__}.")
 

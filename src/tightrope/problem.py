@@ -278,8 +278,8 @@ class Problem:
         truth = self.truth
         if truth is None:
             return
-        if not setting.takes_contexts and len(truth.weights) > 1:
-            yield f"it has {len(truth.weights)} contexts, which the policy does not look at"
+        if not setting.takes_contexts and self.n_contexts not in (None, 1):
+            yield f"it has {self.n_contexts} contexts, which the policy does not look at"
         if setting.unit_rewards and not truth.rewards_in_unit:
             yield "its rewards do not stay in [0, 1]"
         there = [action for action in setting.any_of if action < self.n_actions]

@@ -50,6 +50,19 @@ def test_reproduce_hands_its_settings_on(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().err == "tightrope: interrupted\n"
 
 
+def test_compare_says_which_scenarios_are_left_out(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(run, "SCENARIOS", ["bandit-binding", "digits"])
+    size = ("--rounds", "20", "--replications", "2", "--workers", "1", "--out", str(tmp_path), "--json")
+    assert main(["compare", "--policy", "uniform", *size]) == 0
+    captured = capsys.readouterr()
+    reason = "the table 'digits' comes with scikit-learn: pip install 'tightrope[data]'"
+    assert json.loads(captured.out)["left_out"] == {"digits": reason}
+    assert f"digits is left out: {reason}\n" in captured.err
+    assert main(["compare", "--scenario", "digits", "--policy", "uniform", *size]) == 1
+    assert capsys.readouterr().err == f"tightrope: {reason}\n"
+
+
 def test_compare_keeps_what_was_finished(monkeypatch, tmp_path, capsys):
     real = run._performances
 

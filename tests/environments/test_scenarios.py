@@ -11,8 +11,14 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
+from tightrope.environments.tabular import changed
 
 BUILT = {name: scenario(name) for name in SCENARIOS}
+REAL = ("digits", "breast-cancer", "wine")
+
+
+def phases_of(one):
+    return getattr(one.env, "phases", (one.env,))
 
 
 def by_linprog(env, slack=False):
@@ -42,9 +48,10 @@ def by_linprog(env, slack=False):
 def test_optimum_and_slater_by_another_solver(name):
     one = BUILT[name]
     assert one.name == one.env.name == name
-    assert one.optimum == pytest.approx(by_linprog(one.env), abs=1e-7)
-    assert one.optimum == pytest.approx(tr.solve(one.env).value, abs=1e-9)
-    assert one.slater == pytest.approx(by_linprog(one.env, slack=True), abs=1e-7)
+    phases, shares = phases_of(one), getattr(one.env, "shares", (1.0,))
+    assert one.optimum == pytest.approx(np.dot(shares, [by_linprog(env) for env in phases]), abs=1e-7)
+    assert one.optimum == pytest.approx(np.dot(shares, [tr.solve(env).value for env in phases]), abs=1e-9)
+    assert one.slater == pytest.approx(min(by_linprog(env, slack=True) for env in phases), abs=1e-7)
     assert one.slater > 0
 
 
@@ -54,6 +61,47 @@ def test_optima_by_hand():
     # All of the first kind of visitor (0.15 at 0.8), and 0.15 of the second (at 0.5).
     assert BUILT["ads-budget"].optimum == pytest.approx(0.15 * 0.8 + 0.15 * 0.5)
     assert BUILT["hospital"].slater == pytest.approx(0.00625)
+
+
+def test_the_best_action_switches_and_the_rules_bind_alike_before_and_after():
+    """So the phases' optima together are that of the whole run: nothing is gained by saving up in the first half."""
+    env = BUILT["switching-best"].env
+    first, second = (tr.solve(one) for one in env.phases)
+    assert first.binding.all()
+    assert second.binding.all()
+    assert first.duals == pytest.approx(second.duals)
+    assert (first.duals > 0.05).all()
+    assert first.policy[:, [0, 2, 1, 3]] == pytest.approx(second.policy)
+    blue, green = env.actions.index("blue"), env.actions.index("green")
+    assert (env.weights @ first.policy)[[blue, green]] == pytest.approx([0.576, 0.0], abs=0.001)
+    assert BUILT["switching-best"].optimum == pytest.approx(tr.solve(env.pooled).value)
+
+
+def test_without_forgetting_most_regret_comes_after_the_change_and_no_rule_is_broken():
+    env = BUILT["switching-best"].env
+    policy = tr.ShadowPrice(reward=tr.DisjointRidge(4, 3), constraints=2)
+    run = tr.simulate(policy, env, 3000, 2, seed=0, workers=1, record=[1500])
+    before, after = run.regret.mean
+    assert after - before > 3 * before > 0
+    assert not run.last_violation.any()
+
+
+def test_what_is_told_of_a_world_that_changes_holds_in_every_phase():
+    bandit = tr.environments.bandit(threshold=0.3)
+    shifted = changed(
+        bandit,
+        costs=bandit.costs + np.array([[[0.05], [0.0], [0.0], [0.0]]]),
+        rewards=bandit.rewards[:, ::-1],
+    )
+    one = Scenario(tr.environments.Drifting([bandit, shifted], name="shifted"), "")
+    known = one.known(100, linear=True)
+    assert known["safe_action"] == 0
+    assert known["safe_cost"] == pytest.approx(-0.25)
+    assert one.slater == pytest.approx(min(tr.oracle.slater(bandit), tr.oracle.slater(shifted)))
+    norms = [np.linalg.norm(env.rewards) for env in (bandit, shifted)]
+    assert known["reward"].m == pytest.approx(max(1.0, *norms))
+    with pytest.raises(tr.InvalidInput, match="baseline must be left out where the means change"):
+        Scenario(one.env, "", baseline=0, alpha=0.1)
 
 
 def test_the_kinds_that_must_be_there():
@@ -75,8 +123,9 @@ def test_the_kinds_that_must_be_there():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_policies_are_told_is_true(name):
     one = BUILT[name]
-    env, known = one.env, one.known(500)
+    env, known = one.means, one.known(500)
     met = env.weights > 0
+    assert known["weights"] == pytest.approx(one.env.weights)
     for action in known.get("safe_actions", ()):
         assert env.available[met, action].all()
         assert (env.costs[met, action] < 0).all()
@@ -106,8 +155,11 @@ def test_what_policies_are_told_is_true(name):
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("part", ["reward", "cost"])
 def test_radii_are_valid_for_the_noise(name, part):
-    one = BUILT[name]
-    env, known = one.env, one.known(500, linear=True)
+    for env in phases_of(BUILT[name]):
+        assert_radius_is_valid(env, name, BUILT[name].known(500, linear=True), part)
+
+
+def assert_radius_is_valid(env, name, known, part):
     if part not in known:
         assert part == "cost"
         assert env.costs_seen == "before"
@@ -124,8 +176,11 @@ def test_radii_are_valid_for_the_noise(name, part):
         phi = features
     shown = env.available & (env.weights > 0)[:, None]
     theta, *_ = np.linalg.lstsq(phi[shown], targets[shown], rcond=None)
-    assert np.abs(phi[shown] @ theta - targets[shown]).max() < 1e-8
-    norm = np.linalg.norm(theta, axis=0).max()
+    linear = np.abs(phi[shown] @ theta - targets[shown]).max() < 1e-8
+    assert linear == (name not in REAL)
+    # No radius is valid where means are not linear: those of ‖θ*‖ = 1 are taken.
+    norm = np.linalg.norm(theta, axis=0).max() if linear else model.m
+    assert linear or model.m == 1.0
     assert norm <= model.m + 1e-9
     noise = env.reward_noise if part == "reward" else env.cost_noise
     R = {
@@ -158,7 +213,7 @@ def test_what_is_not_known_is_not_told():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"env": None}, "env must be a Tabular"),
+        ({"env": None}, "env must be a Tabular or a Drifting"),
         ({"safe": (9,)}, "safe must name actions below 4, but got 9"),
         ({"baseline": 4, "alpha": 0.1}, "baseline must name actions below 4"),
         ({"baseline": 1}, "baseline and alpha must be given together"),

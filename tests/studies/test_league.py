@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,9 @@ def test_the_roster_covers_every_scenario_and_every_policy_has_one():
             if not ground.env.problem().outside(policy):
                 fits[name].add(ground.name)
     assert all(fits.values()), fits
-    everywhere = {"pessimistic-optimistic", "linucb", "uniform", "oracle"}
+    everywhere = {"shadow-price", "pessimistic-optimistic", "linucb", "uniform"}
     assert all(fits[name] == set(SCENARIOS) for name in everywhere)
+    assert fits["oracle"] == set(SCENARIOS) - {"switching-best"}
     # Each comparator meets the problem that it was made for.
     home = {
         "opb": "bandit-binding",
@@ -90,6 +92,62 @@ def test_the_roster_covers_every_scenario_and_every_policy_has_one():
         "clucb": "conservative-baseline",
     }
     assert all(ground in fits[name] for name, ground in home.items())
+
+
+def test_scenarios_whose_data_are_not_installed_are_left_out_and_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(run, "SCENARIOS", ["bandit-binding", "wine", "digits"])
+    found = compare([ROSTER["uniform"]], rounds=20, replications=2, workers=1)
+    assert list(found.scenarios) == ["bandit-binding"]
+    assert list(found.left_out) == ["wine", "digits"]
+    reason = "the table 'wine' comes with scikit-learn: pip install 'tightrope[data]'"
+    assert found.left_out["wine"] == reason
+    page = league.write_page(found, tmp_path).read_text(encoding="utf-8")
+    assert "wine is left out" in re.sub("<[^>]*>", "", page)
+    assert json.loads((tmp_path / "summary.json").read_text())["left_out"]["wine"] == reason
+    # Who names it is told at once.
+    with pytest.raises(ModuleNotFoundError, match="comes with scikit-learn"):
+        compare([ROSTER["uniform"]], ["bandit-binding", "wine"], rounds=20, replications=2, workers=1)
+
+
+def test_a_world_that_changes_is_measured_by_its_phases():
+    """Round-robin learns nothing: its regret and violation per round are those of its shares in each half."""
+    drift = scenario("switching-best")
+    found = compare(
+        [ROSTER[name] for name in ("round-robin", "oracle")], [drift], rounds=400, replications=2, workers=1
+    )
+    assert [one.policy for one in found.misfits] == ["oracle"]
+    assert found.misfits[0].reasons == (
+        "its optimum changes with the round, and the policy plays one mixture throughout",
+    )
+    assert found.optima[drift.name] == pytest.approx(drift.optimum)
+    result = found.performances[0].result
+    earned = found.optima[drift.name] * result.rounds - result.reward
+    assert result.regret.paths == pytest.approx(earned)
+
+
+class First:
+    """Always the first action."""
+
+    def decide(self, **offer):
+        return 0
+
+    def learn(self, *outcome):
+        pass
+
+    def copy(self, seed):
+        return First()
+
+
+def test_costs_of_a_round_are_those_of_its_phase():
+    cheap, dear = (
+        tr.environments.Tabular([1.0], rewards=[[0.5, 0.5]], costs=[[[w], [-0.5]]], costs_seen="after")
+        for w in (-0.5, 0.25)
+    )
+    ground = Scenario(tr.environments.Drifting([cheap, dear], name="dearer"), "It gets dearer.")
+    (one,) = compare([own_entry(First)], [ground], rounds=100, replications=2, workers=1).performances
+    assert one.above == pytest.approx(0.5)
+    assert one.excess == pytest.approx(0.125)
 
 
 def test_settings_come_from_the_scenario():

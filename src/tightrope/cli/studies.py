@@ -99,10 +99,13 @@ def compare(
         "rows": rows,
         "scores": scores,
         "outside": [asdict(one) for one in found.misfits],
+        "left_out": dict(found.left_out),
         "seconds": found.seconds,
         "interrupted": found.interrupted,
         "page": str(written),
     }
+    for name, reason in found.left_out.items():
+        print(f"{name} is left out: {reason}", file=sys.stderr)
     ranking = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
     output.show(data, ranking, _scores_table(scores), f"the league's page is {written}")
     if found.interrupted:

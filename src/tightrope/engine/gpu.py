@@ -37,6 +37,7 @@ from tightrope.engine.gpu_program import (
 )
 from tightrope.engine.gpu_shadow_price import shadow_price_arguments
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
+from tightrope.environments.drifting import Drifting
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.result import Result
@@ -93,6 +94,10 @@ def simulate_many(
     ...                                      V=tr.Power(v, 0.5), epsilon=tr.Power(6.0, -0.5)) for v in (0.5, 1.0, 2.0)]
     >>> runs = simulate_many(policies, env, rounds=1000, replications=10_000)  # doctest: +SKIP
     """
+    if isinstance(env, Drifting):
+        raise InvalidInput(
+            f"env must not change during the run on a GPU, but got {env!r}: use engine='cpu', which plays its phases."
+        )
     if not isinstance(env, Tabular):
         raise InvalidInput(f"env must be a Tabular environment, but got {env!r}.")
     if precision not in SMALLEST_RIDGE:
@@ -107,7 +112,7 @@ def simulate_many(
     seed = whole_number("seed", seed)
     grid = recorded_rounds(rounds, record)
     shapes = [program_for(policy, env, precision, keep_choices) for policy in policies]
-    value, interval, baseline = known_optimum(env, optimum)
+    best = known_optimum(env, optimum, grid)
     for policy, shape in zip(policies, shapes):
         if shape["REAL"] == "float":
             require_short(policy, rounds)
@@ -134,9 +139,9 @@ def simulate_many(
                 env,
                 policy=labels[i],
                 rounds=grid,
-                optimum=value,
-                optimum_interval=interval,
-                baseline=baseline,
+                optimum=best.value,
+                optimum_interval=best.interval,
+                baseline=best.baseline,
                 seed=seed,
                 seconds=seconds,
                 settings={

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.environments.drifting import Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.validation import finite_number, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 GRID_POINTS = 200
 
@@ -47,18 +48,26 @@ def recorded_rounds(rounds: int, record: int | Sequence[int] | None) -> NDArray[
     return np.unique(np.append(given, rounds))
 
 
-def known_optimum(
-    env: Tabular, optimum: float | None
-) -> tuple[float | None, tuple[float, float] | None, str]:
-    """The optimum per round, its interval and where it comes from: as given, by the LP, or what the environment knows."""
+class Optimum(NamedTuple):
+    """The optimum per round its interval, where it comes from; and what it earns by each recorded round if it changes."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    baseline: str
+    earned: Array | None = None
+
+
+def known_optimum(env: Environment, optimum: float | None, grid: NDArray[np.int64]) -> Optimum:
+    """What regret is measured against at the recorded rounds: as given, by the LP, or what the environment knows."""
     if optimum is not None:
-        return finite_number("optimum", optimum), None, "given"
+        return Optimum(finite_number("optimum", optimum), None, "given")
     try:
-        from tightrope.oracle import solve
+        from tightrope.oracle import benchmark
     except ModuleNotFoundError:
-        return env.optimum, None, "given"
+        return Optimum(env.optimum if isinstance(env, Tabular) else None, None, "given")
     try:
-        solution = solve(env)
+        found = benchmark(env, int(grid[-1]))
     except InfeasibleProblem:
-        return None, None, "fluid"
-    return solution.value, solution.interval, solution.baseline
+        return Optimum(None, None, "fluid")
+    earned = None if isinstance(env, Tabular) else found.earned(grid)
+    return Optimum(found.value, found.interval, found.baseline, earned)

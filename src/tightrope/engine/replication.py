@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.problem import Part
@@ -70,7 +71,7 @@ class Replication:
 
 def run_plainly(
     policy: Any,
-    env: Tabular,
+    env: Environment,
     seed: int,
     replication: int,
     rounds: int,
@@ -79,6 +80,7 @@ def run_plainly(
     stop: NDArray[np.int64],
 ) -> Replication:
     """One replication of any policy with `decide` and `learn`, by the same draws as the compiled loops."""
+    (_, last, env), *to_come = phases_of(env, rounds)
     world = tabular_arrays(env)
     K = world.means.shape[2]
     out = Replication(world, grid, rounds, keep_choices)
@@ -93,6 +95,10 @@ def run_plainly(
     for t in range(1, rounds + 1):
         if stop[0]:
             break
+        if t > last:
+            # All that was read off `env` before the first round is the same in every phase.
+            _, last, env = to_come.pop(0)
+            world = tabular_arrays(env)
         u, v = kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT)
         c = kernels.pick(world.cdf, u)
         ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
@@ -180,20 +186,22 @@ class EnvironmentDraws(NamedTuple):
     costs: Array | None
 
 
-def environment_draws(env: Tabular, seed: int, replication: int, rounds: int) -> EnvironmentDraws:
+def environment_draws(env: Environment, seed: int, replication: int, rounds: int) -> EnvironmentDraws:
     """The draws that `simulate` makes, for a loop of your own that is to be compared with it run by run.
 
     >>> env = Tabular([0.5, 0.5], rewards=[[0.1, 0.7], [0.4, 0.2]])
     >>> environment_draws(env, seed=0, replication=0, rounds=4).contexts.shape
     (4,)
     """
-    world = tabular_arrays(env)
-    drawn = context_draws(seed, replication, rounds)
-    contexts = np.searchsorted(world.cdf, drawn[:, 0], side="right").astype(np.int64)
-    if not env.random_costs:
-        return EnvironmentDraws(contexts, drawn[:, 1].copy(), None)
-    _, J, K = env.costs.shape
-    costs, everything = np.zeros((rounds, J, K)), np.arange(J)
-    for t, c in enumerate(contexts.tolist(), 1):
-        kernels.offered_costs(world, seed, replication, t, c, everything, costs[t - 1].reshape(-1))
+    phases, drawn = phases_of(env, rounds), context_draws(seed, replication, rounds)
+    contexts, everything = np.zeros(rounds, dtype=np.int64), np.arange(env.n_actions)
+    random = any(phase.env.random_costs for phase in phases)
+    costs = np.zeros((rounds, env.n_actions, env.n_constraints)) if random else None
+    for first, last, now in phases:
+        world = tabular_arrays(now)
+        contexts[first - 1 : last] = np.searchsorted(world.cdf, drawn[first - 1 : last, 0], side="right")
+        if costs is not None:
+            for t in range(first, last + 1):
+                shown = costs[t - 1].reshape(-1)
+                kernels.offered_costs(world, seed, replication, t, contexts[t - 1], everything, shown)
     return EnvironmentDraws(contexts, drawn[:, 1].copy(), costs)

@@ -16,6 +16,7 @@ from tightrope import kernels
 from tightrope.engine.cpu import Runner, compiled, policy_seed
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.replication import Replication, run_plainly, tabular_arrays
+from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.progress import progress_bar
@@ -31,7 +32,7 @@ SERIAL_BELOW = 20_000
 
 def simulate(
     policy: Any,
-    env: Tabular,
+    env: Environment,
     rounds: int,
     replications: int = 1,
     seed: int = 0,
@@ -56,7 +57,8 @@ def simulate(
         A user's own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; `actions=` too where some
         actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or
         `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
-    env : Tabular
+    env : Tabular or Drifting
+        One whose means change with the round is played by the policy object itself, as with ``compile=False``.
     rounds, replications, seed : int
     engine : "cpu", "gpu" or "gpu-double"
         Where to run. "gpu" needs CuPy and a CUDA device, keeps estimates in float32 and is for the policies named in
@@ -93,8 +95,8 @@ def simulate(
     >>> bool(run.regret.mean[-1] < 100)
     True
     """
-    if not isinstance(env, Tabular):
-        raise InvalidInput(f"env must be a Tabular environment, but got {env!r}.")
+    if not isinstance(env, Tabular | Drifting):
+        raise InvalidInput(f"env must be a Tabular or a Drifting environment, but got {env!r}.")
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
             raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
@@ -106,7 +108,7 @@ def simulate(
 
         return simulate_many(
             [policy],
-            env,
+            env,  # type: ignore[arg-type]  # it refuses what it can't play
             rounds,
             replications,
             seed,
@@ -122,11 +124,12 @@ def simulate(
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
     grid = recorded_rounds(rounds, record)
     env.problem().require_fit(policy)
-    value, interval, baseline = known_optimum(env, optimum)
+    best = known_optimum(env, optimum, grid)
 
     started = time.perf_counter()
-    world = tabular_arrays(env)
-    runner = compiled(policy, env, world, seed, rounds, grid, keep_choices) if compile else None
+    runner = None
+    if compile and isinstance(env, Tabular):
+        runner = compiled(policy, env, tabular_arrays(env), seed, rounds, grid, keep_choices)
     stop = np.zeros(1, dtype=np.int64)
     done: dict[int, Replication] = {}
     interrupted = False
@@ -159,9 +162,10 @@ def simulate(
         grid=grid,
         seed=seed,
         keep_choices=keep_choices,
-        optimum=value,
-        optimum_interval=interval,
-        baseline=baseline,
+        optimum=best.value,
+        optimum_interval=best.interval,
+        optimal_reward=best.earned,
+        baseline=best.baseline,
         seconds=time.perf_counter() - started,
         interrupted=interrupted,
         settings={
@@ -217,7 +221,7 @@ def _python(
 
 def _one(
     policy: Any,
-    env: Tabular,
+    env: Environment,
     seed: int,
     rounds: int,
     grid: NDArray[np.int64],
@@ -230,7 +234,7 @@ def _one(
 
 
 def _result(
-    done: dict[int, Replication], *, env: Tabular, grid: Any, keep_choices: bool, **rest: Any
+    done: dict[int, Replication], *, env: Environment, grid: Any, keep_choices: bool, **rest: Any
 ) -> Result:
     J, K = env.n_actions, env.n_constraints
     order = sorted(done)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit as bandit
     from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
+    from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
     from tightrope.environments.synthetic import synthetic as synthetic
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular as Tabular
 
 _HOMES = {
+    "Drifting": "tightrope.environments.drifting",
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = dict[str, str | int | float | None]
 
-_ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation", "choices"}
+_ARRAYS = {"rounds", "reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation"}
+_OPTIONAL_ARRAYS = {"optimal_reward", "choices"}
 _BASELINES = ("fluid", "joint", "joint-sampled", "given")
 _ACTIONS_SHOWN = 7
 
@@ -76,6 +77,9 @@ class Result:
         The last round, recorded or not, at which the cumulative drawn cost was above 0; 0: never.
     optimum : float, optional
         Value per round of the best policy that keeps the constraints; regret needs it.
+    optimal_reward : (G,), optional
+        What that policy earns up to each recorded round, where its value changes with the round: `optimum` is then the average over
+        the run. None: in every round the same.
     optimum_interval : (low, high), optional
         95 % interval of the optimum where it was estimated.
     baseline : str
@@ -128,6 +132,7 @@ class Result:
     constraints: tuple[str, ...]
     seconds: float
     interrupted: bool = False
+    optimal_reward: Array | None = None
     choices: NDArray[np.int16] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -160,6 +165,8 @@ class Result:
             raise InvalidInput(f"baseline must be one of {', '.join(_BASELINES)}, but got {self.baseline!r}.")
         if self.optimum is not None:
             self._set("optimum", finite_number("optimum", self.optimum))
+        if self.optimal_reward is not None:
+            self._set("optimal_reward", _frozen(finite_array("optimal_reward", self.optimal_reward, (G,))))
         if self.optimum_interval is not None:
             low, high = (finite_number("optimum_interval", end) for end in self.optimum_interval)
             if low > high:
@@ -182,7 +189,7 @@ class Result:
 
     @cached_property
     def regret(self) -> Curve:
-        """τ·optimum − cumulative mean reward, with a 95 % t-interval over runs.
+        """τ·optimum (or the optimal reward so far) − cumulative mean reward, with a 95 % t-interval over runs.
 
         An estimated optimum widens the interval by its own (method of variance estimates recovery: the two errors are
         independent, so their squares add on each side).
@@ -192,7 +199,7 @@ class Result:
                 "regret needs the optimum per round, which is not known for this environment: "
                 "use result.with_optimum(value), for instance with value = tr.solve(env).value."
             )
-        best = self.rounds * self.optimum
+        best = self.rounds * self.optimum if self.optimal_reward is None else self.optimal_reward
         paths = best - self.reward
         mean, low, high = mean_interval(paths)
         if self.optimum_interval is not None:
@@ -281,7 +288,7 @@ class Result:
         self, value: float, interval: tuple[float, float] | None = None, *, baseline: str = "given"
     ) -> Result:
         """A copy whose regret is measured against `value` per round."""
-        return replace(self, optimum=value, optimum_interval=interval, baseline=baseline)
+        return replace(self, optimum=value, optimum_interval=interval, baseline=baseline, optimal_reward=None)
 
     # ------------------------------------------------------------------------------------------------- tables and figures
 
@@ -367,9 +374,8 @@ class Result:
         costs = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
         write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
         write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _ARRAYS}
-        if self.choices is None:
-            del arrays["choices"]
+        arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
         write_archive(folder / "result.npz", self._described(), arrays)
         return folder
 
@@ -399,7 +405,11 @@ class Result:
 
     def _described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
-        return {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in _ARRAYS}
+        return {
+            f.name: plain(getattr(self, f.name))
+            for f in fields(self)
+            if f.name not in _ARRAYS | _OPTIONAL_ARRAYS
+        }
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -8,12 +8,12 @@ from tightrope.environments.scenarios import SCENARIOS, scenario
 from tightrope.studies.shadow_price.contestants import default_policy
 from tightrope.studies.shadow_price.league import ASKED
 from tightrope.studies.shadow_price.outcome import outcome_of
-from tightrope.studies.shadow_price.size import FULL
+from tightrope.studies.shadow_price.size import Size
 
 
 def test_limits_are_of_scenarios_that_there_are():
     assert set(ASKED) <= set(SCENARIOS)
-    assert list(ASKED) == list(FULL.scenarios)
+    assert tuple(ASKED) == Size().scenarios
 
 
 @pytest.mark.parametrize("name", ["hospital", "sleeping-fractions", "bandit-binding"])

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from tightrope import policies
+from tightrope.environments.drifting import Drifting
 from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
@@ -20,6 +21,7 @@ from tightrope.policies.build import build_policy, missing_from, parameters_of
 from tightrope.schedules import Power, known_costs
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
+from tightrope.validation import Array
 
 
 class Unfit(Exception):
@@ -110,7 +112,7 @@ def _own(source: str | type, scenario: Scenario, horizon: int) -> Any:
 def _stated(spec: PolicySpec, scenario: Scenario, horizon: int) -> Any:
     problem = scenario.problem(horizon, linear=spec.kind in _LINEAR)
     if spec.kind == "oracle":
-        problem = scenario.env.problem({"x": lambda: solve(scenario.env, baseline="fluid").policy})
+        problem = scenario.env.problem({"x": lambda: _optimal_mixture(scenario)})
     try:
         return build_policy(spec, problem)
     except SpecError as error:
@@ -167,7 +169,13 @@ def _prudent(scenario: Scenario, horizon: int) -> Any:
 
 
 def _oracle(scenario: Scenario, horizon: int) -> Any:
-    return policies.Oracle(solve(scenario.env, baseline="fluid").policy)
+    return policies.Oracle(_optimal_mixture(scenario))
+
+
+def _optimal_mixture(scenario: Scenario) -> Array:
+    if isinstance(scenario.env, Drifting):
+        raise Unfit(["its optimum changes with the round, and the policy plays one mixture throughout"])
+    return solve(scenario.env, baseline="fluid").policy
 
 
 def _round_robin(scenario: Scenario, horizon: int) -> Any:

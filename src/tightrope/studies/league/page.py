@@ -51,6 +51,7 @@ def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
         "scores": league.scores(),
         "rows": league.rows(),
         "outside": misfits,
+        "left_out": dict(league.left_out),
     }
     write_json(target / "summary.json", {**size, **took, **found})
     rows = [{**row, "ran": True, "reasons": ""} for row in league.final_rows()]
@@ -73,13 +74,15 @@ def _page(league: League) -> Report:
         report.code(league.command)
     if league.interrupted:
         report.text("**The league was interrupted**: what follows is what was finished.")
+    for name, reason in league.left_out.items():
+        report.text(f"**{name} is left out**: {reason}.")
     _overview(report, league)
     _by_policy(report, league)
     report.section("How it is measured")
     report.bullets(
         [
-            "**Regret**: rounds times the optimum of the linear program, less the mean rewards earned. It may be negative for who "
-            "breaks the constraints.",
+            "**Regret**: rounds times the optimum of the linear program, less the mean rewards earned; where means change with the round, "
+            "the optimum of each moment, added up. It may be negative for who breaks the constraints.",
             f"**Against {CENTRE}**: regret less that policy's, run by run on the same draws; negative is better.",
             "**Expected violation**: Σ_{k} (E S_{k})^{+}, with S_{k} the cumulative cost at the end, its noise averaged out. A policy "
             "*keeps* the constraints if the interval reaches down to 0, or if no run at all ended in violation, and if at most "

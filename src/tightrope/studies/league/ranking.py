@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,10 @@ class Performance:
 
 @dataclass(frozen=True, eq=False)
 class League:
-    """What `compare` found: who played where and how well, who did not and why, and the way to a table."""
+    """What `compare` found: who played where and how well, who did not and why, and the way to a table.
+
+    `left_out` are the scenarios that could not be made, with the reasons.
+    """
 
     scenarios: Mapping[str, Scenario]
     optima: Mapping[str, float]
@@ -111,6 +114,7 @@ class League:
     seconds: float
     interrupted: bool = False
     command: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, scenario: str) -> list[Performance]:
         """The performances in a scenario, best first: those that kept the constraints by regret, then the others by violation."""

@@ -17,12 +17,12 @@ from tightrope.engine import simulate
 from tightrope.engine.replication import environment_draws
 from tightrope.engine.simulation import policy_name
 from tightrope.environments.build import environment_of
+from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.scenarios import SCENARIOS, Scenario
 from tightrope.environments.scenarios import scenario as named_scenario
-from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.intervals import positive_part
-from tightrope.oracle import solve
+from tightrope.oracle import benchmark
 from tightrope.policies import Policy
 from tightrope.progress import progress_bar
 from tightrope.result import Result
@@ -55,7 +55,8 @@ def compare(
     entries : sequence of Entry, optional
         By default all of `ROSTER`.
     scenarios : sequence of names or Scenario, optional
-        By default all of `tightrope.environments.scenarios.SCENARIOS`.
+        By default all of `tightrope.environments.scenarios.SCENARIOS`, but for those whose data need an extra that is not installed:
+        `League.left_out` says which and why.
     rounds, replications, seed : int
     workers : int, optional
         Processes; as many as there are cores by default.
@@ -89,7 +90,7 @@ def compare(
         if names.count(name) > 1:
             what = "every policy in the league needs a name of its own"
             raise InvalidInput(f"{what}, but {name!r} comes twice.")
-    found = [named_scenario(one) if isinstance(one, str) else one for one in (scenarios or list(SCENARIOS))]
+    found, left_out = _found(scenarios)
     by_name = {one.name: one for one in found}
     if len(by_name) < len(found):
         raise InvalidInput(f"every scenario needs a name of its own, but got {[one.name for one in found]}.")
@@ -97,7 +98,7 @@ def compare(
     replications = whole_number("replications", replications, low=1)
     seed = whole_number("seed", seed)
     workers = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
-    optima = {scenario.name: solve(scenario.env).value for scenario in found}
+    optima = {scenario.name: benchmark(scenario.env, rounds).value for scenario in found}
     jobs, misfits = [], []
     for entry in chosen:
         fits, refused = [], []
@@ -139,6 +140,7 @@ def compare(
         optima=optima,
         performances=tuple(performances),
         misfits=tuple(misfits),
+        left_out=left_out,
         rounds=rounds,
         replications=replications,
         seed=seed,
@@ -171,7 +173,7 @@ def size_of(spec: Spec | None = None, *, quick: bool = False, **asked: int | Non
     return {**usual, **stated, **{name: value for name, value in asked.items() if value is not None}}
 
 
-def path_totals(result: Result, env: Tabular) -> tuple[Array, Array]:
+def path_totals(result: Result, env: Environment) -> tuple[Array, Array]:
     """For each run how many rounds had some total above 0, and the most that Σ_k (S_k)⁺ came to, (R,) each.
 
     Totals are cumulative costs as drawn, and all rounds count, recorded or not. The result must have kept its choices.
@@ -180,12 +182,29 @@ def path_totals(result: Result, env: Tabular) -> tuple[Array, Array]:
         raise InvalidInput("the result must have its choices: simulate with keep_choices=True.")
     above, peak = np.zeros(result.n_replications), np.zeros(result.n_replications)
     for i, actions in enumerate(result.choices if env.n_constraints else ()):
-        draws = environment_draws(env, result.seed, i, result.n_rounds)
-        drawn = draws.costs
-        costs = env.costs[draws.contexts, actions] if drawn is None else drawn[range(len(actions)), actions]
+        contexts, _, drawn = environment_draws(env, result.seed, i, result.n_rounds)
+        costs = np.zeros((len(actions), env.n_constraints))
+        for first, last, now in phases_of(env, len(actions)):
+            here = slice(first - 1, last)
+            means = now.costs[contexts[here], actions[here]]
+            costs[here] = means if drawn is None else drawn[range(first - 1, last), actions[here]]
         violations = positive_part(np.cumsum(costs, axis=0)).sum(axis=1)
         above[i], peak[i] = np.count_nonzero(violations), violations.max()
     return above, peak
+
+
+def _found(asked: Sequence[str | Scenario] | None) -> tuple[list[Scenario], dict[str, str]]:
+    """The scenarios asked for; or all of the league's that can be made here, and why the others can't."""
+    if asked:
+        return [named_scenario(one) if isinstance(one, str) else one for one in asked], {}
+    found: list[Scenario] = []
+    left_out: dict[str, str] = {}
+    for name in SCENARIOS:
+        try:
+            found.append(named_scenario(name))
+        except ModuleNotFoundError as error:
+            left_out[name] = str(error)
+    return found, left_out
 
 
 def _made(entry: Entry, scenario: Scenario, rounds: int) -> Any:
@@ -203,7 +222,9 @@ def _made(entry: Entry, scenario: Scenario, rounds: int) -> Any:
 
 
 def _conforms(entry: Entry, scenario: Scenario, rounds: int) -> None:
-    faults = testing.check_policy(lambda: entry.make(scenario, rounds), scenario.env)
+    # A policy conforms or not whether or not the means change.
+    env = phases_of(scenario.env, rounds)[0].env
+    faults = testing.check_policy(lambda: entry.make(scenario, rounds), env)
     if faults:
         listed = "\n".join(f"  - {fault}" for fault in faults)
         raise InvalidInput(
@@ -267,8 +288,9 @@ class _Watched:
 
     sees_context = True
 
-    def __init__(self, policy: Any, env: Tabular, rounds: int, delay: int = 0) -> None:
+    def __init__(self, policy: Any, env: Environment, rounds: int, delay: int = 0) -> None:
         self.logs: list[_Log] = []
+        self._phases, self._decisions = [*phases_of(env, rounds)], 0
         self._policy, self._env, self._rounds, self._delay = policy, env, rounds, delay
         self._held_back: deque[tuple[Any, ...]] = deque()
         self._log = _Log(np.zeros(rounds))
@@ -310,7 +332,10 @@ class _Watched:
         log.round += 1
 
     def _price(self, context: int, offer: Mapping[str, Any], action: int, pi: Array | None) -> None:
-        env = self._env
+        self._decisions += 1
+        if self._decisions > self._phases[0].last:
+            del self._phases[0]
+        env = self._phases[0].env
         ids = offer.get("actions")
         if env.costs_seen == "before" and "costs" in offer:
             W = offer["costs"]

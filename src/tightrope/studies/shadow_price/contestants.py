@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tightrope.environments.drifting import Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.models import ArmMeans, DisjointRidge, Ridge
 from tightrope.models.model import Model
@@ -23,7 +24,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 
 
-def default_policy(env: Tabular, **settings: Any) -> ShadowPrice:
+def default_policy(env: Environment, **settings: Any) -> ShadowPrice:
     """`ShadowPrice` with the models that fit the environment, and nothing set unless it is said here.
 
     Of costs that are seen only after acting it is told what they lie in, as rules in words would tell it.
@@ -64,7 +65,7 @@ def best_in_hindsight(
     return max(kept, key=lambda one: float(one.reward[:, -1].mean())) if kept else min(found, key=by)
 
 
-def _model(env: Tabular, features: Any) -> Model:
+def _model(env: Environment, features: Any) -> Model:
     if features is None:
         return ArmMeans(env.n_actions)
     if features.ndim == 2:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.engine import simulate
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.drifting import Environment
 from tightrope.intervals import mean_interval, positive_part
 from tightrope.result import Estimate
 from tightrope.validation import VIOLATION, Array
@@ -84,7 +84,7 @@ class Outcome:
 
 def outcome_of(
     policy: Any,
-    env: Tabular,
+    env: Environment,
     rounds: int,
     replications: int,
     seed: int = 0,

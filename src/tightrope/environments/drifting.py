@@ -1,0 +1,210 @@
+"""A world that changes during the run: one table after another, each for its share of the rounds.
+
+>>> from tightrope.environments import Tabular
+>>> def arms(first, second):
+...     return Tabular([1.0], rewards=[[first, second]], costs=[[[-0.5], [0.5]]])
+>>> env = Drifting([arms(0.2, 0.8), arms(0.8, 0.2)], name="two arms change places")
+>>> [(phase.first, phase.last, phase.env.rewards[0].tolist()) for phase in env.split(1000)]
+[(1, 500, [0.2, 0.8]), (501, 1000, [0.8, 0.2])]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tightrope.environments.tabular import Tabular, changed
+from tightrope.errors import InvalidInput
+from tightrope.problem import Problem, Seen
+from tightrope.validation import Array, finite_number
+
+# What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
+_SHARED = (
+    *("n_contexts", "actions", "constraints", "costs_seen", "features", "cost_features", "available"),
+    *("cost_range", "reward_noise", "reward_scale", "cost_noise", "cost_scale"),
+)
+
+
+class Phase(NamedTuple):
+    """Rounds `first` to `last`, in which `env` is the world."""
+
+    first: int
+    last: int
+    env: Tabular
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Drifting:
+    """A world whose weights, mean rewards and mean costs change with the round, in phases.
+
+    A switch of the best action is two phases, a slow drift many that differ little, seasons the same ones over and over, a
+    limit that changes a shift of the costs. A policy is told nothing of it: it sees contexts, costs and rewards as in any other
+    world.
+
+    The optimum is that of the moment: in each phase the program of that phase, so that the rules hold on average within every
+    phase. What it earns up to a round is the sum over the rounds so far, and `tightrope.simulate` measures regret against that
+    sum. Costs add up over the whole run all the same: a policy that saves up in one phase may spend it in the next, and so earn
+    more than the optimum where the rules' shadow prices differ between phases.
+
+    Parameters
+    ----------
+    phases : sequence of Tabular
+        In the order in which they come. All but `weights`, `rewards` and `costs` must be the same in each.
+    shares : sequence of float, optional
+        What share of the run each has; they sum to 1, and are equal by default. Phases begin at the nearest whole round.
+    name : str
+
+    Examples
+    --------
+    A limit on the use of a machine falls from 0.6 to 0.3 when two thirds of the run are over:
+
+    >>> def limited(limit):
+    ...     return Tabular([1.0], rewards=[[0.2, 0.8]], costs=[[[0.0 - limit], [1.0 - limit]]])
+    >>> env = Drifting([limited(0.6), limited(0.3)], shares=[2 / 3, 1 / 3], name="less of the machine")
+    >>> env
+    Drifting('less of the machine', phases=2, contexts=1, actions=2, features=0, constraints=1, costs fixed, seen before)
+    >>> [phase.first for phase in env.split(9000)]
+    [1, 6001]
+    """
+
+    name: str
+    phases: tuple[Tabular, ...]
+    shares: tuple[float, ...]
+
+    def __init__(
+        self, phases: Sequence[Tabular], shares: Sequence[float] | None = None, *, name: str = "drifting"
+    ) -> None:
+        if not isinstance(name, str):
+            raise InvalidInput(f"name must be a string, but got {name!r}.")
+        worlds = tuple(phases)
+        if not worlds:
+            raise InvalidInput("phases must have at least one environment, but it is empty.")
+        for i, world in enumerate(worlds):
+            if not isinstance(world, Tabular):
+                raise InvalidInput(f"phases[{i}] must be a Tabular environment, but got {world!r}.")
+            for field in _SHARED:
+                first, here = getattr(worlds[0], field), getattr(world, field)
+                if not np.array_equal(first, here):
+                    what = "only weights, rewards and costs may change from phase to phase"
+                    raise InvalidInput(f"{what}, but {field} of phases[{i}] is not that of phases[0].")
+        vars(self).update(name=name, phases=worlds, shares=_shares(shares, len(worlds)))
+
+    def split(self, rounds: int) -> tuple[Phase, ...]:
+        """The phases of a run of that many rounds; one that would have no round is left out.
+
+        >>> one, other = (Tabular([1.0], rewards=[[r]]) for r in (0.1, 0.9))
+        >>> [(phase.first, phase.last) for phase in Drifting([one, other, one], [0.5, 0.1, 0.4]).split(4)]
+        [(1, 2), (3, 4)]
+        """
+        ends = [math.floor(rounds * share + 0.5) for share in np.cumsum(self.shares)]
+        ends[-1] = rounds
+        firsts = [1, *(end + 1 for end in ends[:-1])]
+        parts = zip(firsts, ends, self.phases, strict=True)
+        return tuple(Phase(first, last, env) for first, last, env in parts if first <= last)
+
+    @cached_property
+    def pooled(self) -> Tabular:
+        """All phases as one table, their contexts one after the other, weighted by the phases' shares.
+
+        It says which means occur, and how often over the whole run; not when.
+        """
+        stacked = {
+            field: np.concatenate([getattr(one, field) for one in self.phases])
+            for field in ("features", "cost_features", "rewards", "available")
+            if getattr(self.phases[0], field) is not None
+        }
+        costs = np.concatenate([one.cost_locations for one in self.phases])
+        weights = np.concatenate([share * one.weights for share, one in zip(self.shares, self.phases)])
+        known = {"theta": None, "optimum": None}
+        return changed(self.phases[0], weights=weights, costs=costs, name=self.name, **known, **stacked)
+
+    def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
+        """The problem that it poses, the same in every phase; what a policy was told must hold in all of them."""
+        return replace(self.phases[0].problem(tells), truth=self.pooled.problem().truth)
+
+    @property
+    def n_contexts(self) -> int:
+        """C."""
+        return self.phases[0].n_contexts
+
+    @property
+    def n_actions(self) -> int:
+        """J."""
+        return self.phases[0].n_actions
+
+    @property
+    def n_features(self) -> int:
+        """Length of the feature vectors; 0 without features."""
+        return self.phases[0].n_features
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return self.phases[0].n_constraints
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.phases[0].actions
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.phases[0].constraints
+
+    @property
+    def costs_seen(self) -> Seen:
+        """Whether costs are seen before acting, or after."""
+        return self.phases[0].costs_seen
+
+    @property
+    def features(self) -> Array | None:
+        """(C, J, d), (C, p) or None."""
+        return self.phases[0].features
+
+    @property
+    def cost_features(self) -> Array | None:
+        """Those of a cost model."""
+        return self.phases[0].cost_features
+
+    @property
+    def cost_range(self) -> Array:
+        """(K, 2): what the costs are known to lie in, in every phase."""
+        return self.phases[0].cost_range
+
+    @property
+    def weights(self) -> Array:
+        """(C,): how often each context comes, over the whole run."""
+        return np.asarray(np.average([one.weights for one in self.phases], axis=0, weights=self.shares))
+
+    def __repr__(self) -> str:
+        table = repr(self.phases[0]).partition(", ")[2]
+        return f"Drifting({self.name!r}, phases={len(self.phases)}, {table}"
+
+
+Environment: TypeAlias = Tabular | Drifting
+
+
+def phases_of(env: Environment, rounds: int) -> tuple[Phase, ...]:
+    """The phases of a run in any environment: one that lasts where nothing changes.
+
+    >>> [phase[:2] for phase in phases_of(Tabular([1.0], rewards=[[0.5]]), 100)]
+    [(1, 100)]
+    """
+    return env.split(rounds) if isinstance(env, Drifting) else (Phase(1, rounds, env),)
+
+
+def _shares(given: Sequence[float] | None, n: int) -> tuple[float, ...]:
+    if given is None:
+        return (1.0 / n,) * n
+    shares = tuple(finite_number(f"shares[{i}]", one, low=0.0, open_low=True) for i, one in enumerate(given))
+    if len(shares) != n:
+        raise InvalidInput(f"shares must have one entry for each of {n} phases, but has {len(shares)}.")
+    if abs(sum(shares) - 1.0) > 1e-6:
+        raise InvalidInput(f"shares must sum to 1, but they sum to {sum(shares):.9g}.")
+    return tuple(one / sum(shares) for one in shares)
