@@ -16,6 +16,16 @@ violation by T, learnt costs        1453868      1000000  no
 none from, learnt costs        2.003445e+08      1000000  no
 """
 
+from tightrope.theory.capped import (
+    capped_ends,
+    capped_schedules,
+    regret_bound_capped,
+    regret_bound_linear_capped,
+    violation_bound_capped,
+    violation_bound_linear_capped,
+    violation_ends_capped,
+    violation_ends_linear_capped,
+)
 from tightrope.theory.paper import (
     Form,
     drift_exponent,
@@ -71,6 +81,8 @@ __all__ = [
     "RatchetPromise",
     "RegretParts",
     "Summed",
+    "capped_ends",
+    "capped_schedules",
     "drift_exponent",
     "drift_mean_bound",
     "elliptical_potential",
@@ -87,7 +99,9 @@ __all__ = [
     "radius",
     "ratchet_promise",
     "regret_bound",
+    "regret_bound_capped",
     "regret_bound_linear",
+    "regret_bound_linear_capped",
     "regret_bound_prices",
     "regret_parts",
     "rounds_without_safe_action",
@@ -99,10 +113,14 @@ __all__ = [
     "tau_prime_linear",
     "tightness_cost",
     "violation_bound",
+    "violation_bound_capped",
     "violation_bound_linear",
+    "violation_bound_linear_capped",
     "violation_bound_schedule",
     "violation_ends",
+    "violation_ends_capped",
     "violation_ends_linear",
+    "violation_ends_linear_capped",
     "violation_ends_schedule",
     "violation_probability_bound",
     "violation_probability_ends",
