@@ -217,6 +217,25 @@ def test_a_run_of_the_queues_stays_below(K):
     assert np.all(totals <= theory.violation_bound_capped(tau, K=K, delta=delta))
 
 
+def test_without_the_clip_a_model_that_is_wrong_breaks_the_rule_for_long():
+    # The safe action is thought to earn −300: the bound knows nothing of rewards, and holds all the same.
+    highest = {}
+    for tightening in ("paper", "capped"):
+        policy = tr.PessimisticOptimistic(
+            reward=tr.ArmMeans(2, bonus=0.05), constraints=1, slater=0.5, tightening=tightening
+        )
+        policy.warm_start(None, [1] * 50, [-300.0] * 50)
+        totals = []
+        for _ in range(4_000):
+            decision = policy.decide(costs=[[1.0], [-0.5]])
+            policy.learn(decision, reward=(0.5, -300.0)[decision.action])
+            totals.append(policy.totals[0])
+        excess = np.array(totals) - theory.violation_bound_capped(np.arange(1, 4_001), K=1, delta=0.5)
+        highest[tightening] = excess.max()
+    assert highest["paper"] > 1_000
+    assert highest["capped"] <= 0
+
+
 @pytest.mark.parametrize(
     "model", [tr.Ridge(3), tr.Ridge(3, bonus=0.0, ridge=0.1), tr.ArmMeans(3, bonus=0.05)], ids=repr
 )

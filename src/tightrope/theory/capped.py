@@ -69,7 +69,7 @@ def violation_bound_capped(tau: Rounds, *, K: int, delta: float) -> Rounds:
 
 
 def violation_ends_capped(*, K: int, delta: float) -> int:
-    """First round from which `violation_bound_capped` is zero: of order (K/δ²) log²(K/δ) + K^1.5/δ², where the paper has K⁴/δ⁴.
+    """First round from which `violation_bound_capped` is zero: of order (√K/δ²) log²(K/δ) + K^1.5/δ²; the paper's is K⁴/δ⁴.
 
     >>> violation_ends_capped(K=1, delta=0.5)
     16164

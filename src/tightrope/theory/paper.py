@@ -220,7 +220,7 @@ def tail_bound_full(
     rho, nu = delta / 4, 2 * K
     zeta = drift_exponent(drift=rho, jump=nu)
     reach = nu + _level(K, delta, _at(V, t + 1), _at(epsilon, t + 1)) + _queue_at_tau_prime(K, delta, form)
-    log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - _sum_low(t, epsilon) / math.sqrt(K))
+    log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - sum_from_below(t, epsilon) / math.sqrt(K))
     log_p = np.where(t + 1 < tau_prime(K=K, delta=delta), 0.0, np.minimum(log_p, 0.0))
     return like(tau, np.minimum(1.0, np.exp(log_p) + 1.0 / failure_horizon(T)))
 
@@ -356,7 +356,7 @@ def tightness_cost(tau: Rounds, *, delta: float, epsilon: Tightening) -> Rounds:
     """
     delta = slater_constant(delta)
     t = round_numbers("tau", tau)
-    return like(tau, _sum_high(t, falling(epsilon)) / delta)
+    return like(tau, sum_from_above(t, falling(epsilon)) / delta)
 
 
 def queue_bound_schedule(
@@ -407,7 +407,7 @@ def violation_bound_schedule(
     """
     t = round_numbers("tau", tau, horizon=T)
     Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon, T=T)
-    return like(tau, K * np.clip(Q - _sum_low(t, epsilon), 0.0, t))
+    return like(tau, K * np.clip(Q - sum_from_below(t, epsilon), 0.0, t))
 
 
 def violation_ends_schedule(
@@ -432,7 +432,7 @@ def violation_ends_schedule(
 
     def over(tau: int) -> bool:
         Q = queue_bound_schedule(tau + 1.0, K=K, delta=delta, V=V, epsilon=epsilon)
-        return bool(K == 0 or Q + failed <= _sum_low(np.array(float(tau)), epsilon))
+        return bool(K == 0 or Q + failed <= sum_from_below(np.array(float(tau)), epsilon))
 
     # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
     if whole_number("K", K, low=0) > 0 and rising(V).exponent > 1 + power.exponent:
@@ -475,7 +475,7 @@ def _queue_at_tau_prime(K: int, delta: float, form: Form) -> float:
     _, epsilon = paper_schedules(delta, known_costs(K))
     rounds = np.array(float(tau_prime(K=K, delta=delta)))
     if form == "printed":
-        return float(rounds + math.sqrt(K) * _sum_high(rounds, epsilon))
+        return float(rounds + math.sqrt(K) * sum_from_above(rounds, epsilon))
     return float(math.sqrt(K) * _pushed(rounds - 1, epsilon))
 
 
@@ -512,15 +512,15 @@ def _at(schedule: Power, t: Floats) -> Floats:
 
 def _pushed(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} (1 + ε_t), the most that n rounds can add to one queue."""
-    return np.asarray(n + _sum_high(n, epsilon))
+    return np.asarray(n + sum_from_above(n, epsilon))
 
 
-def _sum_high(n: Floats, epsilon: Tightening) -> Floats:
+def sum_from_above(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} ε_t from above, ε falling: ε_1 + ∫₁ⁿ ε."""
     return np.where(n < 1, 0.0, epsilon(1) + _integral(np.maximum(n, 1.0), epsilon))
 
 
-def _sum_low(n: Floats, epsilon: Tightening) -> Floats:
+def sum_from_below(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} ε_t from below, ε falling: ∫₁ⁿ⁺¹ ε."""
     return _integral(n + 1, epsilon)
 
