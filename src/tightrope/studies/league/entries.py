@@ -153,6 +153,12 @@ def _measured(scenario: Scenario, horizon: int) -> Any:
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, slater=None)
 
 
+def _capped(scenario: Scenario, horizon: int) -> Any:
+    if scenario.env.n_constraints == 0:
+        raise Unfit(["it has no constraints, so there is no tightening to cap"])
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, tightening="capped")
+
+
 def _opb(scenario: Scenario, horizon: int) -> Any:
     if scenario.env.n_constraints != 1:
         raise Unfit([f"it has {scenario.env.n_constraints} constraints, but the policy has 1"])
@@ -182,12 +188,13 @@ _ON_REQUEST = ("provable-shadow-price",)
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     f"{_PAPER}-a": _light_schedules,
     f"{_PAPER}-measured": _measured,
+    f"{_PAPER}-capped": _capped,
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
+_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints
     greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
