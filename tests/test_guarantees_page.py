@@ -1,4 +1,4 @@
-"""The page on what holds when: a row for every policy and every way of seeing costs; what it names exists; what it refuses is refused."""
+"""The page on what holds when: a row for every policy and every way of seeing costs, and what it says of some of them."""
 
 import re
 from pathlib import Path

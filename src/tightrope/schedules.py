@@ -1,7 +1,7 @@
 """V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round; and √β, which moves too.
 
 V_t and ε_t have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none. `power_law` and
-`confidence_radius` are what the kernels compile, so they use `math` alone. Where the tightening is capped, ε_t is at most δ/2 (`cap`).
+`confidence_radius` are what the kernels compile, so they use `math` alone. Where the tightening is capped, ε_t is at most `cap(δ)`.
 """
 
 from __future__ import annotations

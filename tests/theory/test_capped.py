@@ -57,7 +57,7 @@ class TestProof:
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_what_the_cap_takes_from_the_sum_is_a_constant(self, K, delta):
         n = min(200_000, 3 * theory.tau_prime(K=K, delta=delta))
-        V, epsilon = theory.capped_schedules(K=K, delta=delta)
+        _, epsilon = theory.capped_schedules(K=K, delta=delta)
         total = np.cumsum(np.minimum(delta / 2, epsilon.power.scale / np.sqrt(np.arange(1.0, n + 1))))
         tau = np.arange(1.0, n + 1)
         e = epsilon.power.scale
@@ -173,7 +173,7 @@ class TestExactlySolvedRuns:
             law = after
             mean[t - 1] = total
             Q, share = np.array(list(law)), np.array(list(law.values()))
-            above[t - 1] = share @ (Q > 0.25 * t)
+            above[t - 1] = share @ (0.25 * t < Q)
             for eta in etas:
                 zeta = theory.drift_exponent(drift=eta * 0.25, jump=1 + eta * 0.25)
                 moments[eta][t - 1] = share @ np.exp(zeta * Q)
@@ -256,7 +256,9 @@ def test_the_policy_itself_stays_below_with_any_model_and_bonus_and_no_horizon(m
     V, epsilon = theory.capped_schedules(K=2, delta=delta)
     rounds = run.rounds.astype(float)
     sharp = theory.violation_bound_schedule(rounds, K=2, delta=delta, V=V, epsilon=epsilon)
-    assert np.all(run.violation.mean <= np.minimum(sharp, theory.violation_bound_capped(rounds, K=2, delta=delta)))
+    assert np.all(
+        run.violation.mean <= np.minimum(sharp, theory.violation_bound_capped(rounds, K=2, delta=delta))
+    )
     late = rounds >= theory.capped_ends(K=2, delta=delta)[1]
     assert late.any()
     paths = (run.cost[:, late] > 1e-9).any(axis=2).mean(axis=0)

@@ -85,7 +85,9 @@ class TestViolation:
             reward_noise="none",
         )
         policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, tightening=tightening)
-        run = tr.simulate(policy, env, rounds=1_500, replications=6, seed=0, optimum=0.0, record=30, workers=1)
+        run = tr.simulate(
+            policy, env, rounds=1_500, replications=6, seed=0, optimum=0.0, record=30, workers=1
+        )
         delta = tr.solve(env).slater
         bound = [theory.violation_bound_measured(int(t), K=1, delta=delta) for t in run.rounds]
         assert run.violation.mean.max() > 0

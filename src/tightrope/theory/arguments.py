@@ -55,7 +55,9 @@ def falling(epsilon: Any) -> Tightening:
     """ε that never rises."""
     power = epsilon.power if isinstance(epsilon, Capped) else epsilon
     if not isinstance(power, Power) or power.exponent > 0:
-        raise InvalidInput(f"epsilon must be a Power whose exponent is <= 0, or a Capped one, but got {epsilon!r}.")
+        raise InvalidInput(
+            f"epsilon must be a Power whose exponent is <= 0, or a Capped one, but got {epsilon!r}."
+        )
     if isinstance(epsilon, Capped):
         finite_number("the cap of epsilon", epsilon.most, low=0.0)
         return epsilon

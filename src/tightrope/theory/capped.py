@@ -1,8 +1,8 @@
 """The promises of the variant in which ε_t is at most δ/2 and r̂ at least 0 (`PessimisticOptimistic(tightening="capped")`).
 
-V_t is the paper's, and so is ε_t from τ' on, the first round with ε_t ≤ δ/2. Some mixture of actions then meets the tightened rules with
-δ/2 to spare in every round, so the drift argument of the paper starts in round 1: no queue has to drain what it took in before τ', and
-no round is lost to rules that can't be met. What is given up is Σ_{t<τ'} (ε_t − δ/2) of the buffer, a constant. As r̂ ≥ 0 by
+V_t is the paper's, and so is ε_t from τ' on, the first round with ε_t ≤ δ/2. Some mixture of actions then meets the tightened rules
+with δ/2 to spare in every round, so the drift argument of the paper starts in round 1: no queue has to drain what came before τ',
+and no round is lost to rules that can't be met. What is given up is Σ_{t<τ'} (ε_t − δ/2) of the buffer, a constant. As r̂ ≥ 0 by
 construction, the violation bounds for costs known before acting hold for any model, bonus and horizon. Derivations: docs/bounds.md.
 
 Assumed: rounds i.i.d., costs in [−1, 1], δ Slater's constant or less. The regret bounds also assume what the paper's do.
@@ -50,9 +50,7 @@ def regret_bound_capped(
     K, delta = constraints(K, delta)
     t = round_numbers("tau", tau, horizon=T)
     learning = linucb_bound(t, d=d, T=T, m=m, ridge=ridge, clipped=True)
-    return like(
-        tau, np.asarray((3 + delta**2 / 4) * math.sqrt(6) * K**0.75 * np.sqrt(t) / delta + learning)
-    )
+    return like(tau, np.asarray((3 + delta**2 / 4) * math.sqrt(6) * K**0.75 * np.sqrt(t) / delta + learning))
 
 
 def violation_bound_capped(tau: Rounds, *, K: int, delta: float) -> Rounds:
@@ -61,7 +59,7 @@ def violation_bound_capped(tau: Rounds, *, K: int, delta: float) -> Rounds:
     For any model, bonus and horizon. `violation_bound_schedule` with `capped_schedules` has the same proof and gives nothing away.
 
     >>> violation_bound_capped(np.array([1, 10**6]), K=1, delta=0.5).round(1)
-    array([205.8,   0. ])
+    array([206.,   0.])
     """
     K, delta = constraints(K, delta)
     t = round_numbers("tau", tau)
@@ -140,7 +138,7 @@ def _offset(K: int, delta: float) -> float:
     if K == 0:
         return 0.0
     log_term = 27 * K / delta * math.log(12 * math.sqrt(K) / delta)
-    return log_term + 17 * K**1.5 / delta + 2 * math.sqrt(K)
+    return float(log_term + 17 * K**1.5 / delta + 2 * math.sqrt(K))
 
 
 def _linear(delta: float, d: int, T: int, L: float) -> tuple[float, float]:

@@ -90,8 +90,8 @@ def linucb_bound(
     t = round_numbers("tau", tau, horizon=T)
     d, _, m, ridge = _reward_model(d, 1, m, ridge)
     horizon = t if T is None else float(T)
-    failure = 1.0 + (1.0 if clipped else max(1.0, 1.0 / math.sqrt(ridge)))
-    failure = failure * (1 + np.log(t)) if T is None else failure
+    once = 1.0 + (1.0 if clipped else max(1.0, 1.0 / math.sqrt(ridge)))
+    failure = once * (1 + np.log(t)) if T is None else once
     sqrt_beta = _radius(t, d, horizon, m, ridge)
     return like(tau, failure + 2 * sqrt_beta * np.sqrt(t * _potential(t, d, ridge)))
 
@@ -176,9 +176,7 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
     return like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
 
 
-def tail_bound(
-    tau: Rounds, *, K: int, delta: float, form: Form = "mended", T: int | None = None
-) -> Rounds:
+def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended", T: int | None = None) -> Rounds:
     """Corollary 1: probability that, in round τ of one run, any constraint's running total is above zero.
 
     exp(−(ζ/3) sqrt(τ/K)), about exp(−δ√τ/(50 K^2.5)); printed, exp(−δ√τ/(50 K²)), which is true as well. It is 1
@@ -423,8 +421,8 @@ def violation_ends_schedule(
     >>> violation_ends_schedule(K=18, delta=0.00625, V=Power(4.0, 0.5), epsilon=Power(1.0, -0.5)) is None
     True
     """
-
-    power = epsilon.power if isinstance(falling(epsilon), Capped) else epsilon
+    epsilon = falling(epsilon)
+    power = epsilon.power if isinstance(epsilon, Capped) else epsilon
     failed = 0.0
     if T is not None:
         rounds = np.array(float(whole_number("T", T, low=1)))

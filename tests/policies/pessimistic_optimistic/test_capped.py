@@ -18,7 +18,11 @@ from tightrope.policies.build import build_policy
 from tightrope.schedules import Capped, Power, cap
 from tightrope.spec import read_spec
 
-RULES = [tr.Capacity("icu", at_most=0.2), tr.Share("icu", at_least=0.1), tr.Budget("nurse_hours", at_most=0.4)]
+RULES = [
+    tr.Capacity("icu", at_most=0.2),
+    tr.Share("icu", at_least=0.1),
+    tr.Budget("nurse_hours", at_most=0.4),
+]
 HOURS, REWARDS = [1.0, 0.5, 0.2], [0.9, 0.6, 0.5]
 
 
@@ -138,7 +142,7 @@ def test_measured_constants_move_the_cap_and_survive_a_save(tmp_path: Any) -> No
             np.testing.assert_array_equal(now.explain().values, was.explain().values)
     given = capped(tr.ArmMeans(2), 1, slater=None, V=Power(3.0, 0.5))
     given.decide(costs=W)
-    assert given.decide(costs=W).explain().V == pytest.approx(3.0 * np.sqrt(2)), "V stays what it was given"
+    assert pytest.approx(3.0 * np.sqrt(2)) == given.decide(costs=W).explain().V, "V stays what it was given"
     assert given.decide(costs=W).explain().epsilon == 0.125
     given.take_slater(0.1)
     assert given.propose(costs=W).explain().epsilon == cap(0.1)
@@ -173,7 +177,9 @@ def test_by_name_in_a_spec_and_nothing_else(tmp_path: Path) -> None:
         capped(tr.ArmMeans(2), 1, tightening="half")
 
 
-@pytest.mark.parametrize("model", [tr.Ridge(3, bonus=0.05), tr.DisjointRidge(3, 3, bonus=0.05), tr.ArmMeans(3)])
+@pytest.mark.parametrize(
+    "model", [tr.Ridge(3, bonus=0.05), tr.DisjointRidge(3, 3, bonus=0.05), tr.ArmMeans(3)]
+)
 def test_the_compiled_loop_makes_the_same_choices(model: Any) -> None:
     draw = np.random.default_rng(3)
     env = tr.environments.Tabular(

@@ -41,7 +41,11 @@ def slater_meter(slater: Any, V: Any, capped: bool, K: int, late: int, seed: int
         which = "every constraint here is" if late == K else f"{late} of {K} constraints here are"
         raise InvalidInput(
             f"slater=None measures Slater's constant from costs that are seen before acting, but {which} seen only after. "
-            + ("Give slater=: the cap on ε_t is δ/2." if capped else "Give slater=, or V= (V_t is all that needs it).")
+            + (
+                "Give slater=: the cap on ε_t is δ/2."
+                if capped
+                else "Give slater=, or V= (V_t is all that needs it)."
+            )
         )
     from tightrope.policies.pessimistic_optimistic.slater import (
         SlaterMeter,  # the LP solver takes long to import
