@@ -45,9 +45,12 @@ def gap(values):
 
 
 class ReferenceA:
-    """Costs seen before acting."""
+    """Costs seen before acting; capped is ours: min(ε, δ/2) and max(0, r̂)."""
 
-    def __init__(self, d, K, *, slater, horizon, bonus=1.0, m=1.0, ridge=1.0, V=None, epsilon=None):
+    def __init__(
+        self, d, K, *, slater, horizon, bonus=1.0, m=1.0, ridge=1.0, V=None, epsilon=None, capped=False
+    ):
+        self.capped = capped
         self.model = ReferenceRidge(d, bonus=bonus, m=m, ridge=ridge)
         self.K, self.delta, self.T, self.V, self.epsilon = K, slater, horizon, V, epsilon
         self.Q, self.t = np.zeros(K), 0
@@ -62,6 +65,10 @@ class ReferenceA:
         r_hat = [
             min(1.0, self.model.estimate(f) + self.model.root_beta(T) * self.model.width(f)) for f in phi
         ]
+        if self.capped:
+            r_hat = [max(0.0, r) for r in r_hat]
+            eps_t = min(eps_t, self.delta / 2) if K else 0.0
+        self.r_hat = r_hat
         values = [
             r - (sum(W[j][k] * self.Q[k] for k in range(K)) / V_t if K else 0.0) for j, r in enumerate(r_hat)
         ]

@@ -1,7 +1,7 @@
 """V_t and ε_t: how the weight of the queues and the tightening of the constraints move with the round; and √β, which moves too.
 
 V_t and ε_t have the form scale · t^exponent · log(1 + T)^log_power, T being the horizon, or t where there is none. `power_law` and
-`confidence_radius` are what the kernels compile, so they use `math` alone.
+`confidence_radius` are what the kernels compile, so they use `math` alone. Where the tightening is capped, ε_t is at most `cap(δ)`.
 """
 
 from __future__ import annotations
@@ -70,6 +70,33 @@ class Power:
     def __call__(self, t: float) -> float:
         """Value at round t ≥ 1."""
         return float(self.scale * t**self.exponent)
+
+
+@dataclass(frozen=True)
+class Capped:
+    """The schedule min(power, most): what the tightening is where it is capped.
+
+    Examples
+    --------
+    >>> [Capped(Power(6.0, -0.5), 2.0)(t) for t in (1, 9, 36)]
+    [2.0, 2.0, 1.0]
+    """
+
+    power: Power
+    most: float
+
+    def __call__(self, t: float) -> float:
+        """Value at round t ≥ 1."""
+        return min(self.most, self.power(t))
+
+
+def cap(delta: float) -> float:
+    """δ/2, the most that a capped ε_t is: some mixture of actions then meets the tightened rules with δ/2 to spare.
+
+    >>> cap(0.1)
+    0.05
+    """
+    return delta / 2
 
 
 @dataclass(frozen=True)

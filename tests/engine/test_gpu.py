@@ -72,6 +72,12 @@ CASES: dict[str, tuple[Any, Tabular]] = {
         tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2, slater=0.3, horizon=500),
         world(),
     ),
+    "A, capped": (
+        tr.PessimisticOptimistic(
+            reward=tr.Ridge(3, bonus=0.02), constraints=2, slater=0.3, horizon=500, tightening="capped"
+        ),
+        world(reward_noise="gaussian", reward_scale=3.0),
+    ),
     "A, arms, random costs": (po(tr.ArmMeans(3)), world(cost_noise="bernoulli")),
     "A, Gaussian": (
         po(tr.Ridge(3, bonus=0.3), horizon=500),
@@ -115,6 +121,12 @@ LARGE: dict[str, tuple[Any, Tabular]] = {
         world(p=70, costs_seen="after"),
     ),
     "B, arms": (po(tr.ArmMeans(17), cost=tr.ArmMeans(17)), world(J=17, **AFTER)),
+    "A, capped": (
+        tr.PessimisticOptimistic(
+            reward=tr.Ridge(37, bonus=0.0), constraints=2, slater=0.3, horizon=500, tightening="capped"
+        ),
+        world(p=37, J=9, reward_noise="gaussian", reward_scale=3.0),
+    ),
     "A, many constraints": (po(tr.Ridge(3, bonus=0.3), constraints=40), world(K=40)),
 }
 

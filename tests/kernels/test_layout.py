@@ -26,7 +26,8 @@ def test_core_has_what_it_was_given(K):
     assert core[kernels.totals_at(core) : kernels.known_at(core)].tolist() == [8.0] * K
     # What is saved is read by the same views, and scratch space begins after it.
     same(kernels.core_views(views.saved.copy()).totals, views.totals)
-    assert len(views.saved) == kernels.scratch_at(core, 4)
+    assert views.limits.tolist() == [np.inf, -np.inf], "the paper has no limit on ε_t, nor on r̂ from below"
+    assert len(views.saved) + len(views.limits) == kernels.scratch_at(core, 4)
     *_, widths = kernels.scratch_parts(kernels.scratch_at(core, 4), 4)
     assert widths + 8 == kernels.outcome_at(core) == len(core) - 1
 

@@ -7,23 +7,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tightrope import kernels, schedules, theory
+from paper_proof import known_costs, paper_route, values
+from tightrope import kernels, theory
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
 
 KS = (1, 2, 3, 5, 18)
 DELTAS = (1.0, 0.7, 0.5, 0.3, 0.1)
 GRID = list(product(KS, DELTAS))
-
-
-def known_costs(K, delta):
-    """V_t and ε_t from the schedules that the policy itself runs on."""
-    V, epsilon = schedules.known_costs(K)
-    return Power(delta * V.scale, V.exponent), Power(epsilon.scale, epsilon.exponent)
-
-
-def values(schedule, n):
-    return schedule.scale * np.arange(1.0, n + 1) ** schedule.exponent
 
 
 def rounds_between(low, high, count=40):
@@ -158,18 +149,6 @@ class TestRegretProof:
         assert (d == 1) == (
             (theory.linucb_bound(10**4, d=d, T=10**4) - 2) / (d * 100 * math.log(10**4 + 1)) > 5
         )
-
-
-def paper_route(K, delta, taus):
-    """K (√K · bound on E‖Q(τ+1)‖₂ − Σ ε_t)⁺ with the lemma's constants and exact sums."""
-    n = int(taus.max()) + 1
-    V, epsilon = known_costs(K, delta)
-    total = np.cumsum(values(epsilon, n))
-    start = theory.tau_prime(K=K, delta=delta)
-    pushed = math.sqrt(K) * (start - 1 + (total[start - 2] if start > 1 else 0))
-    level = 4 * (V.scale * np.sqrt(taus + 1) + K * (1 + epsilon.scale**2 / (taus + 1))) / delta
-    bound = 48 * K**2 / delta * math.log(16 * K / delta) + 2 * K + level + pushed
-    return K * np.maximum(0, math.sqrt(K) * bound - total[taus - 1])
 
 
 class TestViolationProof:
@@ -391,6 +370,36 @@ def test_elliptical_potential_covers_any_features(ridge):
                 total += min(1.0, x @ np.linalg.solve(Sigma, x))
                 Sigma += np.outer(x, x)
                 assert total <= theory.elliptical_potential(t, d=d, ridge=ridge)
+
+
+class TestFailureOfASet:
+    """What the two mismatch terms of the regret lose: 1 for r̂ ≤ 1, and E(r − r̂)⁺ for r̂ that is below r."""
+
+    @pytest.mark.parametrize(("ridge", "lost"), [(4.0, 2.0), (1.0, 2.0), (0.25, 3.0), (0.01, 11.0)])
+    def test_a_small_ridge_lets_r_hat_fall_further(self, ridge, lost):
+        learning = 2 * theory.radius(9, d=3, T=50, ridge=ridge)
+        learning *= math.sqrt(9 * theory.elliptical_potential(9, d=3, ridge=ridge))
+        assert theory.linucb_bound(9, d=3, T=50, ridge=ridge) == pytest.approx(lost + learning)
+        assert theory.linucb_bound(9, d=3, T=50, ridge=ridge, clipped=True) == pytest.approx(2 + learning)
+        endless = theory.linucb_bound(50, d=3, T=None, ridge=ridge)
+        fixed = theory.linucb_bound(50, d=3, T=50, ridge=ridge)
+        assert endless - fixed == pytest.approx(lost * math.log(50))
+
+    def test_what_is_lost_beyond_the_radius_is_at_most_one_in_T(self):
+        # ∫ e^{−su − u²/2} du with s = sqrt(2 log T) is what E(r − r̂)⁺ is at most, over T and with ‖φ‖_{Σ⁻¹} ≤ 1/√λ.
+        for T in (2, 3, 10, 1e3, 1e6):
+            s, u = math.sqrt(2 * math.log(T)), np.linspace(0, 12, 400_001)
+            assert np.trapezoid(np.exp(-s * u - u**2 / 2), u) <= 1
+
+    def test_the_second_term_is_needed_where_the_ridge_is_small(self):
+        # One feature of length 1, one reward with noise of −z: r̂ falls below r by (z − √λ(m + …))/√λ-ish, beyond 1 for small λ.
+        ridge, m, T = 0.01, 1.0, 2
+        radius = theory.radius(1, d=1, T=T, m=m, ridge=ridge)
+        noise = np.random.default_rng(0).normal(size=200_000)
+        estimate = (m + noise) / (1 + ridge)
+        for length in (1.0, 0.05):  # features of the reward learnt, and of the one to come
+            r_hat = np.minimum(1, estimate * length + radius * length / math.sqrt(1 + ridge))
+            assert np.mean(np.maximum(0, m * length - r_hat)) <= 1 / (math.sqrt(ridge) * T)
 
 
 def test_no_horizon_pays_a_logarithm():

@@ -41,6 +41,8 @@ CODES = {
 }
 # Shapes that one thread can hold.
 FEW_ACTIONS, FEW_FEATURES, FEW_CONSTRAINTS, FEW_ARM_COSTS = 16, 32, 32, 64
+# r̂ as in `kernels.clipped_reward`, by the least that it may be.
+_CLIPPED_REWARD = {-math.inf: "fmin((REAL)1, x)", 0.0: "fmax((REAL)0, fmin((REAL)1, x))"}
 SHARED_BYTES = 232_448  # that a block may have on a device of compute capability 9.0
 BLOCK_THREADS = 128
 
@@ -198,6 +200,7 @@ def _policy_program(
         "REAL": "float" if precision == "single" else "double",
         "K_POLICY": K if constrained else 0,
         "KNOWN_COSTS": int(known),
+        "CLIPPED_REWARD(x)": _CLIPPED_REWARD[float(kernels.least_reward(policy._core))],
         "REWARD_MODEL": one.kind,
         "P": one.features,
         "BLOCKS": one.blocks,

@@ -263,13 +263,13 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         {
             const REAL bonus = (REAL)step.reward_bonus;
             with_widths<P, BLOCKS, ROWS>(A, rows, c, [&](int j, const REAL* x, REAL width) {
-                value[j] = fmin((REAL)1, inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + bonus * width);
+                value[j] = CLIPPED_REWARD(inner_product<P>(theta + (BLOCKS > 1 ? j * P * STRIDE : 0), x) + bonus * width);
             });
         }
 #else
 #pragma unroll
         for (int j = 0; j < J; j++) {
-            value[j] = fmin((REAL)1, arms.mean(j, 0) + (REAL)step.reward_bonus * arms.spread(j));
+            value[j] = CLIPPED_REWARD(arms.mean(j, 0) + (REAL)step.reward_bonus * arms.spread(j));
         }
 #endif
 
@@ -645,7 +645,7 @@ extern "C" __global__ void one_block(
                 }
                 penalty = warp_sum(penalty) * step.inverse_V;
 #endif
-                if (lane == 0) value[j] = fmin((REAL)1, guess) - penalty;
+                if (lane == 0) value[j] = CLIPPED_REWARD(guess) - penalty;
             }
         }
         __syncthreads();

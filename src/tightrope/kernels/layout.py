@@ -4,7 +4,8 @@ No other module counts places in these arrays: it asks for a view by name, or fo
 numbers as macros.
 
 core     the state of a policy beside its models: round counter, horizon, the constants of V_t and ε_t, K, then Q (K,),
-         cumulative costs (K,), 1 where a cost is seen before acting (K,), and scratch space for intermediate results
+         cumulative costs (K,), 1 where a cost is seen before acting (K,), the most that ε_t and the least that r̂ may be (±inf in
+         the paper), and scratch space for intermediate results
 flat     a ridge model: G blocks, p features, M outputs, `stat`, then Θ (G, M, p), Σ⁻¹ and Σ (G, p, p), b (G, M, p), wear (G, 2)
 stat     of any model: outcomes learnt, bonus, m, λ, and the dimension in √β
 trace    behind a decision: r̂ (J,), values (J,), W as used (J, K), Q before the step (K,), V_t, ε_t
@@ -71,6 +72,12 @@ def known_at(core):
 
 
 @inlined
+def limits_at(core):
+    """The address in core of the most that ε_t may be; after it stands the least that r̂ may be."""
+    return QUEUE + 3 * int(core[CONSTRAINTS])
+
+
+@inlined
 def scratch_at(core, p):
     """The address of the scratch space for a model of p features."""
     return core.shape[0] - scratch_size(p)
@@ -94,19 +101,20 @@ def outcome_at(core):
     return core.shape[0] - 1
 
 
-def new_core(K, p, horizon, V, epsilon, known):
+def new_core(K, p, horizon, V, epsilon, known, limits=(math.inf, -math.inf)):
     """A policy's state before its first round; V and epsilon are scale, exponent and power of the logarithm, horizon 0 for none."""
-    core = np.zeros(QUEUE + 3 * K + scratch_size(p))
+    core = np.zeros(QUEUE + 3 * K + len(limits) + scratch_size(p))
     core[:QUEUE] = [0.0, horizon, *V, *epsilon, K]
-    core_views(core).known[:] = known
+    views = core_views(core)
+    views.known[:], views.limits[:] = known, limits
     return core
 
 
-CoreViews = namedtuple("CoreViews", "V epsilon queue totals known saved")
+CoreViews = namedtuple("CoreViews", "V epsilon queue totals known limits saved")
 
 
 def core_views(core):
-    """Views on `core`, which may also be the saved part alone: all that outlasts a round."""
+    """Views on `core`, which may also be the saved part alone: all that changes and outlasts a round."""
     K = int(core[CONSTRAINTS])
     totals, known, end = QUEUE + K, QUEUE + 2 * K, QUEUE + 3 * K
     return CoreViews(
@@ -115,6 +123,7 @@ def core_views(core):
         core[QUEUE:totals],
         core[totals:known],
         core[known:end],
+        core[end : end + 2],
         core[:end],
     )
 

@@ -12,7 +12,7 @@ from tightrope.kernels.checks import costs_are_valid
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.lanes import load8, spread8, store8
 from tightrope.kernels.linear_algebra import copy, inner
-from tightrope.kernels.models import ridge_bonus, ridge_width
+from tightrope.kernels.models import clipped_reward, least_reward, ridge_bonus, ridge_width
 from tightrope.kernels.step import penalties, pseudo_action_value, queue_step, queue_update, schedule_values
 from tightrope.validation import NORM_LIMIT
 
@@ -80,6 +80,7 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
     J = phi.shape[0]
     rows = phi.reshape(phi.size)
     root_beta = ridge_bonus(flat, core)
+    least = least_reward(core)
     V_t, _ = schedule_values(core)
     if columns.shape[0] > 0:
         means_by_columns(columns, flat, theta, rewards)
@@ -89,20 +90,20 @@ def lazy_choice(phi, columns, flat, bounds, penalty, core, rewards, values, fres
     stretch = root_beta * WIDTH_SLACK
     for j in range(J):
         fresh[j] = False
-        rewards[j] = min(1.0, rewards[j] + stretch * bounds[j] + MEAN_SLACK)
+        rewards[j] = clipped_reward(rewards[j] + stretch * bounds[j] + MEAN_SLACK, least)
         values[j] = pseudo_action_value(rewards[j], penalty[j], V_t)
     candidates = Candidates(
-        J, flat, rows, 0, False, NO_IDS, root_beta, penalty, V_t, bounds, rewards, values, fresh
+        J, flat, rows, 0, False, NO_IDS, root_beta, least, penalty, V_t, bounds, rewards, values, fresh
     )
     return best_candidate(make_highest_bound_exact(candidates), candidates)
 
 
 # The rows among which one is chosen, J of them, and what is known of each.
 # Row j has its features in phi, from `at` on (with one_row they are the same for all), and stands for action ids[j], or j where
-# ids is empty. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the round. rewards and
-# values, by row, are exact where fresh is true, else upper bounds.
+# ids is empty. No r̂ is below `least`. bounds, by action, are upper bounds of the widths, 0 where none is known yet, and outlast the
+# round. rewards and values, by row, are exact where fresh is true, else upper bounds.
 Candidates = namedtuple(
-    "Candidates", "J flat phi at one_row ids root_beta penalty V_t bounds rewards values fresh"
+    "Candidates", "J flat phi at one_row ids root_beta least penalty V_t bounds rewards values fresh"
 )
 
 
@@ -128,7 +129,7 @@ def tighten_bounds(top, candidates):
             mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
             known = candidates.bounds[action]
             bonus = candidates.root_beta * WIDTH_SLACK * (known if known > 0.0 else widest)
-            candidates.rewards[j] = min(1.0, mean + bonus + MEAN_SLACK)
+            candidates.rewards[j] = clipped_reward(mean + bonus + MEAN_SLACK, candidates.least)
             set_value(j, candidates)
 
 
@@ -183,7 +184,8 @@ def make_exact(j, candidates):
     action, theta, x, block = candidate(j, candidates)
     candidates.bounds[action] = ridge_width(candidates.flat, block, candidates.phi, x)
     mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
-    candidates.rewards[j] = min(1.0, mean + candidates.root_beta * candidates.bounds[action])
+    upper = mean + candidates.root_beta * candidates.bounds[action]
+    candidates.rewards[j] = clipped_reward(upper, candidates.least)
     set_value(j, candidates)
     candidates.fresh[j] = True
 

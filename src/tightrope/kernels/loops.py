@@ -210,8 +210,22 @@ def choose_lazily_and_step(ridge, c, ids, J, W, w, core, workspace):
     V_t, eps_t = step.schedule_values(core)
     root_beta = models.ridge_bonus(ridge.flat, core)
     bounds = bounds[c * J : (c + 1) * J]
+    least = models.least_reward(core)
     candidates = Candidates(
-        n, ridge.flat, phi, max(0, at), one_row, ids, root_beta, penalty, V_t, bounds, rewards, values, fresh
+        n,
+        ridge.flat,
+        phi,
+        max(0, at),
+        one_row,
+        ids,
+        root_beta,
+        least,
+        penalty,
+        V_t,
+        bounds,
+        rewards,
+        values,
+        fresh,
     )
     step.penalties(W, w, core, layout.QUEUE, K, n, penalty, 0)
     for j in range(n):

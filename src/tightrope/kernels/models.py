@@ -22,18 +22,19 @@ confidence_radius = kernel(schedules.confidence_radius)
 
 @kernel
 def optimistic_rewards_ridge(flat, phi, at, one_row, ids, core, trace):
-    """r̂_j = min(1, ⟨θ̂, φ_j⟩ + bonus·√β_t·‖φ_j‖_{Σ⁻¹}) into trace[:J].
+    """r̂_j = `clipped_reward` of ⟨θ̂, φ_j⟩ + bonus·√β_t·‖φ_j‖_{Σ⁻¹} into trace[:J].
 
     One block of (Θ, Σ⁻¹) serves every action (shared model), or block ids[j] serves action j (disjoint model: φ = e_j ⊗ x, whose
     radius is that of the whole J·p dimensions). With one_row one row of phi stands for all actions.
     """
     G, p, M, theta, _, _, _, _ = layout.ridge_parts(flat)
     root_beta = ridge_bonus(flat, core)
+    least = least_reward(core)
     ridge_widths(flat, phi, at, one_row, ids, core, layout.scratch_at(core, p), trace, 0, 1)
     for j in range(ids.shape[0]):
         block = theta + (ids[j] * M * p if G > 1 else 0)
         x = at if one_row else at + j * p
-        trace[j] = min(1.0, la.inner(flat, block, phi, x, p) + root_beta * trace[j])
+        trace[j] = clipped_reward(la.inner(flat, block, phi, x, p) + root_beta * trace[j], least)
 
 
 @kernel
@@ -152,15 +153,16 @@ def ridge_refresh(flat, g, scratch):
 
 @kernel
 def optimistic_rewards_arms(ids, counts, sums, stat, core, trace):
-    """r̂_j = min(1, mean_j + bonus·sqrt(log t / N_j)), 1 for an arm without an outcome, into trace[:J]."""
+    """r̂_j = `clipped_reward` of mean_j + bonus·sqrt(log t / N_j), 1 for an arm without an outcome, into trace[:J]."""
     log_t = math.log(core[layout.ROUNDS] + 1.0)
+    least = least_reward(core)
     for j in range(ids.shape[0]):
         a = ids[j]
         n = counts[a]
         if n == 0.0:
             trace[j] = 1.0
         else:
-            trace[j] = min(1.0, sums[a, 0] / n + stat[layout.BONUS] * math.sqrt(log_t / n))
+            trace[j] = clipped_reward(sums[a, 0] / n + stat[layout.BONUS] * math.sqrt(log_t / n), least)
 
 
 @kernel
@@ -185,6 +187,18 @@ def arms_learn(a, y, counts, sums, stat):
     for i in range(y.shape[0]):
         sums[a, i] += y[i]
     stat[layout.LEARNT] += 1.0
+
+
+@inlined
+def clipped_reward(upper, least):
+    """max(least, min(1, upper)): the paper clips r̂ at 1 alone, so its least is −inf."""
+    return max(least, min(1.0, upper))
+
+
+@inlined
+def least_reward(core):
+    """The least that r̂ may be."""
+    return core[layout.limits_at(core) + 1]
 
 
 @kernel

@@ -162,15 +162,16 @@ def choose_and_step(J, W, w, core, trace):
 
 @kernel
 def schedule_values(core):
-    """V_t and ε_t of the round to come; 1 and 0 without constraints."""
+    """V_t and ε_t of the round to come, ε_t not above its limit; 1 and 0 without constraints."""
     if core[layout.CONSTRAINTS] == 0.0:
         return 1.0, 0.0
     t = core[layout.ROUNDS] + 1.0
     T = models.horizon_at(core, t)
-    return (
-        power_law(t, core[layout.V_SCALE], core[layout.V_EXPONENT], core[layout.V_LOG], T),
-        power_law(t, core[layout.EPSILON_SCALE], core[layout.EPSILON_EXPONENT], core[layout.EPSILON_LOG], T),
+    V_t = power_law(t, core[layout.V_SCALE], core[layout.V_EXPONENT], core[layout.V_LOG], T)
+    eps_t = power_law(
+        t, core[layout.EPSILON_SCALE], core[layout.EPSILON_EXPONENT], core[layout.EPSILON_LOG], T
     )
+    return V_t, min(core[layout.limits_at(core)], eps_t)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""What the theorems promise, as numbers: those of the paper, and those of policies that steer by shadow prices.
+"""What the theorems promise, as numbers: those of the paper, of its variants, and of policies that steer by shadow prices.
 
 >>> print(guarantees(K=1, delta=0.5, d=4, T=1_000_000))
 K = 1, delta = 0.5, d = 4, T = 1000000
@@ -6,16 +6,31 @@ promise                               bound      trivial  informative
 regret by round T                  215417.8      1000000  yes
 violation by round T                      0      1000000  yes
 no violation from round              246722      1000000  yes
-the same, sharper proof                2615      1000000  yes
-the same, best proof                    588      1000000  yes
+the same, sharper proof                2678      1000000  yes
+the same, best proof                    597      1000000  yes
 a path violates: < 1 % from            1100      1000000  yes
 P(a path violates at T)                   1            1  no
 path bound holds from round         8086025      1000000  no
+capped: regret by round T            210345      1000000  yes
+capped: no violation from               721      1000000  yes
+capped: a path, < 1 % from             1542      1000000  yes
 regret by T, learnt costs      1.753548e+10      1000000  no
 violation by T, learnt costs        1453868      1000000  no
 none from, learnt costs        2.003445e+08      1000000  no
+capped: none from, learnt           3138677      1000000  no
 """
 
+from tightrope.theory.capped import (
+    capped_ends,
+    capped_schedules,
+    regret_bound_capped,
+    regret_bound_linear_capped,
+    violation_bound_capped,
+    violation_bound_linear_capped,
+    violation_ends_capped,
+    violation_ends_linear_capped,
+)
+from tightrope.theory.measured import overestimate_probability, violation_bound_measured
 from tightrope.theory.paper import (
     Form,
     drift_exponent,
@@ -71,6 +86,8 @@ __all__ = [
     "RatchetPromise",
     "RegretParts",
     "Summed",
+    "capped_ends",
+    "capped_schedules",
     "drift_exponent",
     "drift_mean_bound",
     "elliptical_potential",
@@ -80,6 +97,7 @@ __all__ = [
     "guarantees",
     "linucb_bound",
     "log_moment_bound",
+    "overestimate_probability",
     "price_cost_bound",
     "queue_bound",
     "queue_bound_linear",
@@ -87,7 +105,9 @@ __all__ = [
     "radius",
     "ratchet_promise",
     "regret_bound",
+    "regret_bound_capped",
     "regret_bound_linear",
+    "regret_bound_linear_capped",
     "regret_bound_prices",
     "regret_parts",
     "rounds_without_safe_action",
@@ -99,10 +119,15 @@ __all__ = [
     "tau_prime_linear",
     "tightness_cost",
     "violation_bound",
+    "violation_bound_capped",
     "violation_bound_linear",
+    "violation_bound_linear_capped",
+    "violation_bound_measured",
     "violation_bound_schedule",
     "violation_ends",
+    "violation_ends_capped",
     "violation_ends_linear",
+    "violation_ends_linear_capped",
     "violation_ends_schedule",
     "violation_probability_bound",
     "violation_probability_ends",

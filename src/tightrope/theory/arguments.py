@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Power
+from tightrope.schedules import Capped, Power
 from tightrope.validation import finite_number, first, whole_number
 
 Rounds = TypeVar("Rounds", float, NDArray[Any])
 Floats = NDArray[np.float64]
+Tightening = Power | Capped
 
 
 def like(given: Rounds, value: Floats) -> Rounds:
@@ -50,11 +51,44 @@ def constraints(K: Any, delta: Any) -> tuple[int, float]:
     return whole_number("K", K, low=0), slater_constant(delta)
 
 
-def falling(epsilon: Any) -> Power:
+def falling(epsilon: Any) -> Tightening:
     """ε that never rises."""
-    if not isinstance(epsilon, Power) or epsilon.exponent > 0:
-        raise InvalidInput(f"epsilon must be a Power whose exponent is <= 0, but got {epsilon!r}.")
-    return epsilon
+    power = epsilon.power if isinstance(epsilon, Capped) else epsilon
+    if not isinstance(power, Power) or power.exponent > 0:
+        raise InvalidInput(
+            f"epsilon must be a Power whose exponent is <= 0, or a Capped one, but got {epsilon!r}."
+        )
+    if isinstance(epsilon, Capped):
+        finite_number("the cap of epsilon", epsilon.most, low=0.0)
+        return epsilon
+    return power
+
+
+def first_at_most(epsilon: Tightening, level: float) -> float:
+    """First round with ε_t ≤ level, inf where there is none.
+
+    >>> first_at_most(Power(6.0, -0.5), 2.0), first_at_most(Capped(Power(6.0, -0.5), 2.0), 2.0)
+    (9, 1)
+    """
+    if isinstance(epsilon, Capped):
+        return 1 if epsilon.most <= level else first_at_most(epsilon.power, level)
+    if epsilon.scale <= level:
+        return 1
+    if epsilon.exponent == 0 or level <= 0:
+        return math.inf
+    log_round = math.log(epsilon.scale / level) / -epsilon.exponent
+    return ceiling(math.exp(log_round)) if log_round < 700 else math.inf
+
+
+def ceiling(value: float) -> int:
+    """⌈value⌉, but 2400 for 2400.0000000000005."""
+    nearest = round(value)
+    return nearest if math.isclose(value, nearest, rel_tol=1e-12) else math.ceil(value)
+
+
+def failure_horizon(T: Any) -> float:
+    """T where a confidence set that fails must be paid for, inf where r̂ ≥ 0 whatever happens."""
+    return math.inf if T is None else whole_number("T", T, low=1)
 
 
 def rising(V: Any) -> Power:

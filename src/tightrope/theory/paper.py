@@ -17,12 +17,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Power, Schedule, confidence_radius, known_costs, linear_costs
+from tightrope.schedules import Capped, Power, Schedule, confidence_radius, known_costs, linear_costs
 from tightrope.theory.arguments import (
     Floats,
     Rounds,
+    Tightening,
+    ceiling,
     constraints,
+    failure_horizon,
     falling,
+    first_at_most,
     like,
     rising,
     round_numbers,
@@ -69,20 +73,25 @@ def elliptical_potential(n: Rounds, *, d: int, ridge: float = 1.0) -> Rounds:
     return like(n, _potential(count, d, ridge))
 
 
-def linucb_bound(tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: float = 1.0) -> Rounds:
-    """Regret without constraints: 2 + sqrt(8 d τ β_τ log(1 + τ/d)).
+def linucb_bound(
+    tau: Rounds, *, d: int, T: int | None, m: float = 1.0, ridge: float = 1.0, clipped: bool = False
+) -> Rounds:
+    """Regret without constraints: 2 + sqrt(8 d τ β_τ log(1 + τ/(dλ))).
 
-    The 2 is what the two mismatch terms of the proof lose when the confidence set fails. Without a horizon
-    (T = None, that is T := t in every radius) the set of round t fails with probability at most 1/t, and the 2
-    becomes 2(1 + log τ).
+    The 2 is what the two mismatch terms of the proof lose when the confidence set fails: 1 + max(1, 1/√λ), for r̂ can then be
+    below 0, by less where features count for less; 2 for any λ where r̂ is `clipped` at 0. Without a horizon (T = None, that is
+    T := t in every radius) the set of round t fails with probability at most 1/t, and it becomes (1 + log τ) times as much.
 
     >>> round(linucb_bound(1, d=1, T=1, m=0) - math.sqrt(8) * math.log(2), 9)
     2.0
+    >>> linucb_bound(1, d=1, T=9, ridge=0.25) - linucb_bound(1, d=1, T=9, ridge=0.25, clipped=True)
+    1.0
     """
     t = round_numbers("tau", tau, horizon=T)
     d, _, m, ridge = _reward_model(d, 1, m, ridge)
     horizon = t if T is None else float(T)
-    failure = 2 * (1 + np.log(t)) if T is None else 2.0
+    once = 1.0 + (1.0 if clipped else max(1.0, 1.0 / math.sqrt(ridge)))
+    failure = once * (1 + np.log(t)) if T is None else once
     sqrt_beta = _radius(t, d, horizon, m, ridge)
     return like(tau, failure + 2 * sqrt_beta * np.sqrt(t * _potential(t, d, ridge)))
 
@@ -128,7 +137,7 @@ def violation_ends(*, K: int, delta: float, form: Form = "mended") -> int:
     (246722, 0.0, True)
     """
     K, delta = constraints(K, delta)
-    return _first_round(_violation_offset(K, delta, form))
+    return first_round(_violation_offset(K, delta, form))
 
 
 def tau_prime(*, K: int, delta: float) -> int:
@@ -138,7 +147,7 @@ def tau_prime(*, K: int, delta: float) -> int:
     2400
     """
     K, delta = constraints(K, delta)
-    return max(1, _ceil(24 * K**1.5 / delta**2))
+    return max(1, ceiling(24 * K**1.5 / delta**2))
 
 
 def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
@@ -167,14 +176,17 @@ def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> 
     return like(tau, np.where(t < tau_prime(K=K, delta=delta), early, late))
 
 
-def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended", T: int | None = None) -> Rounds:
     """Corollary 1: probability that, in round τ of one run, any constraint's running total is above zero.
 
     exp(−(ζ/3) sqrt(τ/K)), about exp(−δ√τ/(50 K^2.5)); printed, exp(−δ√τ/(50 K²)), which is true as well. It is 1
-    before `tail_starts`. Assumes r̂ ≥ 0; where r̂ is not clipped at 0, add 1/T for a confidence set that fails.
+    before `tail_starts`. Without T it assumes r̂ ≥ 0; where r̂ is not clipped at 0, give T: 1/T is added, for a confidence set that
+    fails.
 
     >>> tail_bound(10, K=1, delta=0.5), tail_bound(10**9, K=1, delta=0.5) < 1e-100
     (1.0, True)
+    >>> tail_bound(10**9, K=1, delta=0.5, T=10**9)
+    1e-09
     """
     K, delta, t = _known(tau, K, delta, form)
     if K == 0:
@@ -183,14 +195,18 @@ def tail_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> R
         exponent = delta * np.sqrt(t) / (50 * K**2)
     else:
         exponent = drift_exponent(drift=delta / 4, jump=2 * K) / 3 * np.sqrt(t / K)
-    return like(tau, np.where(t < tail_starts(K=K, delta=delta), 1.0, np.exp(-exponent)))
+    held = np.where(t < tail_starts(K=K, delta=delta), 1.0, np.exp(-exponent))
+    return like(tau, np.minimum(1.0, held + 1.0 / failure_horizon(T)))
 
 
-def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
+def tail_bound_full(
+    tau: Rounds, *, K: int, delta: float, form: Form = "mended", T: int | None = None
+) -> Rounds:
     """The display (tail prob) behind Corollary 1 with all its constants: below `tail_bound`, and useful sooner.
 
     (11ν²/(3ρ²)) exp(ζ(ν + φ_{τ+1} + Q') − (ζ/√K) Σ_{t≤τ} ε_t) with ν = 2K, ρ = δ/4,
-    φ_t = 4(V_t + K(1 + ε_t²))/δ and Q' as in `queue_bound`; never above 1, and 1 before τ'. `form` changes Q' only.
+    φ_t = 4(V_t + K(1 + ε_t²))/δ and Q' as in `queue_bound`; never above 1, and 1 before τ'. `form` changes Q' only. T is as in
+    `tail_bound`.
 
     >>> tail_bound_full(10**6, K=1, delta=0.5) < 1e-9 < tail_bound(10**6, K=1, delta=0.5)
     True
@@ -202,9 +218,9 @@ def tail_bound_full(tau: Rounds, *, K: int, delta: float, form: Form = "mended")
     rho, nu = delta / 4, 2 * K
     zeta = drift_exponent(drift=rho, jump=nu)
     reach = nu + _level(K, delta, _at(V, t + 1), _at(epsilon, t + 1)) + _queue_at_tau_prime(K, delta, form)
-    log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - _sum_low(t, epsilon) / math.sqrt(K))
+    log_p = math.log(11 * nu**2 / (3 * rho**2)) + zeta * (reach - sum_from_below(t, epsilon) / math.sqrt(K))
     log_p = np.where(t + 1 < tau_prime(K=K, delta=delta), 0.0, np.minimum(log_p, 0.0))
-    return like(tau, np.exp(log_p))
+    return like(tau, np.minimum(1.0, np.exp(log_p) + 1.0 / failure_horizon(T)))
 
 
 def tail_starts(*, K: int, delta: float) -> int:
@@ -217,7 +233,7 @@ def tail_starts(*, K: int, delta: float) -> int:
     if K == 0:
         return 1
     root = 200 * K**2.5 / delta * math.log(27 * K / delta) + 48 * K**1.5 / delta + 288 * K**2.5 / delta**2
-    return _first_round(root)
+    return first_round(root)
 
 
 # Costs learnt after acting: Theorem 2, one constraint ---------------------------------------------
@@ -230,7 +246,7 @@ def regret_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     >>> round(regret_bound_linear(1, delta=1, d=1, T=1) - (235 * L**4 + 42 * L + 2), 9)
     0.0
     """
-    delta, d, T, L = _linear(delta, d, T)
+    delta, d, T, L = linear_arguments(delta, d, T)
     root = np.sqrt(round_numbers("tau", tau, horizon=T))
     return like(tau, 235 * (d * L) ** 4 / delta**3 + (8 * d + 24) * root * L / delta + 2 + 10 * d * root * L)
 
@@ -246,7 +262,7 @@ def violation_bound_linear(tau: Rounds, *, delta: float, d: int, T: int, form: F
     >>> mended[0] > printed[0], mended[1] == printed[1]
     (True, True)
     """
-    delta, d, T, L = _linear(delta, d, T)
+    delta, d, T, L = linear_arguments(delta, d, T)
     t = round_numbers("tau", tau, horizon=T)
     rate, offset = _violation_linear(delta, d, T, L, form)
     return like(tau, rate * np.maximum(0.0, offset - np.sqrt(t)))
@@ -258,8 +274,8 @@ def violation_ends_linear(*, delta: float, d: int, T: int, form: Form = "mended"
     >>> violation_ends_linear(delta=1, d=2, T=10_000) > 10_000
     True
     """
-    delta, d, T, L = _linear(delta, d, T)
-    return _first_round(_violation_linear(delta, d, T, L, form)[1])
+    delta, d, T, L = linear_arguments(delta, d, T)
+    return first_round(_violation_linear(delta, d, T, L, form)[1])
 
 
 def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
@@ -268,8 +284,8 @@ def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
     >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
     True
     """
-    delta, d, T, L = _linear(delta, d, T)
-    return _ceil((8 * d * L / delta) ** 2)
+    delta, d, T, L = linear_arguments(delta, d, T)
+    return ceiling((8 * d * L / delta) ** 2)
 
 
 def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
@@ -281,7 +297,7 @@ def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:
     >>> queue_bound_linear(1, delta=0.5, d=2, T=100)
     0.0
     """
-    delta, d, T, _ = _linear(delta, d, T)
+    delta, d, T, _ = linear_arguments(delta, d, T)
     t = round_numbers("tau", tau, horizon=T)
     V, epsilon = paper_schedules(delta, linear_costs(1, d), T)
     start = tau_prime_linear(delta=delta, d=d, T=T)
@@ -328,7 +344,7 @@ def drift_mean_bound(
     return like(level, np.logaddexp(zeta * beginning + drained, risen) / zeta)
 
 
-def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
+def tightness_cost(tau: Rounds, *, delta: float, epsilon: Tightening) -> Rounds:
     """Lemma "ε gap": reward lost by tightening the constraints by ε_t, at most Σ_{t≤τ} ε_t/δ.
 
     The sum is bounded by its integral: at most 2√τ − 1 times the scale for an exponent of −1/2.
@@ -338,15 +354,18 @@ def tightness_cost(tau: Rounds, *, delta: float, epsilon: Power) -> Rounds:
     """
     delta = slater_constant(delta)
     t = round_numbers("tau", tau)
-    return like(tau, _sum_high(t, falling(epsilon)) / delta)
+    return like(tau, sum_from_above(t, falling(epsilon)) / delta)
 
 
-def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
+def queue_bound_schedule(
+    tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
+) -> Rounds:
     """Bound on E‖Q(τ)‖₂, and so on every E[Q^{(k)}(τ)], for any V that never falls and ε that never rises.
 
     The proof of the lemma "Q bound" with nothing given away: moves of at most √K (1 + ε_{τ'}), the drift lemma with
-    its drain, and never more than √K Σ_{t<τ} (1 + ε_t). √K times it bounds E‖Q(τ)‖₁. Assumes 0 ≤ r̂ ≤ 1; where r̂
-    is not clipped at 0, add √K Σ_{t<τ} (1 + ε_t)/T for a confidence set that fails.
+    its drain, and never more than √K Σ_{t<τ} (1 + ε_t). √K times it bounds E‖Q(τ)‖₁. Without T it assumes 0 ≤ r̂ ≤ 1; where r̂
+    is not clipped at 0, give T: √K Σ_{t<τ} (1 + ε_t)/T is added, for a confidence set that fails. ε may be `Capped` at δ/2: then
+    τ' = 1, and there is no start to drain.
 
     >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)
     >>> queue_bound_schedule(np.array([1, 600, 10**6]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
@@ -358,7 +377,7 @@ def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon
     if K == 0:
         return like(tau, np.zeros_like(t))
     reachable = math.sqrt(K) * _pushed(t - 1, epsilon)
-    start = _first_tight(epsilon, delta)
+    start = first_at_most(epsilon, delta / 2)
     if start == math.inf:
         return like(tau, reachable)
     eps = epsilon(start)
@@ -369,37 +388,52 @@ def queue_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon
         start=float(math.sqrt(K) * _pushed(np.array(start - 1.0), epsilon)),
         elapsed=np.maximum(0.0, t - start),
     )
+    drifted = drifted + reachable / failure_horizon(T)
     return like(tau, np.where(t < start, reachable, np.minimum(reachable, drifted)))
 
 
-def violation_bound_schedule(tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Power) -> Rounds:
+def violation_bound_schedule(
+    tau: Rounds, *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
+) -> Rounds:
     """Violation for any V and ε: Σ_k (E[Q^{(k)}(τ+1)] − Σ_{t≤τ} ε_t)⁺ by `queue_bound_schedule`, at most Kτ.
 
-    Costs known before acting. With the paper's V and ε it lies below both forms of `violation_bound`.
+    Costs known before acting. With the paper's V and ε it lies below both forms of `violation_bound`. T is as there.
 
     >>> V, epsilon = Power(1.0, 0.5), Power(6.0, -0.5)       # the paper's bandit, threshold 0.5
     >>> violation_bound_schedule(np.array([10.0, 1e4, 1e5]), K=1, delta=0.5, V=V, epsilon=epsilon).round()
     array([10.,  0.,  0.])
     """
-    t = round_numbers("tau", tau)
-    Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon)
-    return like(tau, K * np.clip(Q - _sum_low(t, epsilon), 0.0, t))
+    t = round_numbers("tau", tau, horizon=T)
+    Q = queue_bound_schedule(t + 1, K=K, delta=delta, V=V, epsilon=epsilon, T=T)
+    return like(tau, K * np.clip(Q - sum_from_below(t, epsilon), 0.0, t))
 
 
-def violation_ends_schedule(*, K: int, delta: float, V: Power, epsilon: Power) -> int | None:
+def violation_ends_schedule(
+    *, K: int, delta: float, V: Power, epsilon: Tightening, T: int | None = None
+) -> int | None:
     """Round from which `violation_bound_schedule` stays zero; None if never, as when 4 V_τ/δ outgrows Σ ε_t.
+
+    With T, what a confidence set that fails adds is taken as large as it can be in T rounds, √K Σ_{t≤T} (1 + ε_t)/T; an end beyond
+    T promises nothing within the horizon.
 
     >>> violation_ends_schedule(K=1, delta=0.5, V=Power(1.0, 0.5), epsilon=Power(6.0, -0.5)) < 10_000
     True
     >>> violation_ends_schedule(K=18, delta=0.00625, V=Power(4.0, 0.5), epsilon=Power(1.0, -0.5)) is None
     True
     """
+    epsilon = falling(epsilon)
+    power = epsilon.power if isinstance(epsilon, Capped) else epsilon
+    failed = 0.0
+    if T is not None:
+        rounds = np.array(float(whole_number("T", T, low=1)))
+        failed = float(math.sqrt(whole_number("K", K, low=0)) * _pushed(rounds, epsilon) / rounds)
 
     def over(tau: int) -> bool:
-        return violation_bound_schedule(float(tau), K=K, delta=delta, V=V, epsilon=epsilon) == 0.0
+        Q = queue_bound_schedule(tau + 1.0, K=K, delta=delta, V=V, epsilon=epsilon)
+        return bool(K == 0 or Q + failed <= sum_from_below(np.array(float(tau)), epsilon))
 
     # With p ≤ 1 + q, const + a·t^p − c·t^(1+q) starts above zero and crosses it once; with p > 1 + q it comes back.
-    if whole_number("K", K, low=0) > 0 and rising(V).exponent > 1 + falling(epsilon).exponent:
+    if whole_number("K", K, low=0) > 0 and rising(V).exponent > 1 + power.exponent:
         return None
     high = 1
     while not over(high):
@@ -439,7 +473,7 @@ def _queue_at_tau_prime(K: int, delta: float, form: Form) -> float:
     _, epsilon = paper_schedules(delta, known_costs(K))
     rounds = np.array(float(tau_prime(K=K, delta=delta)))
     if form == "printed":
-        return float(rounds + math.sqrt(K) * _sum_high(rounds, epsilon))
+        return float(rounds + math.sqrt(K) * sum_from_above(rounds, epsilon))
     return float(math.sqrt(K) * _pushed(rounds - 1, epsilon))
 
 
@@ -458,60 +492,62 @@ def _violation_linear(delta: float, d: int, T: int, L: float, form: Form) -> tup
     _check_form(form)
     rate = 2 * d * L
     if form == "mended":
-        end = np.array(float(T))
-        learning = float(2 * _radius(end, d, T, 1.0, 1.0) * np.sqrt(_potential(end, d, 1.0)))
-        rate -= max(0.0, learning - 5 * d * L)
+        rate -= learning_beyond_five(d, T, L)
     fixed = 128 * (d * L / delta) ** 2 + 48 / delta * math.log(16 / delta) + 12 / delta + 8 * d * L
     return rate, fixed / rate
+
+
+def learning_beyond_five(d: int, T: int, L: float) -> float:
+    """x = (sqrt(8 d β_T log(1 + T/d)) − 5dL)⁺: what the proof of Theorem 2 overlooks at d = 1."""
+    end = np.array(float(T))
+    learning = float(2 * _radius(end, d, T, 1.0, 1.0) * np.sqrt(_potential(end, d, 1.0)))
+    return max(0.0, learning - 5 * d * L)
 
 
 def _at(schedule: Power, t: Floats) -> Floats:
     return np.asarray(schedule.scale * t**schedule.exponent)
 
 
-def _pushed(n: Floats, epsilon: Power) -> Floats:
+def _pushed(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} (1 + ε_t), the most that n rounds can add to one queue."""
-    return np.asarray(n + _sum_high(n, epsilon))
+    return np.asarray(n + sum_from_above(n, epsilon))
 
 
-def _sum_high(n: Floats, epsilon: Power) -> Floats:
+def sum_from_above(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} ε_t from above, ε falling: ε_1 + ∫₁ⁿ ε."""
-    return np.where(n < 1, 0.0, epsilon.scale * (1 + _integral(np.maximum(n, 1.0), epsilon.exponent)))
+    return np.where(n < 1, 0.0, epsilon(1) + _integral(np.maximum(n, 1.0), epsilon))
 
 
-def _sum_low(n: Floats, epsilon: Power) -> Floats:
+def sum_from_below(n: Floats, epsilon: Tightening) -> Floats:
     """Σ_{t≤n} ε_t from below, ε falling: ∫₁ⁿ⁺¹ ε."""
-    return np.asarray(epsilon.scale * _integral(n + 1, epsilon.exponent))
+    return _integral(n + 1, epsilon)
 
 
-def _integral(upper: Floats, exponent: float) -> Floats:
-    """∫₁^upper t^exponent dt."""
-    power = exponent + 1
-    return np.log(upper) if power == 0 else np.asarray((upper**power - 1) / power)
+def _integral(upper: Floats, epsilon: Tightening) -> Floats:
+    """∫₁^upper ε_t dt."""
+    if isinstance(epsilon, Capped):
+        return _capped_integral(upper, epsilon.power, epsilon.most)
+    power = epsilon.exponent + 1
+    return np.asarray(epsilon.scale * (np.log(upper) if power == 0 else (upper**power - 1) / power))
 
 
-def _first_tight(epsilon: Power, delta: float) -> float:
-    """First round with ε_t ≤ δ/2, inf where there is none."""
-    if epsilon.scale <= delta / 2:
-        return 1
-    if epsilon.exponent == 0:
-        return math.inf
-    log_round = math.log(2 * epsilon.scale / delta) / -epsilon.exponent
-    return _ceil(math.exp(log_round)) if log_round < 700 else math.inf
+def _capped_integral(upper: Floats, power: Power, most: float) -> Floats:
+    """∫₁^upper min(power, most): flat up to where they meet."""
+    if power.scale <= most:
+        return _integral(upper, power)
+    if power.exponent == 0 or most == 0:
+        return np.asarray(most * (upper - 1))
+    meet = (most / power.scale) ** (1 / power.exponent)
+    tail = _integral(np.maximum(upper, meet), power) - _integral(np.array(meet), power)
+    return np.asarray(most * (np.minimum(upper, meet) - 1) + tail)
 
 
-def _first_round(root: float) -> int:
+def first_round(root: float) -> int:
     """First round τ ≥ 1 with √τ ≥ root, in floating point too."""
     square = root * root
     while math.sqrt(square) < root:
         square = math.nextafter(square, math.inf)
     return max(1, math.ceil(square))
-
-
-def _ceil(value: float) -> int:
-    """⌈value⌉, but 2400 for 2400.0000000000005."""
-    nearest = round(value)
-    return nearest if math.isclose(value, nearest, rel_tol=1e-12) else math.ceil(value)
 
 
 # Arguments ----------------------------------------------------------------------------------------
@@ -522,7 +558,8 @@ def _known(tau: Any, K: Any, delta: Any, form: str) -> tuple[int, float, Floats]
     return *constraints(K, delta), round_numbers("tau", tau)
 
 
-def _linear(delta: Any, d: Any, T: Any) -> tuple[float, int, int, float]:
+def linear_arguments(delta: Any, d: Any, T: Any) -> tuple[float, int, int, float]:
+    """δ, d, T, and L = log(1 + T)."""
     horizon = whole_number("T", T, low=1)
     return slater_constant(delta), whole_number("d", d, low=1), horizon, math.log1p(horizon)
 

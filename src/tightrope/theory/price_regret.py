@@ -92,7 +92,7 @@ def regret_bound_prices(
 
     `linucb_bound` + 2B²√τ + K(¼P²√τ + 2Pτ^¼ + 6 + 2 log τ) + KP(1.71 P√τ + 12.6 τ^¼ + Σ_i s(2^i − 1)), where B² = K and s is
     `excess_bound`, summed over the changes 2^i ≤ τ. Changed in every round, bounded prices may have a regret that is linear in τ.
-    r̃ is an upper confidence bound, as for `linucb_bound`.
+    r̃ is an upper confidence bound, as for `linucb_bound`, clipped to [0, 1].
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def regret_bound_prices(
     K, delta = constraints(K, delta)
     P = finite_number("price_cap", price_cap, low=0.0)
     t = round_numbers("tau", tau, horizon=T)
-    learning = linucb_bound(t, d=d, T=T, m=m, ridge=ridge)
+    learning = linucb_bound(t, d=d, T=T, m=m, ridge=ridge, clipped=True)
     if K == 0:
         return like(tau, np.asarray(learning))
     changes = 2.0 ** np.arange(1, 1 + max(1, math.floor(math.log2(t.max()))))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tightrope.schedules import known_costs
 from tightrope.theory.arguments import slater_constant
+from tightrope.theory.capped import capped_ends, regret_bound_capped, violation_ends_linear_capped
 from tightrope.theory.paper import (
     paper_schedules,
     regret_bound,
@@ -27,8 +28,10 @@ from tightrope.validation import whole_number
 class Guarantees:
     """What is promised by round T; made by `guarantees`, printed as a table.
 
-    `violation_ends_best` is the earliest of all proofs, and `paths_end` the round from which one run is in violation with a
-    probability below 1 %. The `_linear` fields are None unless K = 1, the only case in which Theorem 2 is stated.
+    Of the paper's policy, whose r̂ is not clipped at 0: what a confidence set that fails can cost in T rounds is added wherever a
+    theorem does not cover it. `violation_ends_best` is the earliest of all proofs, and `paths_end` the round from which one run is
+    in violation with a probability below 1 %, None where 1/T is more than that. The `_capped` fields are of the same policy with
+    `tightening="capped"`. The `_linear` fields are None unless K = 1, the only case in which Theorem 2 is stated.
 
     >>> guarantees(K=2, delta=0.5, d=4, T=100).regret_linear is None
     True
@@ -49,6 +52,10 @@ class Guarantees:
     regret_linear: float | None
     violation_linear: float | None
     violation_ends_linear: int | None
+    regret_capped: float
+    violation_ends_capped: int
+    paths_end_capped: int
+    violation_ends_linear_capped: int | None
 
     def __str__(self) -> str:
         """Each bound beside what holds without any theorem: regret ≤ T, violation ≤ K·T, probability ≤ 1."""
@@ -62,12 +69,16 @@ class Guarantees:
             ("a path violates: < 1 % from", self.paths_end, T),
             ("P(a path violates at T)", self.tail, 1),
             ("path bound holds from round", self.tail_starts, T),
+            ("capped: regret by round T", self.regret_capped, T),
+            ("capped: no violation from", self.violation_ends_capped, T),
+            ("capped: a path, < 1 % from", self.paths_end_capped, T),
         ]
         if self.regret_linear is not None:
             rows += [
                 ("regret by T, learnt costs", self.regret_linear, T),
                 ("violation by T, learnt costs", self.violation_linear, most),
                 ("none from, learnt costs", self.violation_ends_linear, T),
+                ("capped: none from, learnt", self.violation_ends_linear_capped, T),
             ]
         lines = [f"K = {self.K}, delta = {self.delta:g}, d = {self.d}, T = {self.T}"]
         lines.append(f"{'promise':<30}{'bound':>13}{'trivial':>13}  informative")
@@ -78,7 +89,7 @@ class Guarantees:
 
 
 def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guarantees:
-    """Every promise of the theorems, mended, for one problem.
+    """Every promise of the theorems, mended, for one problem, with λ = 1.
 
     Parameters
     ----------
@@ -92,13 +103,13 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
     >>> guarantees(K=18, delta=0.00625, d=20, T=62_500).violation_ends > 1e16     # the hospital
     True
     """
-    single = K == 1
+    single, capped = K == 1, capped_ends(K=K, delta=delta) if K else (1, 1)
     V, epsilon = paper_schedules(slater_constant(delta), known_costs(max(1, whole_number("K", K, low=0))))
     b = Summed(epsilon)
     ends = (
         violation_ends(K=K, delta=delta),
-        violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon),
-        expected_violation_ends(K=K, delta=delta, V=V, b=b),
+        violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon, T=T),
+        expected_violation_ends(K=K, delta=delta, V=V, b=b, T=T),
     )
     return Guarantees(
         *(K, delta, d, T),
@@ -107,10 +118,14 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
         violation_ends=ends[0],
         violation_ends_sharp=ends[1],
         violation_ends_best=min(end for end in ends if end is not None),
-        paths_end=violation_probability_ends(0.01, K=K, delta=delta, V=V, b=b),
-        tail=tail_bound(float(T), K=K, delta=delta),
+        paths_end=violation_probability_ends(0.01, K=K, delta=delta, V=V, b=b, T=T),
+        tail=tail_bound(float(T), K=K, delta=delta, T=T),
         tail_starts=tail_starts(K=K, delta=delta),
         regret_linear=regret_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
         violation_linear=violation_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,
         violation_ends_linear=violation_ends_linear(delta=delta, d=d, T=T) if single else None,
+        regret_capped=regret_bound_capped(float(T), K=K, delta=delta, d=d, T=T, m=m),
+        violation_ends_capped=capped[0],
+        paths_end_capped=capped[1],
+        violation_ends_linear_capped=violation_ends_linear_capped(delta=delta, d=d, T=T) if single else None,
     )

@@ -3,7 +3,8 @@
 A policy that steers by shadow prices plays argmax_j r̃_j − λ·W_j, where λ_k = [p_k + (S_k + b_t)/V_t]⁺, S_k is the total of cost k
 before round t, and p a price. Assumed throughout: rounds are i.i.d., costs W in [−1, 1] are seen before acting, r̃ lies in [0, 1],
 some policy keeps every mean cost at −δ or below (which the program need not know), V and b never fall, and p ≥ 0 with ‖p‖₁ ≤ p̄ is a
-function of the rounds before t alone. p may change in any round and in any way.
+function of the rounds before t alone. p may change in any round and in any way. Where r̃ is an r̂ that is not clipped at 0, as in the
+paper's policy, some functions take T: a confidence set fails with probability 1/T, and what that can cost is added.
 
 The paper's policy is the case p = 0, b_t = Σ_{s<t} ε_s (`Summed`). That its queues are reflected at 0 changes nothing: the proof is
 of Y = (S + b)⁺, and (Q + w + ε)⁺ ≤ (Q + w)⁺ + ε. Derivations and numbers: docs/bounds.md.
@@ -17,15 +18,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Power
-from tightrope.theory.arguments import Floats, Rounds, constraints, falling, like, rising, round_numbers
+from tightrope.schedules import Capped, Power
+from tightrope.theory.arguments import (
+    Floats,
+    Rounds,
+    Tightening,
+    constraints,
+    failure_horizon,
+    falling,
+    first_at_most,
+    like,
+    rising,
+    round_numbers,
+)
 from tightrope.validation import finite_number
 
 ETAS = np.arange(1, 500) / 500.0
@@ -35,7 +47,7 @@ LAST = 2.0**300
 
 @dataclass(frozen=True)
 class Summed:
-    """The buffer b_t = Σ_{s<t} ε_s that tightening the constraints by ε in every round builds up.
+    """The buffer b_t = Σ_{s<t} ε_s that tightening the constraints by ε, which may be `Capped`, in every round builds up.
 
     Examples
     --------
@@ -43,7 +55,7 @@ class Summed:
     10.242640687119286
     """
 
-    epsilon: Power
+    epsilon: Tightening
 
     def __post_init__(self) -> None:
         falling(self.epsilon)
@@ -96,7 +108,10 @@ def log_moment_bound(
 
     With ρ = ηδ/2, ν = B + ρ, φ_t = (V_t(1 + p̄) + B²/2)/((1 − η)δ), t = τ + 1, and t₁ the round from which √K(b_{t+1} − b_t) ≤ ρ:
     √K b_t ζ + log(1 + (2/ζρ) e^{ζ(ν + φ_t)}) at any time, and from t₁ on also
-    log((1 − ζρ/2)^{t−t₁} e^{ζ√K b_{t₁}} (1 + (2/ζρ) e^{ζ(ν + φ_{t₁})}) + (2/ζρ) e^{ζ(ν + φ_t)}).
+    log((1 − ζρ/2)^{t−t₁} e^{ζ√K b_{t₁}} (1 + (2/ζρ) e^{ζ(ν + φ_{t₁})}) + (2/ζρ) e^{ζ(ν + φ_t)}). Where b = Σ ε with ε at most
+    σ < δ, as where it is capped, b may stand inside the drift: with ν = B + √K σ, the least ρ for which ζ is an exponent of the
+    drift lemma, and φ_t = (V_t(1 + p̄) + ν²/2)/(δ − σ − ρ), also log((1 − ζρ/2)^{t−1} + (2/ζρ) e^{ζ(ν + φ_t)}), and it is the start
+    at t₁ of the line above.
 
     Parameters
     ----------
@@ -134,8 +149,11 @@ def expected_total_bound(
     price_bound: float = 0.0,
     B: float | None = None,
     eta: float | None = None,
+    T: int | None = None,
 ) -> Rounds:
     """Bound on E S_k(τ) for each k: (1/ζ) `log_moment_bound` − b_{τ+1}, and never above τ. Parameters as there.
+
+    With T, √K(τ + b_{τ+1})/T is added.
 
     >>> V = Power(0.5, 0.5)
     >>> expected_total_bound(np.array([10, 920, 5000]), K=1, delta=0.5, V=V, b=LogTimes(2.0, V)).round()
@@ -146,6 +164,7 @@ def expected_total_bound(
     if K == 0:
         return like(tau, np.zeros_like(t))
     bound = (setting.log_moment(t) / setting.zeta).min(axis=-1) - setting.buffer.low(t)
+    bound = bound + math.sqrt(K) * (t - 1.0 + setting.buffer.high(t)) / failure_horizon(T)
     return like(tau, np.minimum(bound, t - 1.0))
 
 
@@ -159,8 +178,11 @@ def violation_probability_bound(
     price_bound: float = 0.0,
     B: float | None = None,
     eta: float | None = None,
+    T: int | None = None,
 ) -> Rounds:
     """Bound on P(some S_k(τ) > 0): e^{−ζ b_{τ+1}} E e^{ζL(τ)}, and never above 1. Parameters as in `log_moment_bound`.
+
+    With T, 1/T is added.
 
     >>> V = Power(0.5, 0.5)
     >>> violation_probability_bound(np.array([10, 1100]), K=1, delta=0.5, V=V, b=LogTimes(2.0, V)).round(4)
@@ -171,7 +193,7 @@ def violation_probability_bound(
     if K == 0:
         return like(tau, np.zeros_like(t))
     exponent = (setting.log_moment(t) - setting.zeta * setting.buffer.low(t)[..., None]).min(axis=-1)
-    return like(tau, np.exp(np.minimum(exponent, 0.0)))
+    return like(tau, np.minimum(1.0, np.exp(np.minimum(exponent, 0.0)) + 1.0 / failure_horizon(T)))
 
 
 def expected_violation_ends(
@@ -183,8 +205,11 @@ def expected_violation_ends(
     price_bound: float = 0.0,
     B: float | None = None,
     eta: float | None = None,
+    T: int | None = None,
 ) -> int | None:
     """Round from which `expected_total_bound` stays at or below 0; None where none is proven, as where b/V falls.
+
+    With T, what is added is taken as large as it can be in T rounds; an end beyond T promises nothing within the horizon.
 
     >>> V = Power(0.5, 0.5)
     >>> expected_violation_ends(K=1, delta=0.5, V=V, b=LogTimes(2.0, V))
@@ -192,7 +217,8 @@ def expected_violation_ends(
     >>> expected_violation_ends(K=1, delta=0.5, V=V, b=Power(2.0, 0.25)) is None
     True
     """
-    return _end(_setting(K, delta, V, b, eta, price_bound, B), 0.0)
+    setting = _setting(K, delta, V, b, eta, price_bound, B)
+    return _end(setting, 0.0, _failed(setting, T))
 
 
 def violation_probability_ends(
@@ -205,8 +231,9 @@ def violation_probability_ends(
     price_bound: float = 0.0,
     B: float | None = None,
     eta: float | None = None,
+    T: int | None = None,
 ) -> int | None:
-    """Round from which `violation_probability_bound` stays below q in (0, 1); None where none is proven.
+    """Round from which `violation_probability_bound` stays below q in (0, 1); None where none is proven, as where q ≤ 1/T.
 
     >>> V = Power(0.5, 0.5)
     >>> violation_probability_ends(0.01, K=1, delta=0.5, V=V, b=LogTimes(2.0, V))
@@ -215,7 +242,10 @@ def violation_probability_ends(
     q = finite_number("q", q, low=0.0, open_low=True)
     if q >= 1:
         raise InvalidInput(f"q must lie in (0, 1), but got {q!r}.")
-    return _end(_setting(K, delta, V, b, eta, price_bound, B), math.log(q))
+    setting, left = _setting(K, delta, V, b, eta, price_bound, B), q - 1.0 / failure_horizon(T)
+    if setting.K and left <= 0.0:
+        return None
+    return _end(setting, math.log(left) if setting.K else 0.0)
 
 
 def excess_bound(
@@ -271,6 +301,14 @@ class _Setting:
         return np.asarray(self.rho / (self.nu**2 + self.nu * self.rho / 3.0))
 
     @cached_property
+    def inside(self) -> tuple[Floats, float, Floats]:
+        """ρ, ν and what is left of δ for the level, with steps of b inside the drift; the last is not above 0 where that fails."""
+        step = self.buffer.largest_step
+        nu = self.B + math.sqrt(self.K) * step
+        rho = np.asarray(self.zeta * nu**2 / np.maximum(1.0 - self.zeta * nu / 3.0, 1e-300))
+        return rho, nu, np.asarray(self.delta - step - rho)
+
+    @cached_property
     def settled(self) -> Floats:
         """t₁ for each η; inf where there is none."""
         limit = self.rho / math.sqrt(max(1, self.K))
@@ -283,7 +321,17 @@ class _Setting:
 
     def anytime(self, t: Floats) -> Floats:
         start = self.zeta * math.sqrt(self.K) * self.buffer.high(t)
-        return np.asarray(start + np.logaddexp(0.0, self.risen(t)))
+        return np.minimum(start + np.logaddexp(0.0, self.risen(t)), self.tight(t))
+
+    def tight(self, t: Floats) -> Floats:
+        """From the first round on, where no step of b takes all of δ; inf elsewhere."""
+        if not self.buffer.largest_step < self.delta:
+            return np.full(np.broadcast_shapes(t.shape, self.eta.shape), math.inf)
+        rho, nu, left = self.inside
+        level = (self.V_at(t) * (1.0 + self.price_bound) + nu**2 / 2.0) / np.where(left > 0.0, left, 1.0)
+        drained = (t - 1.0) * np.log1p(-np.minimum(self.zeta * rho / 2.0, 0.5))
+        risen = np.log(2.0 / (self.zeta * rho)) + self.zeta * (nu + level)
+        return np.where(left > 0.0, np.logaddexp(drained, risen), math.inf)
 
     def late(self, t: Floats) -> Floats:
         """What is left of the start, and what has come since; inf before t₁."""
@@ -295,9 +343,11 @@ class _Setting:
 
     def risen(self, t: Floats) -> Floats:
         """log of (2/ζρ) e^{ζ(ν + φ_t)}."""
-        V_t = self.V.scale * t**self.V.exponent
-        level = (V_t * (1.0 + self.price_bound) + self.B**2 / 2.0) / ((1.0 - self.eta) * self.delta)
+        level = (self.V_at(t) * (1.0 + self.price_bound) + self.B**2 / 2.0) / ((1.0 - self.eta) * self.delta)
         return np.asarray(np.log(2.0 / (self.zeta * self.rho)) + self.zeta * (self.nu + level))
+
+    def V_at(self, t: Floats) -> Floats:
+        return np.asarray(self.V.scale * t**self.V.exponent)
 
 
 def _setting(K: Any, delta: Any, V: Any, b: Any, eta: Any, price_bound: Any, B: Any) -> _Setting:
@@ -313,8 +363,8 @@ def _setting(K: Any, delta: Any, V: Any, b: Any, eta: Any, price_bound: Any, B: 
     return _Setting(K, delta, rising(V), _buffer(b), etas, price_bound, B)
 
 
-def _end(setting: _Setting, log_q: float) -> int | None:
-    """Number of rounds after which e^{−ζb} E e^{ζL} stays at or below q.
+def _end(setting: _Setting, log_q: float, failed: float = 0.0) -> int | None:
+    """Number of rounds after which e^{−ζ(b − failed)} E e^{ζL} stays at or below q.
 
     Once it is, it stays so: then φ_t < b_t, hence φ_t − b_t, which is V_t times a constant less b_t, falls from there on if b/V
     does not fall. So there is one crossing for each η.
@@ -324,11 +374,22 @@ def _end(setting: _Setting, log_q: float) -> int | None:
     if setting.buffer.exponent < setting.V.exponent:
         return None
 
-    def over(t: Floats) -> NDArray[np.bool_]:
-        return np.asarray(setting.late(t) - setting.zeta * setting.buffer.low(t) <= log_q)
+    def over(moment: Callable[[Floats], Floats], t: Floats) -> NDArray[np.bool_]:
+        return np.asarray(moment(t) - setting.zeta * (setting.buffer.low(t) - failed) <= log_q)
 
-    t = float(_first(over, np.minimum(setting.settled, LAST)).min())
+    found = _first(partial(over, setting.late), np.minimum(setting.settled, LAST))
+    if setting.buffer.largest_step < setting.delta:
+        found = np.minimum(found, _first(partial(over, setting.tight), np.ones_like(found)))
+    t = float(found.min())
     return None if t == math.inf else max(1, int(t) - 1)
+
+
+def _failed(setting: _Setting, T: int | None) -> float:
+    """The most that a confidence set that fails adds to E S_k in T rounds: √K(T + b_{T+1})/T."""
+    rounds = failure_horizon(T)
+    if rounds == math.inf:
+        return 0.0
+    return float(math.sqrt(setting.K) * (rounds + setting.buffer.high(np.array(rounds + 1.0))) / rounds)
 
 
 def _first(holds: Callable[[Floats], NDArray[np.bool_]], start: Floats) -> Floats:
@@ -361,6 +422,8 @@ class _Shape(Protocol):
     exponent: float
     # From this round on `step` falls.
     concave_from: float
+    # No step is above it; inf where b is no sum of steps.
+    largest_step: float
 
     def low(self, t: Floats) -> Floats:
         """b_t, or a little less."""
@@ -377,7 +440,7 @@ class _Shape(Protocol):
 
 def _buffer(b: Any) -> _Shape:
     if isinstance(b, Summed):
-        return _Sum(b.epsilon)
+        return _CappedSum(b.epsilon) if isinstance(b.epsilon, Capped) else _Sum(b.epsilon)
     if isinstance(b, LogTimes):
         return _Product(b.factor * b.V.scale, b.V.exponent, logarithm=True)
     if isinstance(b, Power) and b.exponent >= 0:
@@ -391,6 +454,8 @@ def _buffer(b: Any) -> _Shape:
 
 class _Product:
     """scale · t^x, or that times log(1 + t)."""
+
+    largest_step = math.inf
 
     def __init__(self, scale: float, exponent: float, *, logarithm: bool) -> None:
         self.scale, self.exponent, self.logarithm = scale, exponent, logarithm
@@ -420,6 +485,7 @@ class _Sum:
 
     def __init__(self, epsilon: Power) -> None:
         self.epsilon, self.exponent, self.concave_from = epsilon, 1.0 + epsilon.exponent, 1.0
+        self.largest_step = epsilon.scale
 
     @cached_property
     def head(self) -> Floats:
@@ -449,3 +515,28 @@ class _Sum:
         if power == 0:
             return np.asarray(scale * np.log(upper / lower))
         return np.asarray(scale * (upper**power - lower**power) / power)
+
+
+class _CappedSum:
+    """Σ_{s<t} min(ε_s, most): a straight line up to the round where ε falls below `most`, then as `_Sum`."""
+
+    def __init__(self, epsilon: Capped) -> None:
+        self.epsilon, self.rest = epsilon, _Sum(epsilon.power)
+        self.exponent, self.concave_from = self.rest.exponent, 1.0
+        self.largest_step = min(epsilon.most, epsilon.power.scale)
+        self.bends = min(first_at_most(epsilon.power, epsilon.most), LAST)
+
+    def step(self, t: Floats) -> Floats:
+        return np.minimum(self.epsilon.most, self.rest.step(t))
+
+    def low(self, t: Floats) -> Floats:
+        return self.sum(t, self.rest.low, self.rest.high)
+
+    def high(self, t: Floats) -> Floats:
+        return self.sum(t, self.rest.high, self.rest.low)
+
+    def sum(self, t: Floats, upto: Callable[[Floats], Floats], before: Callable[[Floats], Floats]) -> Floats:
+        beyond = np.maximum(t, self.bends)
+        tail = np.maximum(0.0, upto(beyond) - before(np.array(self.bends)))
+        line = self.epsilon.most * (np.minimum(t, self.bends) - 1.0)
+        return np.asarray(line + np.where(t > self.bends, tail, 0.0))

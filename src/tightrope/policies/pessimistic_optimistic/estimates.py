@@ -27,7 +27,8 @@ def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Ar
     if not kernels.costs_are_valid(costs, J, core) or not (phi is None or np.isfinite(phi).all()):
         return -1
     means, widths = _plain_estimates(model, phi, ids)
-    trace[:J] = np.minimum(1.0, (means + radius_now(model, core) * widths)[:, 0])
+    upper = (means + radius_now(model, core) * widths)[:, 0]
+    trace[:J] = np.clip(upper, kernels.least_reward(core), 1.0)
     row = int(kernels.choose_and_step(J, costs, 0, core, trace))
     if x is not None and phi is not None:
         x[...] = phi[row if len(phi) == J else 0]

@@ -33,15 +33,19 @@ def cost_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
     return ranges
 
 
-def slater_meter(slater: Any, V: Any, K: int, late: int, seed: int) -> SlaterMeter | None:
-    """What measures δ, where V must come from it and it was not given."""
-    if V is not None or slater is not None or K == 0:
+def slater_meter(slater: Any, V: Any, capped: bool, K: int, late: int, seed: int) -> SlaterMeter | None:
+    """What measures δ, where V or the cap on ε must come from it and it was not given."""
+    if (V is not None and not capped) or slater is not None or K == 0:
         return None
     if late:
         which = "every constraint here is" if late == K else f"{late} of {K} constraints here are"
         raise InvalidInput(
             f"slater=None measures Slater's constant from costs that are seen before acting, but {which} seen only after. "
-            "Give slater=, or V= (V_t is all that needs it)."
+            + (
+                "Give slater=: the cap on ε_t is δ/2."
+                if capped
+                else "Give slater=, or V= (V_t is all that needs it)."
+            )
         )
     from tightrope.policies.pessimistic_optimistic.slater import (
         SlaterMeter,  # the LP solver takes long to import

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,16 @@ from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.rules import Rules
-from tightrope.validation import FLOAT, Array, finite_number, is_plain, whole_number
+from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
+
+Tightening = Literal["paper", "capped"]
 
 ndarray, empty = np.ndarray, np.empty  # looked up in every round
 
 
 @register("pessimistic-optimistic")
 class PessimisticOptimistic(Constrained):
-    """Maximise reward while every cumulative cost stays at or below 0 at every round.
+    """Maximise reward while every expected cumulative cost comes to stay at or below 0 (`docs/bounds.md` says from which round on).
 
     Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
     queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
@@ -61,6 +63,10 @@ class PessimisticOptimistic(Constrained):
         T of the formulas. None runs for ever, with T := t.
     V, epsilon : Power, optional
         Schedules V_t and ε_t; the paper's for the case at hand by default.
+    tightening : "paper" or "capped"
+        "paper" is the algorithm as published. "capped" has min(ε_t, δ/2) in place of ε_t, and max(0, r̂) in place of r̂: until
+        ε_t ≤ δ no mixture of actions can meet what the published one asks for, and its queues push one rule at another's expense.
+        What is proved of it: `docs/bounds.md`.
     cost_range : pair or (K, 2), optional
         What the costs are known to lie in; clips the estimates of costs seen after acting. Rules set it themselves.
     seed : int
@@ -92,6 +98,7 @@ class PessimisticOptimistic(Constrained):
         horizon: int | None = None,
         V: schedules.Power | None = None,
         epsilon: schedules.Power | None = None,
+        tightening: Tightening = "paper",
         cost_range: Any = None,
         seed: int = 0,
     ) -> None:
@@ -101,6 +108,7 @@ class PessimisticOptimistic(Constrained):
             if isinstance(constraints, Rules)
             else whole_number("constraints must be Rules or their number, which", constraints)
         )
+        require_choice("tightening", tightening, get_args(Tightening))
         known = seen_before(K, self.rules, cost)
         after = np.flatnonzero(~known)
         ranges = cost_ranges(K, self.rules, cost_range)
@@ -111,6 +119,7 @@ class PessimisticOptimistic(Constrained):
             "horizon": None if horizon is None else whole_number("horizon", horizon, low=1, high=2**53),
             "V": power_settings("V", V),
             "epsilon": power_settings("epsilon", epsilon),
+            "tightening": tightening,
             "cost_range": ranges.tolist(),
             "seed": whole_number("seed", seed),
         }
@@ -125,7 +134,8 @@ class PessimisticOptimistic(Constrained):
         self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
         eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
         self._delta = slater
-        self._meter = slater_meter(slater, V, K, len(after), self._settings["seed"])
+        self._capped = tightening == "capped"
+        self._meter = slater_meter(slater, V, self._capped, K, len(after), self._settings["seed"])
         if V is not None or K == 0:
             V_t = self._unit_V if V is None else schedules.as_schedule("V", V)
         else:
@@ -134,6 +144,7 @@ class PessimisticOptimistic(Constrained):
         self._core = kernels.new_core(
             K, max(self.kept_lengths()), horizon or 0.0, astuple(V_t), astuple(eps), known
         )
+        self._set_limits()
         self._ranges = np.ascontiguousarray(ranges[after])
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
@@ -464,7 +475,7 @@ class PessimisticOptimistic(Constrained):
         if self._meter is None:
             raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
         self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
-        self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+        self._use_measured()
 
     # Save, restore, go on
 
@@ -505,6 +516,7 @@ class PessimisticOptimistic(Constrained):
             meter = type(self._meter).restore(self.n_constraints, parts)
             meter.deferred, self._meter = self._meter.deferred, meter
         Policy.load(self, arrays)
+        self._set_limits()
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
@@ -550,6 +562,7 @@ class PessimisticOptimistic(Constrained):
             for name in ("V", "epsilon")
             if s[name] is not None
         ]
+        parts += ["tightening='capped'"] * self._capped
         return f"PessimisticOptimistic({', '.join(parts)})"
 
     # One round
@@ -612,7 +625,17 @@ class PessimisticOptimistic(Constrained):
 
     def _measure(self, W: Array) -> None:
         if self._meter is not None and self._meter.offer(W):
+            self._use_measured()
+
+    def _use_measured(self) -> None:
+        assert self._meter is not None
+        if self._settings["V"] is None:
             self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        if self._capped:
+            kernels.core_views(self._core).limits[:] = schedules.cap(self.slater or 0.0), 0.0
 
     def _offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
         offer = self._offers.get(J)

@@ -156,6 +156,12 @@ def _measured(scenario: Scenario, horizon: int) -> Any:
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, slater=None)
 
 
+def _capped(scenario: Scenario, horizon: int) -> Any:
+    if scenario.env.n_constraints == 0:
+        raise Unfit(["it has no constraints, so there is no tightening to cap"])
+    return _fitted(policies.PessimisticOptimistic, scenario, horizon, tightening="capped")
+
+
 def _opb(scenario: Scenario, horizon: int) -> Any:
     if scenario.env.n_constraints != 1:
         raise Unfit([f"it has {scenario.env.n_constraints} constraints, but the policy has 1"])
@@ -199,6 +205,7 @@ _ON_REQUEST = ("provable-shadow-price",)
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     f"{_PAPER}-a": _light_schedules,
     f"{_PAPER}-measured": _measured,
+    f"{_PAPER}-capped": _capped,
     "opb": _opb,
     "linucb": partial(_fitted, policies.LinUCB),
     "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),
@@ -208,8 +215,8 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured lagrangian plain-lagrangian guarded-lagrangian guarded-linucb prudent opb oplb
-    safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
+_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lagrangian plain-lagrangian guarded-lagrangian guarded-linucb
+    prudent opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
 _OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]
