@@ -133,18 +133,18 @@ def evaluate_live(
             for run in played
         ]
     )
-    errors = means.std(axis=0, ddof=1)
-    freedom = np.full(errors.size, runs - 1.0)
     weighted = outcomes.shape[1]
+    # Known costs need no weights: the mean of what the runs cost.
+    estimates = [one.value for one in (found.reward, *found.constraints)]
+    centre = np.append(estimates[:weighted], means[:, weighted:].mean(axis=0))
+    freedom = np.full(centre.size, runs - 1.0)
     left = degrees_of_freedom(summed(weighed.w[:, None], log.groups)[:, 0])
     freedom[:weighted] = max(1.0, min(runs - 1.0, left))
+    half = np.array([student_quantile(df) for df in freedom.tolist()]) * means.std(axis=0, ddof=1)
+    ends = zip(centre.tolist(), (centre - half).tolist(), (centre + half).tolist(), strict=True)
     measures = [
-        replace(one, low=one.value - half, high=one.value + half)
-        for one, half in zip(
-            (found.reward, *found.constraints),
-            [student_quantile(df) * error for df, error in zip(freedom.tolist(), errors.tolist())],
-            strict=True,
-        )
+        replace(one, value=value, low=low, high=high)
+        for one, (value, low, high) in zip((found.reward, *found.constraints), ends, strict=True)
     ]
     return replace(found, reward=measures[0], constraints=tuple(measures[1:]), runs=(runs, length))
 
