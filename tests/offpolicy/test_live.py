@@ -97,7 +97,7 @@ def covered(one: Live, logs: int, seed: int, runs: int = 50) -> np.ndarray:
     rng, hits = np.random.default_rng(seed), np.zeros(3)
     for i in range(logs):
         found = evaluate_live(one.draw(rng)[1], one.policy, runs=runs, seed=i)
-        hits += [m.low <= t <= m.high for m, t in zip(measures(found), one.truth)]
+        hits += [m.low - 1e-9 <= t <= m.high + 1e-9 for m, t in zip(measures(found), one.truth)]
     return hits / logs
 
 
