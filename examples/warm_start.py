@@ -44,6 +44,16 @@ def new_policy(env: tr.environments.Tabular) -> tr.ShadowPrice:
     )
 
 
+def tuned_papers_policy(env: tr.environments.Tabular) -> tr.PessimisticOptimistic:
+    """The paper's policy with schedules that were picked on this environment."""
+    return tr.PessimisticOptimistic(
+        reward=tr.DisjointRidge(env.n_actions, env.n_features, bonus=0.1),
+        constraints=env.n_constraints,
+        V=tr.Power(4.0, 0.5),
+        epsilon=tr.Power(1.0, -0.5),
+    )
+
+
 def warm_up(
     policy: tr.ShadowPrice,
     env: tr.environments.Tabular,
@@ -94,7 +104,9 @@ def main() -> None:
     run = tr.simulate(warm, env, options.judged, options.replications)
     costs = run.cost[:, -1].mean(axis=0) / options.judged
     worst = int(np.argmax([one.value for one in found.constraints]))
-    print(f"\nThe policy itself, over its next {options.judged:,} rounds, judged on so many rows of that log:\n")
+    print(
+        f"\nThe policy itself, over its next {options.judged:,} rounds, judged on so many rows of that log:\n"
+    )
     print("| | estimate | 95 % interval | simulated |\n| --- | --- | --- | --- |")
     for name, one, simulated in (
         ("reward", found.reward, run.average_reward.mean[-1]),
@@ -106,7 +118,15 @@ def main() -> None:
     early = options.rounds // 20
     print(f"| start | regret at {early:,} | regret at {options.rounds:,} | violation | last violated round |")
     print("| --- | --- | --- | --- | --- |")
-    for name, policy in (("cold", cold), ("warm", warm), ("round robin", tr.RoundRobin(env.n_actions))):
+    papers, (context, ward, outcome) = tuned_papers_policy(env), draw_log(env, options.logged, seed=1)
+    papers.warm_start(env.features[context], ward, outcome)
+    starts = {
+        "cold": cold,
+        "warm": warm,
+        "warm, the paper's policy, tuned here": papers,
+        "round robin": tr.RoundRobin(env.n_actions),
+    }
+    for name, policy in starts.items():
         run = tr.simulate(policy, env, options.rounds, options.replications, record=[early])
         limits = f"{run.violation.mean[-1]:.1f} | {run.last_violated().mean:.0f}"
         print(f"| {name} | {run.regret.at(early)} | {run.regret.at()} | {limits} |", flush=True)

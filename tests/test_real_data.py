@@ -413,9 +413,7 @@ def test_a_warm_start_saves_regret_and_keeps_the_rules(monkeypatch: pytest.Monke
 
 def test_warm_start_prints_what_the_page_says(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     module = example("warm_start")
-    text = run_main(
-        module, monkeypatch, capsys, "--judged", "200", "--rounds", "100", "--replications", "2"
-    )
+    text = run_main(module, monkeypatch, capsys, "--judged", "200", "--rounds", "100", "--replications", "2")
     assert "20,000 outcomes learnt; round 0, totals 0" in text
     page = rows_of_page("## Warm start")
     methods = [row for row in page if row.split()[1] in ("replay", "ips", "snips", "dr")]

@@ -36,11 +36,24 @@ def epsilon_greedy(epsilon: Callable[[int], float]) -> Chances:
     return chances
 
 
+def thompson(least: float) -> Chances:
+    """The best of draws around the averages in the context, by 200 of them; no action ever has less than `least`."""
+    draws = np.random.default_rng(0).normal(size=(200, 3))
+
+    def chances(t: int, c: int, seen: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        values = (sums[c] + 0.5) / (seen[c] + 1) + 0.5 / np.sqrt(seen[c] + 1) * draws
+        return least + (1 - 3 * least) * np.bincount(values.argmax(axis=1), minlength=3) / 200
+
+    return chances
+
+
 LEARNERS: dict[str, Chances | None] = {
     "evenly": lambda t, c, seen, sums: np.full(3, 1 / 3),
     "ε-greedy, ε = 0.3": epsilon_greedy(lambda t: 0.3),
     "ε-greedy, ε = 0.1": epsilon_greedy(lambda t: 0.1),
     "ε-greedy, ε = 1/√t": epsilon_greedy(lambda t: (t + 1) ** -0.5),
+    "Thompson sampling, each at least 0.04": thompson(0.04),
+    "Thompson sampling, each at least 0.004": thompson(0.004),
     "shadow-price, two rules": None,
 }
 
@@ -65,9 +78,7 @@ def adaptive_log(name: str, rows: int, seed: int) -> tuple[np.ndarray, Log]:
         if chances is None:
             policy.learn(decision, rewards[t])
     costs = COSTS[contexts, actions] + NOISE * rng.choice([-1.0, 1.0], (rows, 2))
-    return contexts, Log(
-        actions, rewards, costs, propensities=p, contexts=FEATURES[contexts], in_order=True
-    )
+    return contexts, Log(actions, rewards, costs, propensities=p, contexts=FEATURES[contexts], in_order=True)
 
 
 def truth(target: np.ndarray) -> np.ndarray:
@@ -78,8 +89,10 @@ def truth(target: np.ndarray) -> np.ndarray:
 def covered(
     name: str, rows: int, logs: int, methods: tuple[Any, ...] = METHODS, **how: Any
 ) -> tuple[float, float, dict[str, np.ndarray]]:
-    """The share of evaluations that is refused, what the others are worth in rows, and by method the share of them whose intervals,
-    widened by the bias that is stated, hold the truth: of the reward and two costs under each target."""
+    """The share of evaluations that is refused, what the others are worth in rows, and how often intervals hold the truth.
+
+    By method, of the reward and two costs under each target; widened by the bias that is stated.
+    """
     hits = {method: np.zeros((len(TARGETS), 3)) for method in methods}
     refused, worth = 0, []
     for seed in range(logs):
@@ -137,7 +150,9 @@ def print_coverage(logs: int = 300, rows: int = 500) -> None:
     for name in LEARNERS:
         for how in ({}, {"may_miss": 0.5}) if LEARNERS[name] is None else ({},):
             refused, worth, shares = covered(name, rows, logs, **how)
-            cells = [f"{100 * x.mean():.1f} ({100 * x.min():.1f}–{100 * x.max():.1f})" for x in shares.values()]
+            cells = [
+                f"{100 * x.mean():.1f} ({100 * x.min():.1f}–{100 * x.max():.1f})" for x in shares.values()
+            ]
             if refused == 1.0:
                 cells = ["–"] * len(METHODS)
             words = name + "".join(f", `{key}={value}`" for key, value in how.items())

@@ -75,8 +75,10 @@ def live(kind: str, seed: int, runs: int = 100) -> Live:
 
 
 def moments(one: Live, number: int, seed: int) -> tuple[float, float]:
-    """Of a policy frozen at moments of its life: the share in which a rule that it keeps is called violated with 95 % confidence, and
-    the share in which the intervals of its rules hold the live policy's means."""
+    """Of a policy frozen at moments of its life: how often a rule that it keeps is called violated with 95 % confidence.
+
+    And how often the intervals of its rules hold the live policy's means.
+    """
     rng, policy = np.random.default_rng(seed), one.policy.copy(7)
     wrong, held = 0, 0.0
     for _ in range(number):
@@ -174,7 +176,7 @@ def test_offers_say_what_the_policy_is_given() -> None:
     found = evaluate_live(log, policy, offers, runs=20)
     assert found.constraints[0].name == "capacity b"
     assert found.constraints[0].value <= 0.0, "where only the first is on offer, it is taken"
-    with pytest.raises(InvalidInput, match="row .* can't be put to the policy: "):
+    with pytest.raises(InvalidInput, match=r"row .* can't be put to the policy: "):
         evaluate_live(log, policy, [{"usage": {}, "actions": ["c"]}] * 200, runs=20)
     with pytest.raises(InvalidInput, match="offers must be one for each of 200 rows, but got 3"):
         evaluate_live(log, policy, offers[:3])
@@ -194,12 +196,16 @@ def test_groups_are_drawn_whole() -> None:
 def test_a_frozen_policy_is_refused_with_the_remedy() -> None:
     policy, log = taught(), arms(np.tile(HALF, (200, 1, 1)), contexts=np.zeros(200, dtype=int))
     for frozen in (policy, policy.propose, policy.mixture):
-        with pytest.raises(InvalidInput, match=r"balances its rules over time.* evaluate_live\(log, policy\)"):
+        with pytest.raises(
+            InvalidInput, match=r"balances its rules over time.* evaluate_live\(log, policy\)"
+        ):
             evaluate(log, frozen)  # type: ignore[arg-type]
     doubts = evaluate(log, np.ones(200, dtype=int)).doubts
     assert "evaluate_live judges it" in doubts[-1], "it may be a moment of such a policy"
     assert not evaluate(log, np.full((200, 2), 0.5)).doubts
-    assert not evaluate(arms(np.empty((200, 0))), np.ones(200, dtype=int)).doubts, "without rules nothing is balanced"
+    assert not evaluate(arms(np.empty((200, 0))), np.ones(200, dtype=int)).doubts, (
+        "without rules nothing is balanced"
+    )
 
 
 @pytest.mark.parametrize(

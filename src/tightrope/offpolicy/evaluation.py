@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,12 @@ _FEW_ROWS = 30
 _HEAVY = 0.1
 _OFF_BALANCE = 4.0  # standard errors
 _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
+
+# Of a target with rules that never mixes.
+SNAPSHOT: Final = (
+    "the target takes one action for certain in every row: if it is a moment of a policy that balances rules over time, by a "
+    "queue or prices, the verdicts are not that policy's, and evaluate_live judges it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +232,7 @@ def evaluate(
         constraints=tuple(measures[1:]),
         weights=weights,
         doubts=_doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough)
-        + _snapshot_doubt(log, pi),
+        + ((SNAPSHOT,) if log.n_constraints and (pi.max(axis=1) == 1.0).all() else ()),
     )
 
 
@@ -259,16 +265,6 @@ def weigh(
     return Weighed(pi, raw, raw if clip is None else np.minimum(raw, clip), missed)
 
 
-def _snapshot_doubt(log: Log, pi: Array) -> tuple[str, ...]:
-    """A target that never mixes may be a moment of a policy that does so over time."""
-    if not log.n_constraints or (pi.max(axis=1) < 1.0).any():
-        return ()
-    return (
-        "the target takes one action for certain in every row: if it is a moment of a policy that balances rules over time, by a "
-        "queue or prices, the verdicts are not that policy's, and evaluate_live judges it",
-    )
-
-
 def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
     doubts = []
     if abs(weights.mean - expected) > _OFF_BALANCE * weights.error + 1e-9:
@@ -293,8 +289,8 @@ def _probabilities(log: Log, target: Target) -> Array:
     asked = target if isinstance(target, Policy) else getattr(target, "__self__", None)
     if isinstance(asked, Policy) and asked.n_constraints:
         raise InvalidInput(
-            f"target must be probabilities, but got a {asked.kind} policy, which balances its rules over time: what it would do at one "
-            "moment says nothing about them. evaluate_live(log, policy) judges what it does over a run."
+            f"target must be probabilities, but got a {asked.kind} policy, which balances its rules over time: what it would do at "
+            "one moment says nothing about them. evaluate_live(log, policy) judges what it does over a run."
         )
     if callable(target):
         if log.contexts is None:

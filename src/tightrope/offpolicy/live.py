@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from tightrope.errors import InvalidInput
 from tightrope.intervals import student_quantile
 from tightrope.offpolicy.estimators import degrees_of_freedom, predictions, summed
-from tightrope.offpolicy.evaluation import Evaluation, evaluate, weigh
+from tightrope.offpolicy.evaluation import SNAPSHOT, Evaluation, evaluate, weigh
 from tightrope.offpolicy.log import Codes, Log
 from tightrope.policies import Policy
 from tightrope.validation import Array, whole_number
@@ -55,8 +55,8 @@ def evaluate_live(
     policy : Policy
         As it stands; it is not changed.
     offers : sequence of mappings, optional
-        What `decide` is given in each row. By default `features` are the log's contexts, where these are features, and `costs` those
-        of every action, where the log has them.
+        What `decide` is given in each row. By default `features` are the log's contexts, where these are features, and `costs`
+        those of every action, where the log has them.
     rounds : int, optional
         Of each run; by default as many as the log has rows.
     runs : int
@@ -103,50 +103,67 @@ def evaluate_live(
         _run(log, policy.copy(i), given, costs, length, np.random.default_rng(one))
         for i, one in enumerate(seeds)
     ]
-    target = np.zeros((n, log.n_actions))
-    for run in played:
-        np.add.at(target, (run.rows, run.actions), 1.0)
-    never = target.sum(axis=1) == 0
-    if never.any():
-        raise InvalidInput(
-            f"{int(never.sum())} of {n} rows came up in none of the runs: let runs × rounds, now {runs * length:,}, be at least "
-            f"{20 * n:,}."
-        )
-    target /= target.sum(axis=1, keepdims=True)
-    found = evaluate(
-        log, target, "dr", limits=limits, clip=clip, least_chance=least_chance, may_miss=may_miss
-    )
+    target = _run_averaged(log, played)
+    how: dict[str, Any] = {"clip": clip, "least_chance": least_chance, "may_miss": may_miss}
+    found = evaluate(log, target, "dr", limits=limits, **how)
 
-    # By row, what the mixture is worth; by row and action, what tells runs apart: fits, or costs as they are known.
-    weighed = weigh(log, target, "dr", clip, least_chance, may_miss)
-    residual = outcomes - fitted[np.arange(n), log.actions]
-    scores = np.einsum("ij,ijm->im", target, fitted) + weighed.w[:, None] * residual
+    w = weigh(log, target, "dr", **how).w
+    scores = np.einsum("ij,ijm->im", target, fitted)
+    scores += w[:, None] * (outcomes - fitted[np.arange(n), log.actions])
     values = fitted
     if known:
         scores = np.column_stack([scores, np.einsum("ij,ijk->ik", target, log.costs)])
         values = np.concatenate([fitted, log.costs], axis=2)
+    means = _means(target, scores, values, played)
+    # Known costs need no weights: the mean of what the runs cost.
+    centre = np.array([one.value for one in (found.reward, *found.constraints)])
+    weighted = outcomes.shape[1]
+    centre[weighted:] = means[:, weighted:].mean(axis=0)
+    left = degrees_of_freedom(summed(w[:, None], log.groups)[:, 0])
+    freedom = [max(1.0, min(runs - 1.0, left))] * weighted + [runs - 1.0] * (centre.size - weighted)
+    half = np.array([student_quantile(df) for df in freedom]) * means.std(axis=0, ddof=1)
+    reward, *constraints = (
+        replace(one, value=float(value), low=float(value - h), high=float(value + h))
+        for one, value, h in zip((found.reward, *found.constraints), centre, half, strict=True)
+    )
+    return replace(
+        found,
+        reward=reward,
+        constraints=tuple(constraints),
+        doubts=tuple(doubt for doubt in found.doubts if doubt != SNAPSHOT),
+        runs=(runs, length),
+    )
+
+
+def _run_averaged(log: Log, played: Sequence[_Run]) -> Array:
+    """The frequencies with which the policy took each action in each row, over all runs, (n, J)."""
+    target = np.zeros((log.n_rows, log.n_actions))
+    for run in played:
+        np.add.at(target, (run.rows, run.actions), 1.0)
+    visits = target.sum(axis=1, keepdims=True)
+    if (visits == 0).any():
+        rounds = sum(run.rows.size for run in played)
+        raise InvalidInput(
+            f"{int((visits == 0).sum())} of {log.n_rows} rows came up in none of the runs: let runs × rounds, now {rounds:,}, be "
+            f"at least {20 * log.n_rows:,}."
+        )
+    return np.asarray(target / visits)
+
+
+def _means(target: Array, scores: Array, values: Array, played: Sequence[_Run]) -> Array:
+    """The estimate of each run on the rows that it drew, (runs, M).
+
+    What the mixture is worth there, by `scores` (n, M), and how the run differed from the mixture, by `values` (n, J, M): weights
+    on the actions of one run alone would be far noisier than those on the mixture.
+    """
     expected = np.einsum("ij,ijm->im", target, values)
-    means = np.array(
+    return np.array(
         [
             run.drawn @ scores / run.drawn.sum()
             + (values[run.rows, run.actions] - expected[run.rows]).mean(axis=0)
             for run in played
         ]
     )
-    weighted = outcomes.shape[1]
-    # Known costs need no weights: the mean of what the runs cost.
-    estimates = [one.value for one in (found.reward, *found.constraints)]
-    centre = np.append(estimates[:weighted], means[:, weighted:].mean(axis=0))
-    freedom = np.full(centre.size, runs - 1.0)
-    left = degrees_of_freedom(summed(weighed.w[:, None], log.groups)[:, 0])
-    freedom[:weighted] = max(1.0, min(runs - 1.0, left))
-    half = np.array([student_quantile(df) for df in freedom.tolist()]) * means.std(axis=0, ddof=1)
-    ends = zip(centre.tolist(), (centre - half).tolist(), (centre + half).tolist(), strict=True)
-    measures = [
-        replace(one, value=value, low=low, high=high)
-        for one, (value, low, high) in zip((found.reward, *found.constraints), ends, strict=True)
-    ]
-    return replace(found, reward=measures[0], constraints=tuple(measures[1:]), runs=(runs, length))
 
 
 class _Run(NamedTuple):
