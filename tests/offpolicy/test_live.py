@@ -120,6 +120,15 @@ def test_intervals_of_a_live_policy_hold_its_true_means(kind: str) -> None:
     assert (hits >= binom.ppf(1e-4, logs, 0.93)).all(), hits / logs
 
 
+def test_more_rounds_narrow_the_intervals_of_known_costs() -> None:
+    """They count what one run's luck adds, which is less in a long one."""
+    one = live("shadow-price", 1)
+    log = one.draw(np.random.default_rng(4))[1]
+    short, long = (evaluate_live(log, one.policy, runs=20, rounds=n) for n in (400, 3200))
+    for a, b in zip(short.constraints, long.constraints):
+        assert b.high - b.low < (a.high - a.low) / 1.5
+
+
 def arms(costs: np.ndarray, n: int = 200, seed: int = 0, **more: Any) -> Log:
     rng = np.random.default_rng(seed)
     actions = rng.integers(0, 2, n)
