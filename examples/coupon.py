@@ -146,15 +146,14 @@ def log_of(env: tr.environments.Tabular, frame: Frame, by: list[str], rows: np.n
 def policies(env: tr.environments.Tabular) -> dict[str, object]:
     J, p, K = env.n_actions, env.n_features, env.n_constraints
 
-    def ours(bonus: float, **schedule: object) -> tr.PessimisticOptimistic:
+    def papers(bonus: float, **schedule: object) -> tr.PessimisticOptimistic:
         model = tr.DisjointRidge(J, p, bonus=bonus)
         return tr.PessimisticOptimistic(reward=model, constraints=K, slater=tr.solve(env).slater, **schedule)
 
-    quick = {"V": tr.Power(1.0, 0.5), "epsilon": tr.Power(1.0, -0.5)}
     return {
-        "pessimistic-optimistic, the paper's constants": ours(1.0),
-        "pessimistic-optimistic, bonus 0.1": ours(0.1),
-        "pessimistic-optimistic, bonus 0.1, V = √t, ε = 1/√t": ours(0.1, **quick),
+        "shadow-price": tr.ShadowPrice(reward=tr.DisjointRidge(J, p), constraints=K),
+        "the paper's policy, its constants": papers(1.0),
+        "the paper's policy, tuned here": papers(0.1, V=tr.Power(1.0, 0.5), epsilon=tr.Power(1.0, -0.5)),
         "round robin": tr.RoundRobin(J),
     }
 

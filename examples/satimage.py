@@ -54,19 +54,15 @@ def policies(env: tr.environments.Tabular) -> dict[str, object]:
     J, p, K = env.n_actions, env.n_features, env.n_constraints
     slater = tr.solve(env).slater
 
-    def ours(bonus: float, **schedule: object) -> tr.PessimisticOptimistic:
+    def papers(bonus: float, **schedule: object) -> tr.PessimisticOptimistic:
         return tr.PessimisticOptimistic(
             reward=tr.DisjointRidge(J, p, bonus=bonus), constraints=K, slater=slater, **schedule
         )
 
-    def quick(scale: float) -> dict[str, tr.Power]:
-        return {"V": tr.Power(scale, 0.5), "epsilon": tr.Power(1.0, -0.5)}
-
     return {
-        "pessimistic-optimistic, the paper's constants": ours(1.0),
-        "pessimistic-optimistic, bonus 0.1": ours(0.1),
-        "pessimistic-optimistic, bonus 0.1, V = √t, ε = 1/√t": ours(0.1, **quick(1.0)),
-        "pessimistic-optimistic, bonus 0.1, V = 4√t, ε = 1/√t": ours(0.1, **quick(4.0)),
+        "shadow-price": tr.ShadowPrice(reward=tr.DisjointRidge(J, p), constraints=K),
+        "the paper's policy, its constants": papers(1.0),
+        "the paper's policy, tuned here": papers(0.1, V=tr.Power(1.0, 0.5), epsilon=tr.Power(1.0, -0.5)),
         "round robin": tr.RoundRobin(J),
     }
 
@@ -90,9 +86,9 @@ def main() -> None:
     print(f"{options.rounds:,} rounds, {options.replications} runs:\n")
     print("| policy | accuracy | in the last fifth | largest share | violation | last violated round |")
     print("| --- | --- | --- | --- | --- | --- |")
-    unruled = tr.LinUCB(tr.DisjointRidge(env.n_actions, env.n_features, bonus=0.1))
+    unruled = tr.ShadowPrice(reward=tr.DisjointRidge(env.n_actions, env.n_features))
     for name, policy, world in [
-        ("LinUCB, bonus 0.1, no caps", unruled, free),
+        ("shadow-price, no caps", unruled, free),
         *((name, policy, env) for name, policy in policies(env).items()),
     ]:
         run = tr.simulate(

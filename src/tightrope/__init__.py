@@ -1,7 +1,7 @@
 """Tightrope: learn to decide under rules that must hold at all times.
 
 >>> import tightrope as tr
->>> policy = tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=1, slater=0.2, horizon=100)
+>>> policy = tr.ShadowPrice(reward=tr.Ridge(3), constraints=1)
 >>> decision = policy.decide([[1, 0, 0], [0, 1, 0]], [[0.5], [-0.5]])
 >>> policy.learn(decision, reward=1.0)
 

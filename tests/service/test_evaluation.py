@@ -125,6 +125,7 @@ def test_a_policy_that_learns_lives_as_it_would_have_lived() -> None:
     for i in range(15):
         bench = serve(trial({"kind": "uniform", "seed": i}, rules), 300, seed=100 + i)
         found.append(judged(bench, target, seed=i, method="snips"))
+        assert not any("evaluate_live" in doubt for doubt in found[-1].doubts), "a life is no moment"
     lived = round(np.mean([one.rounds for one in found]))
     assert 80 < lived < 120, "a third of what was served"
     own = []

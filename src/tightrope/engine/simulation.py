@@ -53,7 +53,7 @@ def simulate(
 
     Parameters
     ----------
-    policy : PessimisticOptimistic, another policy of the package, or any object
+    policy : ShadowPrice, another policy of the package, or any object
         A user's own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; `actions=` too where some
         actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or
         `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
@@ -89,8 +89,7 @@ def simulate(
     --------
     >>> import tightrope as tr
     >>> env = tr.environments.bandit(threshold=0.5, costs_seen="after")
-    >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1,
-    ...                                   V=tr.Power(1.0, 0.5), epsilon=tr.Power(6.0, -0.5), cost_range=(-0.5, 0.5))
+    >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1, cost_range=(-0.5, 0.5))
     >>> run = tr.simulate(policy, env, rounds=1000, replications=10, seed=0)
     >>> bool(run.regret.mean[-1] < 100)
     True

@@ -7,7 +7,10 @@ Four estimators, for the reward and for the mean cost of each constraint. With w
 `snips`   Σ w·y / Σ w: a little biased, mostly narrower, does not change when a constant is added to y
 `dr`      the average of Σ_a π(a|x) ŷ(x, a) + w·(y − ŷ(x, a)), ŷ fitted on rows of other folds: unbiased, and narrow where ŷ is good
 
-All four need a log whose actions were drawn at random with known probabilities. How good the intervals are, and what may not
+A policy that balances rules over time, by a queue or prices, is not a table of probabilities: `evaluate_live` lets it run on
+the log's rows and judges what it does on average.
+
+All of this needs a log whose actions were drawn at random with known probabilities. How good the intervals are, and what may not
 be concluded, is in `docs/real-data.md`.
 
 >>> import numpy as np
@@ -23,6 +26,7 @@ constraint 0    0.0383  0.0322 to 0.0444      0  violated with 95 % confidence
 """
 
 from tightrope.offpolicy.evaluation import Evaluation, Measure, Weights, evaluate
+from tightrope.offpolicy.live import evaluate_live
 from tightrope.offpolicy.log import Log
 
-__all__ = ["Evaluation", "Log", "Measure", "Weights", "evaluate"]
+__all__ = ["Evaluation", "Log", "Measure", "Weights", "evaluate", "evaluate_live"]

@@ -68,6 +68,11 @@ def _unskewed(x: float, s: Array) -> Array:
     return np.where(np.abs(s) < 1e-6, x, inverse)
 
 
+def degrees_of_freedom(w: Array) -> float:
+    """Those of the estimated variance of an average with weights w (n,): (Σw²)² / Σw⁴ − 1."""
+    return float((w**2).sum() ** 2 / (w**4).sum()) - 1.0
+
+
 def summed(values: Array, groups: Codes | None) -> Array:
     """Sums of rows (n, M) by group, (G, M)."""
     if groups is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.offpolicy.estimators import Method, estimate, interval, summed
+from tightrope.offpolicy.estimators import Method, degrees_of_freedom, estimate, interval, summed
 from tightrope.offpolicy.log import Log, action_ids, require_distributions
+from tightrope.policies import Policy
 from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
 
 Target: TypeAlias = ArrayLike | Callable[[Any], ArrayLike]
@@ -21,6 +22,12 @@ _FEW_ROWS = 30
 _HEAVY = 0.1
 _OFF_BALANCE = 4.0  # standard errors
 _UNEVEN = 0.3  # skewness / √n: about that of 11 successes among many failures
+
+# Of a target with rules that never mixes.
+SNAPSHOT: Final = (
+    "the target takes one action for certain in every row: if it is a moment of a policy that balances rules over time, by a "
+    "queue or prices, the verdicts are not that policy's, and evaluate_live judges it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,8 @@ class Evaluation:
     constraints: tuple[Measure, ...]
     weights: Weights
     doubts: tuple[str, ...]
+    # How many runs of how many rounds were averaged over, for a live policy.
+    runs: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         rows = [["", "estimate", "95 % interval", "bias", "limit", "verdict"]]
@@ -115,6 +124,8 @@ class Evaluation:
         among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
         worth = f"{self.weights.effective:,.0f} {unit} of the target's own"
         title = f"{self.method} on {self.rows:,} rows{among}, worth {worth}"
+        if self.runs is not None:
+            title += "; means over {:,} runs of {:,} rounds".format(*self.runs)
         return "\n".join([title, *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
 
 
@@ -125,7 +136,7 @@ def evaluate(
     *,
     limits: ArrayLike = 0.0,
     clip: float | None = None,
-    least_chance: float = 0.0,
+    least_chance: float | None = None,
     may_miss: float = 0.0,
     seed: int = 0,
 ) -> Evaluation:
@@ -140,14 +151,16 @@ def evaluate(
     log : Log
     target : (n, J) array, (n,) array of action ids, or a callable
         The target's probabilities in each row, or the action that it takes for certain; a callable is given `log.contexts` and
-        returns either. It must not have been chosen on the same rows.
+        returns either. It must not have been chosen on the same rows. A policy that balances rules over time, by a queue or by
+        prices, has no such probabilities: `evaluate_live` judges it.
     method : "replay", "ips", "snips" or "dr"
     limits : number or (K,)
         What the mean costs must not exceed.
     clip : float >= 1, optional
         Cut weights off at this. That narrows the intervals and moves the estimates, by as much as `Measure.bias` at most.
-    least_chance : float
-        A propensity below this counts as no chance: with one in n the log shows such an action once, or not at all.
+    least_chance : float, optional
+        A propensity below this counts as no chance: with one in n the log shows such an action once, or not at all. By default one
+        in n for rows `in_order`, whose propensities may go to 0 as the policy that logged them learns, else 0.
     may_miss : float
         The share of the target's actions that may fall where the log had no chance. It is left out, and counted as clipping is.
     seed : int
@@ -173,20 +186,9 @@ def evaluate(
     if method not in get_args(Method):
         raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
     bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))
-    if clip is not None:
-        finite_number("clip", clip, low=1.0)
-    pi = _probabilities(log, target)
-    untried = _untried(log, finite_number("least_chance", least_chance, low=0.0, high=1.0))
-    missed = _require_support(
-        log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0)
-    )
-
-    n, rows = log.n_rows, np.arange(log.n_rows)
-    raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
-    if not raw.any():
-        raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
-    w = raw if clip is None else np.minimum(raw, clip)
-    cut = missed + float((raw - w).mean())
+    weighed = weigh(log, target, method, clip, least_chance, may_miss)
+    pi, raw, w, missed = weighed
+    n, cut = log.n_rows, missed + float((raw - w).mean())
     if method == "replay":
         generator = np.random.default_rng(whole_number("seed", seed))
         w = (generator.random(n) * w.max() < w).astype(np.float64)
@@ -195,10 +197,10 @@ def evaluate(
     outcomes = np.column_stack([log.rewards, log.costs]) if weighted_costs else log.rewards[:, None]
     values, influence, spread = estimate(log, outcomes, pi, w, method)
     per_group = summed(w[:, None], log.groups)[:, 0]
-    squares = (per_group**2).sum()
-    effective = float(per_group.sum() ** 2 / squares)
-    freedom = float(squares**2 / (per_group**4).sum()) - 1.0
-    low, high, uneven = interval(values, influence, log.groups, freedom, effective, outcomes)
+    effective = float(per_group.sum() ** 2 / (per_group**2).sum())
+    low, high, uneven = interval(
+        values, influence, log.groups, degrees_of_freedom(per_group), effective, outcomes
+    )
     bias = cut * spread
     if not weighted_costs:
         # What every action costs is known: an ordinary average over contexts.
@@ -229,8 +231,38 @@ def evaluate(
         reward=measures[0],
         constraints=tuple(measures[1:]),
         weights=weights,
-        doubts=_doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough),
+        doubts=_doubts(weights, 1.0 - missed, float(per_group.max() / per_group.sum()), rough)
+        + ((SNAPSHOT,) if log.n_constraints and (pi.max(axis=1) == 1.0).all() else ()),
     )
+
+
+class Weighed(NamedTuple):
+    """The target's probabilities (n, J), weights before and after clipping, and the share of the target that had no chance."""
+
+    pi: Array
+    raw: Array
+    w: Array
+    missed: float
+
+
+def weigh(
+    log: Log, target: Target, method: str, clip: float | None, least_chance: float | None, may_miss: float
+) -> Weighed:
+    """What `target` does, by how much it does what was logged more often than the log; refused where they don't overlap."""
+    if clip is not None:
+        finite_number("clip", clip, low=1.0)
+    if least_chance is None:
+        least_chance = 1.0 / log.n_rows if log.in_order else 0.0
+    pi = _probabilities(log, target)
+    untried = _untried(log, finite_number("least_chance", least_chance, low=0.0, high=1.0))
+    missed = _require_support(
+        log, pi, untried, method, finite_number("may_miss", may_miss, low=0.0, high=1.0)
+    )
+    rows = np.arange(log.n_rows)
+    raw = np.where(untried[rows, log.actions], 0.0, pi[rows, log.actions] / log.chances)
+    if not raw.any():
+        raise InvalidInput("the target never does what was logged, so the log says nothing about it.")
+    return Weighed(pi, raw, raw if clip is None else np.minimum(raw, clip), missed)
 
 
 def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[str]) -> tuple[str, ...]:
@@ -254,6 +286,12 @@ def _doubts(weights: Weights, expected: float, heaviest: float, rough: Sequence[
 
 def _probabilities(log: Log, target: Target) -> Array:
     n, J = log.n_rows, log.n_actions
+    asked = target if isinstance(target, Policy) else getattr(target, "__self__", None)
+    if isinstance(asked, Policy) and asked.n_constraints:
+        raise InvalidInput(
+            f"target must be probabilities, but got a {asked.kind} policy, which balances its rules over time: what it would do at "
+            "one moment says nothing about them. evaluate_live(log, policy) judges what it does over a run."
+        )
     if callable(target):
         if log.contexts is None:
             raise InvalidInput("a callable target is given the log's contexts, but the log has none.")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.offpolicy import Evaluation, Log, Measure, evaluate
 from tightrope.offpolicy.estimators import Method
+from tightrope.offpolicy.evaluation import SNAPSHOT
 from tightrope.policies import Policy
 from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.service.configuration import served_policy
@@ -355,7 +356,9 @@ def _evaluated(
         log = Log(life.actions, life.rewards, life.known, constraints=tuple(names[known]), **common)
         unweighted = evaluate(log, life.target, "ips", **how).constraints
         measures |= dict(zip(known.tolist(), unweighted, strict=True))
-    return replace(found, constraints=tuple(measures[k] for k in sorted(measures)))
+    # The target is a whole life, however certain each of its actions was.
+    doubts = tuple(doubt for doubt in found.doubts if doubt != SNAPSHOT)
+    return replace(found, constraints=tuple(measures[k] for k in sorted(measures)), doubts=doubts)
 
 
 def _in_units(one: Measure, column: Any, share: float, served: Array) -> Estimate:
