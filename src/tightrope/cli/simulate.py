@@ -122,7 +122,9 @@ def simulate(
     from tightrope.studies.simulation import simulate_spec
 
     folder = output.folder()
-    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder)
+    # What a policy could not do is said below.
+    quiet = {} if engine != "cpu" else {"warn": False}
+    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder, **quiet)
     if results:
         if folder is not None:
             write_summary(results, folder / "summary.json")
