@@ -17,7 +17,7 @@ from tightrope.validation import Array
 
 FIRST_LOOK = 512
 # A total is of concern that stands above zero by so many typical costs, and by so many for a decision.
-LEAST_COSTS, LEAST_SHARE = 1.0, 1e-3
+LEAST_COSTS, LEAST_SHARE = 3.0, 2e-3
 # An action that was on offer so often, and for each of the others so often, should have been tried.
 ENOUGH_OFFERS, OFFERS_FOR_EACH = 1024, 64
 _NAMED = 3

@@ -31,7 +31,7 @@ def tightening(policy: Any) -> list[Concern]:
             "epsilon above every cost",
             f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more than "
             f"{back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
-            f"{f', nor can {others} others' if others else ''}.",
+            f"{f'; the same holds of {others} more' if others else ''}.",
             "ShadowPrice tightens nothing; for this policy a horizon that is long beside that, or an `epsilon=` below what actions give back.",
         )
     ]
