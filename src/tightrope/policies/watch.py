@@ -1,4 +1,4 @@
-"""What any policy is watched for while it runs: totals that stay above zero, actions of which no outcome was ever seen.
+"""What any policy is watched for while it runs: totals that stay above zero, actions and costs of which nothing was ever seen.
 
 A policy is looked at before its decision number 512, and then whenever the number has doubled: in between it costs nothing. What is
 looked at is plain state, so a policy that was loaded is looked at as well; it may then warn again.
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
+from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.validation import Array
 
 FIRST_LOOK = 512
@@ -78,6 +79,7 @@ class Watch:
         return [
             *totals_above(policy, totals, self.since, n, constraint_words(policy)),
             *never_tried(policy, offered),
+            *costs_not_seen(policy),
         ]
 
 
@@ -131,6 +133,26 @@ def never_tried(policy: Any, offered: Array) -> list[Concern]:
             "Have it tried a few times (`policy.follow`), teach the policy from a log (`warm_start`), or take it off offer.",
         )
     ]
+
+
+def costs_not_seen(policy: Any) -> list[Concern]:
+    """Costs of most decisions are awaited still: they are in no total, and no model has learnt from them."""
+    n, awaited = policy.rounds, costs_awaited(policy)
+    if awaited < FIRST_LOOK or 2 * awaited < n or not policy.n_constraints or not policy.learns:
+        return []
+    return [
+        Concern(
+            "costs not seen",
+            f"The costs of {awaited:,} of {n:,} decisions have not been seen: totals do not count them, and no rule can be kept by costs that "
+            "nobody tells.",
+            "Give them to `learn` as soon as they are known, or costs that are known beforehand to `decide`.",
+        )
+    ]
+
+
+def costs_awaited(policy: Any) -> int:
+    """How many decisions await their costs."""
+    return sum(1 for one in policy.decisions.values() if one[0] & AWAITS_COSTS)
 
 
 def constraint_words(policy: Any) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def _until(policy: Any, slack: float) -> str:
         middle = (low + high) // 2
         low, high = (middle, high) if epsilon(policy, middle) > slack else (low, middle)
     horizon = policy._settings["horizon"]
-    beyond = f", beyond the horizon of {horizon:,}" if horizon is not None and high > horizon else ""
+    beyond = f" (the horizon is {horizon:,})" if horizon is not None and high > horizon else ""
     return f"before round {high:,}{beyond}"
 
 

@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 
 from tightrope.concerns import Concern
-from tightrope.policies.watch import FIRST_LOOK, constraint_words
+from tightrope.policies.watch import FIRST_LOOK, constraint_words, costs_awaited
 
 _CONFLICT = "`policy.conflict()` names the rules that exclude each other and the smallest change of their limits that would do."
 
 
 def hopeless(policy: Any) -> list[Concern]:
-    """Rules whose price is at its limit while their mean cost stays above zero."""
-    found = np.flatnonzero(policy.infeasible)
-    if policy.rounds < FIRST_LOOK or not len(found):
+    """Rules whose price is at its limit while their mean cost stays above zero; not of costs that were hardly ever seen."""
+    unmet = policy.infeasible
+    if policy.rounds < FIRST_LOOK or not unmet.any():
+        return []
+    if 2 * costs_awaited(policy) >= policy.rounds:
+        unmet[policy._columns] = False
+    found = np.flatnonzero(unmet)
+    if not len(found):
         return []
     words = constraint_words(policy)
     which = "; ".join(words[k] for k in found[:3].tolist()) + (

@@ -217,9 +217,10 @@ class ShadowPrice(Constrained):
         return concerns.remedy_of_totals(self, constraints)
 
     def cost_sizes(self) -> Array:
-        """The typical size of a cost that can be chosen, (K,)."""
-        size, square = shadow.vector(self._core, shadow.SIZE), shadow.vector(self._core, shadow.SQUARE)
-        return square / np.where(size > 0.0, size, 1.0)
+        """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
+        size, square, moved = (shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED))
+        seen = np.sqrt(moved / max(1.0, self._core[shadow.ROUNDS]))
+        return np.maximum(square / np.where(size > 0.0, size, 1.0), seen)
 
     def guarantees(self) -> dict[str, Any]:
         """What is proved of this policy: with `guard` one thing, without it nothing."""
