@@ -20,7 +20,8 @@ def test_runs_are_counted_by_kind_and_the_first_message_stays():
 
 
 @pytest.mark.parametrize(
-    ("runs", "n", "words"), [(1, 1, "It is 1. Do this."), (3, 3, "in all 3 runs"), (17, 20, "in 17 of 20 runs")]
+    ("runs", "n", "words"),
+    [(1, 1, "It is 1. Do this."), (3, 3, "in all 3 runs"), (17, 20, "in 17 of 20 runs")],
 )
 def test_in_how_many_runs(runs, n, words):
     [found] = of_runs([[ONE]] * runs)

@@ -92,8 +92,11 @@ def test_where_the_default_policy_raises_a_concern_a_total_was_above_zero_for_lo
 
 
 def test_optimistic_rewards_are_at_the_clip_where_it_is_said(monkeypatch):
-    env, policy = tr.environments.hospital(), tr.PessimisticOptimistic(
-        reward=tr.DisjointRidge(6, 10), constraints=18, slater=0.00625, horizon=10_000
+    env, policy = (
+        tr.environments.hospital(),
+        tr.PessimisticOptimistic(
+            reward=tr.DisjointRidge(6, 10), constraints=18, slater=0.00625, horizon=10_000
+        ),
     )
     policy.notify = lambda concern: None
     contexts = np.random.default_rng(0).choice(env.n_contexts, size=800, p=env.weights)

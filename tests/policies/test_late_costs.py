@@ -26,8 +26,8 @@ ROWS = {
 }
 
 
-def make(name, reward_costs=COSTS, cost_range=RANGE):
-    arms = dict(reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=1, cost_range=cost_range)
+def make(name, cost_range=RANGE):
+    arms = {"reward": tr.ArmMeans(2), "cost": tr.ArmMeans(2), "constraints": 1, "cost_range": cost_range}
     return (
         tr.ShadowPrice(**arms)
         if name == "ShadowPrice"

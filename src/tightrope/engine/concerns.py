@@ -1,4 +1,4 @@
-"""What a simulated policy could not do as it was asked to: from its state at the end of a run, and from the totals along the way."""
+"""What a simulated policy could not do as it was asked to: from its state at the end of a run, and from its totals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of_run(policy: Any, env: Tabular, records: Array, grid: NDArray[np.int64]) -
     offered = (env.weights @ env.available) * float(grid[-1])
     found += never_tried(policy, offered)
     K = policy.n_constraints
-    if K and K == env.n_constraints:
+    if K and env.n_constraints == K:
         totals = kernels.tally_views(records, env.n_actions, K).costs
         words = env.constraints if getattr(policy, "rules", None) is None else constraint_words(policy)
         found += _totals(policy, totals, grid, words)

@@ -89,9 +89,7 @@ def _pessimistic_optimistic(
     return simulate
 
 
-def _shadow_price(
-    policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays
-) -> Loop | None:
+def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
     """None where what the policy remembers are not rounds of this world."""
     reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
     first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)

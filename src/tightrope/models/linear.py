@@ -111,7 +111,9 @@ class Linear(Model):
         for U in (Theta, np.einsum("gpq,mgq->mgp", self.Sigma, Theta)):
             norms = np.sqrt(np.einsum("mgp,mgp->m", U, U))
             along = np.einsum("mgp,mgp->m", U, Theta)
-            widths = np.sqrt(np.maximum(0.0, np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True)))
+            widths = np.sqrt(
+                np.maximum(0.0, np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True))
+            )
             with np.errstate(invalid="ignore", divide="ignore"):
                 least = np.fmax(least, (along - root_beta * widths) / norms)
         return least

@@ -108,7 +108,7 @@ class Model(ABC):
         return None
 
     def least_optimism(self, radius: float) -> float | None:
-        """The least, over actions, of mean + radius · width as it typically is; None before anything was learnt, or if it can't say."""
+        """The least, over actions, of mean + radius · width as it typically is; None without outcomes, or if it can't say."""
         return None
 
     def least_norm(self, horizon: float) -> Array | None:

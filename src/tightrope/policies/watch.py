@@ -143,8 +143,8 @@ def costs_not_seen(policy: Any) -> list[Concern]:
     return [
         Concern(
             "costs not seen",
-            f"The costs of {awaited:,} of {n:,} decisions have not been seen: totals do not count them, and no rule can be kept by costs that "
-            "nobody tells.",
+            f"The costs of {awaited:,} of {n:,} decisions have not been seen: totals do not count them, and no rule can be kept "
+            "by costs that nobody tells.",
             "Give them to `learn` as soon as they are known, or costs that are known beforehand to `decide`.",
         )
     ]

@@ -20,7 +20,12 @@ def played(policy, rounds, reward=lambda a: 0.5, **offer):
 def test_epsilon_above_every_cost_until_the_round_that_is_named(horizon):
     eps = tr.Power(8.0, -0.5)
     policy = tr.PessimisticOptimistic(
-        reward=tr.ArmMeans(2), constraints=1, slater=0.25, horizon=horizon, epsilon=eps, cost_range=(-0.25, 0.5)
+        reward=tr.ArmMeans(2),
+        constraints=1,
+        slater=0.25,
+        horizon=horizon,
+        epsilon=eps,
+        cost_range=(-0.25, 0.5),
     )
     said = played(policy, 600, costs=[[0.5], [-0.25]])["epsilon above every cost"]
     assert eps(1024) == 0.25
@@ -75,7 +80,9 @@ def test_m_below_what_the_data_show(m):
     least = policy.reward_model.least_norm(3000.0)[0]
     assert 1.5 < least < np.linalg.norm(theta)
     if m == 1.0:
-        assert "m = 1 bounds the norm of the reward model's parameters" in found["m of the reward model"].message
+        assert (
+            "m = 1 bounds the norm of the reward model's parameters" in found["m of the reward model"].message
+        )
         assert f"at least {least:.3g} long" in found["m of the reward model"].message
     else:
         assert "m of the reward model" not in found

@@ -1,4 +1,4 @@
-"""What the pessimistic-optimistic policy can't do as it is asked to: tightened rules, optimism at its limit, a norm that is too small."""
+"""What the pessimistic-optimistic policy can't do: keep tightened rules, learn from clipped rewards, trust a small m."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def tightening(policy: Any) -> list[Concern]:
     return [
         Concern(
             "epsilon above every cost",
-            f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more than "
-            f"{back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
+            f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
+            f"than {back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
             f"{f'; the same holds of {others} more' if others else ''}.",
-            "ShadowPrice tightens nothing; for this policy a horizon that is long beside that, or an `epsilon=` below what actions give back.",
+            "ShadowPrice tightens nothing; for this policy a horizon that is long beside that, or an `epsilon=` below what actions "
+            "give back.",
         )
     ]
 
@@ -50,8 +51,8 @@ def clipped(policy: Any) -> list[Concern]:
     return [
         Concern(
             "rewards at the clip",
-            f"After {model.n_learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every action is at "
-            "its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
+            f"After {model.n_learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
+            "action is at its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
             f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or ShadowPrice.",
         )
     ]
@@ -71,8 +72,8 @@ def norms(policy: Any) -> list[Concern]:
             found.append(
                 Concern(
                     f"m of the {part} model",
-                    f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after {model.n_learnt:,} outcomes they are at "
-                    f"least {least.max():.3g} long: its confidence sets leave the truth out.",
+                    f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after {model.n_learnt:,} outcomes "
+                    f"they are at least {least.max():.3g} long: its confidence sets leave the truth out.",
                     f"`m={_rounded_up(float(least.max()))}` or more in the {part} model, or ShadowPrice, which needs none.",
                 )
             )

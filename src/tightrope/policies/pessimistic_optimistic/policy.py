@@ -43,7 +43,9 @@ ndarray, empty = np.ndarray, np.empty  # looked up in every round
 class PessimisticOptimistic(Constrained):
     """Maximise reward while cumulative costs are brought to 0 or below: in expectation, and from some round on.
 
-    That round is the theorems' (`tightrope.theory`); before it totals may be above 0 for long, and `concerns` says when they are. Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
+    That round is the theorems' (`tightrope.theory`); before it totals may be above 0 for long, and `concerns` says so.
+
+    Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
     queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
     (algorithm A), or learnt by a linear model from what is seen after acting (algorithm B: give `cost`), or some each
     way (rules with `seen="after"`).

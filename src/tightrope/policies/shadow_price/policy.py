@@ -218,7 +218,9 @@ class ShadowPrice(Constrained):
 
     def cost_sizes(self) -> Array:
         """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
-        size, square, moved = (shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED))
+        size, square, moved = (
+            shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED)
+        )
         seen = np.sqrt(moved / max(1.0, self._core[shadow.ROUNDS]))
         return np.maximum(square / np.where(size > 0.0, size, 1.0), seen)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tightrope import testing
+from tightrope.concerns import ignore
 from tightrope.engine import simulate
 from tightrope.engine.simulation import policy_name
 from tightrope.environments.build import environment_of
@@ -249,6 +250,9 @@ class _Watched:
 
     def copy(self, seed: int) -> _Watched:
         twin = _Watched(self._policy.copy(seed), self._env, self._rounds)
+        if twin._tells:
+            # A league says by its numbers who can't keep the rules.
+            twin._policy.notify = ignore
         self.logs.append(twin._log)
         return twin
 
