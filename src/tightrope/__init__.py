@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tightrope.errors import (
     InfeasibleProblem,
     InvalidInput,
+    PolicyWarning,
     SolverError,
     StateDamagedError,
     StateFileError,
@@ -97,7 +98,7 @@ _MODULES = (
 __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "policies", "rules", "schedules"]
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
-__all__ += ["StateVersionError", "TightropeError"]
+__all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
 __all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",

@@ -1,4 +1,4 @@
-"""Everything that Tightrope raises on purpose.
+"""Everything that Tightrope raises on purpose, and what it warns of.
 
 >>> issubclass(InvalidInput, TightropeError) and issubclass(InvalidInput, ValueError)
 True
@@ -36,3 +36,7 @@ class StateVersionError(StateFileError):
 
 class StateDamagedError(StateFileError):
     """The file is truncated, altered, or not a saved state at all."""
+
+
+class PolicyWarning(UserWarning):
+    """A policy can't do what it is asked to: the message says why, with the numbers, and what helps. See `Policy.concerns`."""

@@ -23,6 +23,7 @@ from tightrope.service.metrics import Metrics
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
+from tightrope.spec import make_spec
 from workbench import Bench, arms, code, measured, read, visit, ward
 
 
@@ -165,3 +166,39 @@ def test_concurrent_retries_get_one_answer(tmp_path: Path) -> None:
     journal.open()
     assert verify(journal).decisions == 20
     journal.close()
+
+
+def test_what_the_policy_cant_do_is_logged_once_and_stands_in_the_state(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spec = make_spec(
+        {
+            "name": "torn",
+            "actions": ["a", "b"],
+            "rule": [
+                {"kind": "share", "action": "a", "at_least": 0.6},
+                {"kind": "capacity", "action": "a", "at_most": 0.6},
+                {"kind": "budget", "name": "hours", "at_most": 0.3, "range": [0.0, 1.0]},
+            ],
+        }
+    )
+    bench = Bench(spec)
+    for i in range(1100):
+        bench.decide({"event_id": str(i), "usage": {"hours": {"a": 0.8, "b": 0.1}}})
+        bench.learn(str(i), reward=0.5)
+    shown = {one["kind"]: one for one in bench.state()["concerns"]}
+    assert set(shown) == {"rules that can't be met", "total above zero"}
+    assert all("policy.conflict()" in one["remedy"] for one in shown.values())
+
+    def logged() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+
+    assert len(logged()) == 2
+    assert all(one.startswith("experiment 'torn': ") for one in logged())
+    assert "no choice of actions keeps this beside the other rules" in logged()[0]
+    digest = bench.digest()
+    bench.reopened()
+    assert bench.digest() == digest
+    bench.decide({"event_id": "more", "usage": {"hours": {"a": 0.8, "b": 0.1}}})
+    assert "rules that can't be met" in {one["kind"] for one in bench.state()["concerns"]}
+    assert verify(bench.journal).digest == bench.digest()

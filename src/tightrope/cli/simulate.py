@@ -117,19 +117,37 @@ def simulate(
     engine
         Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
     """
+    from tightrope.concerns import in_runs
     from tightrope.result import write_summary
     from tightrope.spec import read_spec
     from tightrope.studies.simulation import simulate_spec
 
     folder = output.folder()
-    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder)
+    # What a policy could not do is said below.
+    quiet = {} if engine != "cpu" else {"warn": False}
+    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder, **quiet)
     if results:
         if folder is not None:
             write_summary(results, folder / "summary.json")
         last = [result.rows()[-1] for result in results]
         cut = any(result.interrupted for result in results)
-        data = {"rows": last, "interrupted": cut, "out": None if folder is None else str(folder)}
+        concerns = [
+            {"policy": result.policy, "scenario": result.scenario, **asdict(one)}
+            for result in results
+            for one in result.concerns
+        ]
+        data = {
+            "rows": last,
+            "interrupted": cut,
+            "out": None if folder is None else str(folder),
+            "concerns": concerns,
+        }
         where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
-        output.show(data, summary_table(last, "policy", "scenario"), where)
+        said = [
+            f"{result.policy} on {result.scenario}: {in_runs(one, result.n_replications)}"
+            for result in results
+            for one in result.concerns
+        ]
+        output.show(data, summary_table(last, "policy", "scenario"), *said, where)
     if interrupted:
         raise KeyboardInterrupt

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.engine.concerns import of_run
 from tightrope.engine.replication import Replication, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.kernels import shadow_loop
@@ -18,6 +19,8 @@ from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.validation import Array
 
 Runner = Callable[[int, NDArray[np.int64]], Replication]
+# Runs one replication: how many rounds it has run, and the policy as it stands then.
+Loop = Callable[[kernels.Run], tuple[int, Any]]
 
 COMPARATORS = {
     "uniform": kernels.UNIFORM,
@@ -54,7 +57,12 @@ def compiled(
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
         out = Replication(world, grid, rounds, keep_choices)
         written = out.records, out.last_violation, out.choices, out.tally, out.drawn
-        out.rounds_run = simulate(kernels.Run(np.uint64(seed), replication, rounds, grid, *written, stop))
+        out.rounds_run, twin = simulate(
+            kernels.Run(np.uint64(seed), replication, rounds, grid, *written, stop)
+        )
+        if out.rounds_run == rounds:
+            twin.decisions.made += rounds
+            out.concerns = of_run(twin, env, out.records, grid)
         return out
 
     return run
@@ -67,23 +75,21 @@ def policy_seed(seed: int, replication: int) -> int:
 
 def _pessimistic_optimistic(
     policy: PessimisticOptimistic, env: Tabular, world: kernels.TabularArrays
-) -> Callable[[kernels.Run], int]:
+) -> Loop:
     reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
     p = max(reward_rows.shape[2], cost_rows.shape[2])
 
-    def simulate(run: kernels.Run) -> int:
+    def simulate(run: kernels.Run) -> tuple[int, Any]:
         twin = policy.copy()
         reward, cost = _model_arrays(twin._reward, reward_rows), _model_arrays(twin._cost, cost_rows)
         arrays = kernels.PolicyArrays(reward, cost, twin._ranges, twin._input.columns, twin._core)
         rounds: int = kernels.simulate_pessimistic_optimistic(world, arrays, _workspace(world, twin, p), run)
-        return rounds
+        return rounds, twin
 
     return simulate
 
 
-def _shadow_price(
-    policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays
-) -> Callable[[kernels.Run], int] | None:
+def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
     """None where what the policy remembers are not rounds of this world."""
     reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
     first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)
@@ -92,7 +98,7 @@ def _shadow_price(
     ):
         return None
 
-    def simulate(run: kernels.Run) -> int:
+    def simulate(run: kernels.Run) -> tuple[int, Any]:
         twin = policy.copy(policy_seed(int(run.seed), run.replication))
         reward = _standardised_arrays(twin._reward, reward_rows)
         cost = _standardised_arrays(twin._cost, cost_rows)
@@ -121,7 +127,7 @@ def _shadow_price(
             inverse=np.empty(2 * q * q),
         )
         rounds: int = shadow_loop.simulate_shadow_price(world, arrays, workspace, run)
-        return rounds
+        return rounds, twin
 
     return simulate
 
@@ -191,7 +197,7 @@ def _memory_arrays(
     return shadow_loop.MemoryArrays(slots, contexts, counts, entries, twins)
 
 
-def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> int:
+def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> tuple[int, Any]:
     """The loop of a policy that looks at neither features nor costs before acting; its arrays go by their names."""
     J = world.rewards.shape[1]
     twin = policy.copy(policy_seed(int(run.seed), run.replication))
@@ -207,7 +213,7 @@ def _comparator(policy: Any, world: kernels.TabularArrays, run: kernels.Run) -> 
         mixture=np.empty((2, J)),
     )
     rounds: int = kernels.simulate_comparator(world, arrays, run)
-    return rounds
+    return rounds, twin
 
 
 def _workspace(world: kernels.TabularArrays, policy: PessimisticOptimistic, p: int) -> kernels.Workspace:

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.concerns import Concern, ignore
+from tightrope.engine.concerns import of_run
 from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.policies import Policy
 from tightrope.problem import Part
 from tightrope.validation import Array
 
@@ -50,12 +53,12 @@ def model_rows(env: Tabular, part: Part, model: Any) -> Array:
 
 
 class Replication:
-    """What one replication leaves: the tally at the recorded rounds, the last violated rounds, the choices if kept.
+    """What one replication leaves: the tally at the recorded rounds, the last violated rounds, the choices if kept, concerns.
 
     `tally` and `drawn`, the costs of the round, are what it works with.
     """
 
-    __slots__ = ("choices", "drawn", "last_violation", "records", "rounds_run", "tally")
+    __slots__ = ("choices", "concerns", "drawn", "last_violation", "records", "rounds_run", "tally")
 
     def __init__(
         self, world: kernels.TabularArrays, grid: NDArray[np.int64], rounds: int, keep_choices: bool
@@ -67,6 +70,7 @@ class Replication:
         self.last_violation = np.zeros(K, dtype=np.int64)
         self.choices = np.zeros(rounds if keep_choices else 0, dtype=np.int16)
         self.rounds_run = 0
+        self.concerns: list[Concern] = []
 
 
 def run_plainly(
@@ -91,6 +95,8 @@ def run_plainly(
     sees_costs = before and constrained
     sees_context = bool(getattr(policy, "sees_context", False))
     reward_rows, cost_rows = (shown_rows(policy, env, part) for part in ("reward", "cost"))
+    if isinstance(policy, Policy):
+        policy.notify = ignore
     at = 0
     for t in range(1, rounds + 1):
         if stop[0]:
@@ -135,6 +141,8 @@ def run_plainly(
             out.records[at] = tally
             at += 1
         out.rounds_run = t
+    if out.rounds_run == rounds:
+        out.concerns = of_run(policy, env, out.records, grid)
     return out
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.concerns import in_runs, of_runs
+from tightrope.concerns import warn as tell
 from tightrope.engine.cpu import Runner, compiled, policy_seed
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
 from tightrope.engine.replication import Replication, run_plainly, tabular_arrays
@@ -45,6 +47,7 @@ def simulate(
     compile: bool = True,
     progress: bool | None = None,
     name: str | None = None,
+    warn: bool = True,
 ) -> Result:
     """Run `policy` in `env`, each replication from a copy of the policy's present state; the policy given is not changed.
 
@@ -79,6 +82,8 @@ def simulate(
         A progress bar on standard error; by default if that is a terminal.
     name : str, optional
         What the policy is called in the result; by default its registered name, or its class.
+    warn : bool
+        Whether a `PolicyWarning` tells what is in `result.concerns`.
 
     Returns
     -------
@@ -154,7 +159,7 @@ def simulate(
                 raise
         finally:
             finished.close()
-    return _result(
+    result = _result(
         done,
         policy=name or policy_name(policy),
         env=env,
@@ -174,6 +179,9 @@ def simulate(
             "replications": len(done),
         },
     )
+    for concern in result.concerns if warn else ():
+        tell(f"{result.policy} on {result.scenario}: {in_runs(concern, len(done))}")
+    return result
 
 
 def _threads(
@@ -250,5 +258,6 @@ def _result(
         actions=env.actions,
         constraints=env.constraints,
         choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
+        concerns=of_runs(done[i].concerns for i in order),
         **rest,
     )

@@ -87,6 +87,18 @@ class ArmMeans(Model):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.counts == 0, np.inf, self.bonus * np.sqrt(np.log(t) / self.counts))
 
+    def never_learnt(self) -> NDArray[np.bool_]:
+        """By arm whether it has no outcome."""
+        return np.asarray(self.counts == 0.0)
+
+    def least_optimism(self, radius: float) -> float | None:
+        """The least mean + radius/√N of the arms that have an outcome."""
+        seen = self.counts > 0.0
+        if not seen.any():
+            return None
+        n = self.counts[seen]
+        return float((self.sums[seen, 0] / n + radius / np.sqrt(n)).min())
+
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½/√N: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
         return 0.5 * self.widths(features, actions)

@@ -75,6 +75,49 @@ class Linear(Model):
             )
         )
 
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether Σ_j is λI still; None where all share one."""
+        if self.n_actions is None:
+            return None
+        return np.asarray(np.trace(self.Sigma, axis1=1, axis2=2) <= self.ridge * self.n_features)
+
+    def least_optimism(self, radius: float) -> float | None:
+        """The least ⟨θ̂_j, x⟩ + radius · ‖x‖_{Σ_j⁻¹} of the actions that were learnt of, root mean squares over what was learnt.
+
+        Over n_j outcomes Σ xᵀΣ_j⁻¹x = p − λ tr Σ_j⁻¹, and Σ⟨θ̂_j, x⟩² = θ̂_jᵀ(Σ_j − λI)θ̂_j; n_j comes from tr Σ_j, as if all x were
+        equally long. Where all actions share one θ̂ others than those chosen may have lower means: these are left out.
+        """
+        lengths = np.trace(self.Sigma, axis1=1, axis2=2) - self.ridge * self.n_features
+        seen = lengths > 0.0
+        if not seen.any():
+            return None
+        n = lengths[seen] * self.n_learnt / lengths.sum()
+        left = self.n_features - self.ridge * np.trace(self.Sigma_inv[seen], axis1=1, axis2=2)
+        optimism = radius * np.sqrt(np.maximum(0.0, left) / n)
+        if self.n_actions is not None:
+            theta = self.Theta[seen, 0]
+            squares = np.einsum("gp,gpq,gq->g", theta, self.Sigma[seen], theta, optimize=True)
+            optimism += np.sqrt(np.maximum(0.0, squares - self.ridge * (theta**2).sum(axis=1)) / n)
+        return float(optimism.min())
+
+    def least_norm(self, horizon: float) -> Array:
+        """max over some u, ‖u‖ = 1, of ⟨u, θ̂⟩ − √β‖u‖_{Σ⁻¹} by output: no θ* with ‖θ*‖ ≤ m is shorter, as the paper's sets go."""
+        root_beta = kernels.confidence_radius(
+            self.stat[kernels.LEARNT], float(self.dimension), horizon, self.m, self.ridge
+        )
+        Theta = self.Theta.transpose(1, 0, 2)
+        least = np.zeros(self.n_outputs)
+        # θ̂ itself, and θ̂ weighed by what is known of each direction.
+        for U in (Theta, np.einsum("gpq,mgq->mgp", self.Sigma, Theta)):
+            norms = np.sqrt(np.einsum("mgp,mgp->m", U, U))
+            along = np.einsum("mgp,mgp->m", U, Theta)
+            widths = np.sqrt(
+                np.maximum(0.0, np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True))
+            )
+            with np.errstate(invalid="ignore", divide="ignore"):
+                least = np.fmax(least, (along - root_beta * widths) / norms)
+        return least
+
     def _learn(self, block: int, features: Any, outcome: Any) -> None:
         x = real_array("features", features, (self.n_features,))
         require_rows_in_ball("features", x[None, :])

@@ -103,6 +103,18 @@ class Model(ABC):
         """Outcomes learnt so far, where the model counts them."""
         return 0
 
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether no outcome of it was ever learnt; None where the model does not tell actions apart, or can't say."""
+        return None
+
+    def least_optimism(self, radius: float) -> float | None:
+        """The least, over actions, of mean + radius · width as it typically is; None without outcomes, or if it can't say."""
+        return None
+
+    def least_norm(self, horizon: float) -> Array | None:
+        """The least ‖θ*‖ of each output that what was learnt allows, with probability 1 − 1/horizon; None without θ or m."""
+        return None
+
     @classmethod
     def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Model:
         """The model for so many actions, with `n_features` for each of them (`per_action`), or one vector for all."""

@@ -83,6 +83,13 @@ class Standardised(Model):
         """The model as it is, for so many outputs."""
         return self.with_outputs(n_outputs)
 
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether it has no outcome; None where all share their parameters."""
+        if self.n_actions is None:
+            return None
+        # Beside the outcomes each block learns that 1 is 1, whose sum over rows is their number.
+        return np.asarray(kernels.ridge_views(self.flat).B[:, -1, -1] == 0.0)
+
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
         block = 0 if self.n_actions is None else known_action(action, self.n_actions)

@@ -36,6 +36,12 @@ class Constrained(Policy):
     def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), checked."""
 
+    def cost_scales(self) -> Array:
+        """What turns the total of each constraint, (K,), into the units of its rule."""
+        if self.rules is None:
+            return np.ones(self.n_constraints)
+        return np.array([column.rule.scale for column in self.rules.columns], dtype=float)
+
     @property
     def setting(self) -> Setting:
         """As many constraints, seen when they are seen here; without constraints the costs do not matter."""
@@ -89,6 +95,8 @@ class Constrained(Policy):
                 offers.append(self._checked_offer(**entry))
             except InvalidInput as error:
                 raise InvalidInput(f"round {i} of decide_many: {error}") from error
+        if self._pending.made >= self._look_at:
+            self._look()
         return [self._commit(offer) for offer in offers]
 
     @classmethod

@@ -6,7 +6,7 @@ import inspect
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.actions import ActionNames
+from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, model_from_settings
 from tightrope.policies.decision import NOBODY, Decision, Labels
@@ -26,6 +27,7 @@ from tightrope.policies.offer import (
 )
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.state_file import Arrays, checked, write_state
+from tightrope.policies.watch import FIRST_LOOK, Watch, next_look
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
@@ -69,8 +71,11 @@ class Policy(ABC):
     reward_range: ClassVar[tuple[float, float] | None] = None
     # What can't be given to `decide`, and why.
     refuses: ClassVar[tuple[tuple[str, ...], str]] = ((), "")
+    # What is done with a concern that is new; a service logs it, a simulation collects `concerns` at the end.
+    notify: Callable[[Concern], None] = staticmethod(warn)
     _reward: Model | None = None
     _cost: Model | None = None
+    _look_at: int = FIRST_LOOK
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -144,6 +149,22 @@ class Policy(ABC):
         """What observed costs must lie in, (K, 2)."""
         return np.array([[-COST_LIMIT, COST_LIMIT]] * self.n_constraints)
 
+    def own_concerns(self) -> list[Concern]:
+        """What stands in the way of this kind of policy, by its models and queues or prices as they are."""
+        return []
+
+    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+        """What helps where the totals of these constraints stay above zero."""
+        return "ShadowPrice takes rules on running totals into account; `tr.solve` says of an environment whether they can be met."
+
+    def cost_sizes(self) -> Array:
+        """How large a cost of each constraint is, (K,): a total that is smaller is of no concern."""
+        return np.ones(self.n_constraints)
+
+    def cost_scales(self) -> Array:
+        """What turns the total of each constraint, (K,), into the units of its rule."""
+        return np.ones(self.n_constraints)
+
     # What follows
 
     @cached_property
@@ -158,6 +179,23 @@ class Policy(ABC):
     @cached_property
     def _totals(self) -> Array:
         return np.zeros(self.n_constraints)
+
+    @cached_property
+    def _watch(self) -> Watch:
+        return Watch(self.n_constraints)
+
+    def concerns(self) -> list[Concern]:
+        """What the policy can't do as it is asked to, as far as its state shows: each with the numbers, in words, and the remedy.
+
+        It is asked for before decision 512, and whenever the number of decisions has doubled; what is new then is told once, as a
+        `PolicyWarning` unless `notify` says otherwise.
+        """
+        return [*self.own_concerns(), *self._watch.concerns(self)]
+
+    def _look(self) -> None:
+        """Look at the policy before a decision, `_look_at` having come."""
+        self._look_at = next_look(self.decisions.made)
+        self._watch.look(self)
 
     @property
     def totals(self) -> Array:
@@ -231,6 +269,8 @@ class Policy(ABC):
             The number of the context, for a policy that `sees_context`.
         """
         offer = self._offer(features, costs, cost_features, actions, usage, group, context)
+        if self.decisions.made >= self._look_at:
+            self._look()
         return self._play(offer, self.choose(offer))
 
     def propose(self, features: Any = None, costs: Any = None, **rest: Any) -> Decision:
@@ -364,6 +404,7 @@ class Policy(ABC):
             array[...] = checked(arrays, name, array.dtype, array.shape)
         self.decisions.clear()
         self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
+        self._watch = Watch(self.n_constraints, self.decisions.made)
 
     def defer_slater(self) -> bool:
         """Whether the policy measures Slater's constant, and leaves the measuring to its keeper from now on: seldom so."""
@@ -452,6 +493,7 @@ class Policy(ABC):
             awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
         self.chosen(offer, choice)
+        self._watch.note_offer(offer.ids, self.n_actions)
         self.decisions.add(awaits, decision.action, phi, psi, offer.group)
         return decision
 

@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.concerns import Concern, in_runs
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
 from tightrope.files import write_csv, write_json
 from tightrope.intervals import mean_interval, positive_part, share_interval, violation_interval
@@ -94,6 +95,9 @@ class Result:
         Every action of every run.
     settings : dict
         Plain description of policy and environment, for the record.
+    concerns : tuple of Concern
+        What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked at
+        in the recorded rounds. A GPU does not look.
 
     Examples
     --------
@@ -135,6 +139,7 @@ class Result:
     optimal_reward: Array | None = None
     choices: NDArray[np.int16] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    concerns: tuple[Concern, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("actions", "constraints"):
@@ -338,6 +343,7 @@ class Result:
         ]
         if self.optimum is not None:
             lines.append(("optimum per round", f"{format_number(self.optimum)} ({self.baseline})"))
+        lines += [(one.kind, in_runs(one, self.n_replications)) for one in self.concerns]
         return Summary(title, values, lines)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -386,6 +392,7 @@ class Result:
         try:
             header, arrays = read_archive(path)
             interval = header.pop("optimum_interval")
+            header["concerns"] = tuple(Concern(**one) for one in header.get("concerns", ()))
             return cls(**arrays, **header, optimum_interval=None if interval is None else tuple(interval))
         except (StateDamagedError, StateVersionError):
             raise
@@ -405,11 +412,9 @@ class Result:
 
     def _described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
-        return {
-            f.name: plain(getattr(self, f.name))
-            for f in fields(self)
-            if f.name not in _ARRAYS | _OPTIONAL_ARRAYS
-        }
+        arrays = _ARRAYS | _OPTIONAL_ARRAYS
+        described = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in arrays}
+        return {**described, "concerns": [asdict(one) for one in self.concerns]}
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -339,6 +339,7 @@
     }
     const hopeless = state.constraints.filter((one) => one.infeasible);
     if (hopeless.length > 0) verdict += ` On what was seen so far, ${hopeless.map(wording).join("; ")} can't be met beside the others.`;
+    for (const one of state.concerns) if (one.kind !== "rules that can't be met") verdict += ` ${one.message}`;
     say("title", state.experiment);
     say("verdict", verdict);
     say("verdict-sign", sign);

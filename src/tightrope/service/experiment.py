@@ -30,6 +30,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
@@ -158,6 +159,8 @@ class Experiment:
         self._next_try = 0.0
         self._measuring = False
         self._measure_from = 0
+        # Kinds of concerns that are in the log since the process started.
+        self._logged: set[str] = set()
 
     # Its life
 
@@ -306,10 +309,18 @@ class Experiment:
         else:
             state = self._rebuilt()
             self._reconfigure(state)
+        state.policy.notify = self._log_concern
+        for concern in state.concerns:
+            self._log_concern(concern)
         self._state = state
         self.status, self.trouble = "ready", ""
         took = time.monotonic() - began
         log.info("experiment %r: ready at position %d after %.2f s", self.name, state.position, took)
+
+    def _log_concern(self, concern: Concern) -> None:
+        if concern.kind not in self._logged:
+            self._logged.add(concern.kind)
+            log.warning("experiment %r: %s", self.name, concern)
 
     def _rebuilt(self) -> ExperimentState:
         first = next(self.journal.rows(), None)

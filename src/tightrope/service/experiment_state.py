@@ -23,6 +23,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
@@ -128,6 +129,8 @@ class ExperimentState:
         self.default: int | None = None
         self.measured = 0
         self.policy = served_policy(spec)
+        # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
+        self.policy.notify = ignore
         self.measures = self.policy.defer_slater()
         self.caps = hard_caps(spec)
         self.tally = Tally(actions=[0] * len(spec.actions))
@@ -168,6 +171,11 @@ class ExperimentState:
         """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
         found = getattr(self.policy, "infeasible", np.zeros(len(self._totals), dtype=bool))
         return [bool(one) for one in found]
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """What the policy can't do as it is asked to."""
+        return self.policy.concerns()
 
     @property
     def totals(self) -> Array:
@@ -496,6 +504,7 @@ class ExperimentState:
         require_fit(self.spec, spec, old, new)
         same = known_before(self.spec) == known_before(spec)
         new.resume(old, same_costs=same)
+        new.notify = old.notify
         self.policy = new
         self.measures = new.defer_slater()
         if not (same and getattr(old, "slater", None) is not None):

@@ -165,6 +165,9 @@ def show_state(batch: Batch, request: None) -> Answer:
             },
             "shadow_decisions": tally.shadow,
             "slater": state.slater,
+            "concerns": [
+                {"kind": one.kind, "message": one.message, "remedy": one.remedy} for one in state.concerns
+            ],
         }
     )
 

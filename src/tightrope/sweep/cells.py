@@ -345,7 +345,7 @@ def _run(plan: Plan, cell: Cell) -> Row:
     try:
         built = _build(plan, plan.tables(cell.policy, cell.settings))
         name, recorded = built.stated.name, plan.recorded(built.size.rounds)
-        here = partial(simulate, workers=1, progress=False, name=name, record=recorded)
+        here = partial(simulate, workers=1, progress=False, name=name, record=recorded, warn=False)
         # The optimum is not asked for here: one for all cells of an environment is put in its place below.
         run = here(built.policy, built.solved.env, *built.shape, optimum=0.0)
         if run.interrupted:

@@ -7,6 +7,7 @@ import pytest
 
 import tightrope as tr
 from kernel_tools import same
+from policy_tools import unwatched
 from strategies import unit_rows
 from tightrope import kernels
 
@@ -111,6 +112,7 @@ def test_plain_input_takes_the_fast_path(monkeypatch):
         assert policy.rounds == 3
 
 
+@unwatched
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kinds", ["shared", "disjoint", "mixed"])
 def test_every_form_of_input_gives_the_same_decisions_with_costs_seen_after(form, kinds):
@@ -230,6 +232,7 @@ def test_a_list_of_features_and_any_number_as_a_reward_take_the_fast_path(monkey
             same(array, policy.state()[name])
 
 
+@unwatched
 @pytest.mark.parametrize("form", ["by usage", "by costs"])
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_the_fast_path_by_rules_seen_after(form, disjoint, monkeypatch):
@@ -324,6 +327,7 @@ def test_usage_is_refused_where_costs_are_seen_before_acting():
         policy.learn(decision, 1.0)
 
 
+@unwatched
 def test_the_fast_path_measures_slater(monkeypatch):
     rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.6)], actions=["a", "b", "c"])
     rng = np.random.default_rng(0)

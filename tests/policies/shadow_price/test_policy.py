@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tightrope as tr
 from kernel_tools import same
+from policy_tools import unwatched
 from shadow_tools import COMPILED, SETTINGS, D, J, K, Setting, actions, equal_states, play, rounds
 from strategies import numbers
 from tightrope.kernels import shadow
@@ -585,6 +586,7 @@ class TestLongRuns:
         assert run.regret.mean[-1] < 0.01 * 100_000
         assert run.violation.mean[-1] == 0.0
 
+    @unwatched
     def test_an_infeasible_rule_does_not_drag_the_others_along(self):
         rng = np.random.default_rng(2)
         policy = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=2)

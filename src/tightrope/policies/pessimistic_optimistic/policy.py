@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
+from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
@@ -18,7 +19,7 @@ from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import Input, require_in_ranges, seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic import fast_path
+from tightrope.policies.pessimistic_optimistic import concerns, fast_path
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.estimates import (
     optimistic_choice,
@@ -31,6 +32,7 @@ from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.watch import FIRST_LOOK, Watch
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
 
@@ -42,6 +44,8 @@ ndarray, empty = np.ndarray, np.empty  # looked up in every round
 @register("pessimistic-optimistic")
 class PessimisticOptimistic(Constrained):
     """Maximise reward while every expected cumulative cost comes to stay at or below 0 (`docs/bounds.md` says from which round on).
+
+    Before that round totals may be above 0 for long, and `concerns` says so.
 
     Each round it picks the action with the highest r̂ − (1/V_t) Σ_k W_k Q_k: r̂ is LinUCB's optimistic reward, Q is a virtual
     queue for each constraint that grows by the cost of what was chosen plus ε_t. Costs are seen before acting
@@ -149,6 +153,7 @@ class PessimisticOptimistic(Constrained):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
+        self._watch, self._look_at = Watch(K), FIRST_LOOK
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
@@ -197,6 +202,14 @@ class PessimisticOptimistic(Constrained):
             "none" if self._cost is None else self._cost.compiled,
         )
 
+    def own_concerns(self) -> list[Concern]:
+        """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
+        return [*concerns.tightening(self), *concerns.clipped(self), *concerns.norms(self)]
+
+    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+        """What helps where totals stay above zero."""
+        return concerns.remedy_of_totals(self)
+
     # Decide
 
     def decide(  # type: ignore[override]
@@ -225,6 +238,8 @@ class PessimisticOptimistic(Constrained):
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
+        if self._pending.made >= self._look_at:
+            self._look()
         fast = self._fast_before
         if (
             fast is not None
@@ -345,6 +360,8 @@ class PessimisticOptimistic(Constrained):
             and len(features) == len(costs)
             and all(value is None for value in (cost_features, actions, usage, group, rounds))
         ):
+            if self._pending.made >= self._look_at:
+                self._look()
             found = fast_path.decide_many(self, features, costs)
             if found is not None:
                 return found
@@ -601,6 +618,7 @@ class PessimisticOptimistic(Constrained):
                 self._disjoint, self._cost.n_actions is not None, self.rules is not None
             )
         self._measure(W)
+        self._watch.note_offer(ids, self.n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
         number = self._pending.add(self._awaits, int(ids[row]), x, z, group)
         return Decision(int(ids[row]), row, number, self._pending.owner, ids, trace, self._labels)

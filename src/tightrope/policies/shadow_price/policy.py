@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
@@ -21,13 +22,14 @@ from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, Pen
 from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import conflict, fast_path, limits, prices
+from tightrope.policies.shadow_price import concerns, conflict, fast_path, limits, prices
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
 from tightrope.policies.shadow_price.input import PriceInput, finite_ranges, rule_scales
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.watch import FIRST_LOOK, Watch
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
 
@@ -134,6 +136,7 @@ class ShadowPrice(Constrained):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
+        self._watch, self._look_at = Watch(K), FIRST_LOOK
         self._memory = RoundMemory()
         self._solve: PriceSolve | None = None
         self._seed = np.uint64(self.seed)
@@ -205,6 +208,22 @@ class ShadowPrice(Constrained):
     def conflict(self) -> conflict.Conflict | None:
         """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
         return conflict.find(self)
+
+    def own_concerns(self) -> list[Concern]:
+        """Rules that can't be met on what was seen."""
+        return concerns.hopeless(self)
+
+    def remedy_of_totals(self, constraints: Sequence[int]) -> str:
+        """What helps where totals stay above zero."""
+        return concerns.remedy_of_totals(self, constraints)
+
+    def cost_sizes(self) -> Array:
+        """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
+        size, square, moved = (
+            shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED)
+        )
+        seen = np.sqrt(moved / max(1.0, self._core[shadow.ROUNDS]))
+        return np.maximum(square / np.where(size > 0.0, size, 1.0), seen)
 
     def guarantees(self) -> dict[str, Any]:
         """What is proved of this policy: with `guard` one thing, without it nothing."""
@@ -304,7 +323,10 @@ class ShadowPrice(Constrained):
                 decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
                 if decision is not None:
                     return decision
-        return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
+        offer = self._offer(features, costs, cost_features, actions, usage, group)
+        if self._pending.made >= self._look_at:
+            self._look()
+        return self._commit(offer)
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -568,6 +590,7 @@ class ShadowPrice(Constrained):
             self._remember(remembered(offer, self._input))
         action = int(offer.ids[row])
         number = self._pending.add(self._awaits, action, *kept, offer.group)
+        self._watch.note_offer(offer.ids, self.n_actions)
         fast_path.open_for(self, len(offer.ids))
         self._set_alarm()
         return Decision(action, row, number, self._pending.owner, offer.ids, trace, self._labels, None)
@@ -613,4 +636,4 @@ class ShadowPrice(Constrained):
         self._memory.remember(int(core[shadow.SLOT]), entry, mark)
 
     def _set_alarm(self) -> None:
-        self._wake = prices.next_work(self)
+        self._wake = min(prices.next_work(self), self._look_at)

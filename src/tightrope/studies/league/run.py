@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tightrope import testing
+from tightrope.concerns import ignore
 from tightrope.engine import simulate
 from tightrope.engine.replication import environment_draws
 from tightrope.engine.simulation import policy_name
@@ -304,6 +305,9 @@ class _Watched:
 
     def copy(self, seed: int) -> _Watched:
         twin = _Watched(self._policy.copy(seed), self._env, self._rounds, self._delay)
+        if twin._tells:
+            # A league says by its numbers who can't keep the rules.
+            twin._policy.notify = ignore
         self.logs.append(twin._log)
         return twin
 

@@ -100,6 +100,7 @@ def outcome_of(
         "optimum": 0.0,
         "progress": False,
         "name": name,
+        "warn": False,
     }
     run = simulate(policy, env, rounds, replications, seed, **how)
     if run.interrupted:

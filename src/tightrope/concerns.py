@@ -1,0 +1,71 @@
+"""What a policy can't do as it is asked to, said with the numbers and the remedy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tightrope.errors import PolicyWarning
+
+
+@dataclass(frozen=True)
+class Concern:
+    """One thing that stands in the way of what is asked of a policy.
+
+    `kind` is a word for programs, `message` says what is the matter, `remedy` what helps; `runs`, of a simulation, says in how many
+    runs it was seen: the message is then that of the first.
+
+    >>> print(Concern("total above zero", "hours: its total is 12 above zero.", "Raise the limit."))
+    hours: its total is 12 above zero. Raise the limit.
+    """
+
+    kind: str
+    message: str
+    remedy: str
+    runs: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}"
+
+
+def of_runs(found: Iterable[Iterable[Concern]]) -> tuple[Concern, ...]:
+    """The concerns of several runs, one of each kind, with the number of runs that have it.
+
+    >>> one = Concern("total above zero", "It is 12.", "Raise the limit.")
+    >>> of_runs([[one], [], [one]])[0].runs
+    2
+    """
+    kinds: dict[str, Concern] = {}
+    for concerns in found:
+        for one in concerns:
+            first = kinds.setdefault(one.kind, replace(one, runs=0))
+            kinds[one.kind] = replace(first, runs=(first.runs or 0) + 1)
+    return tuple(kinds.values())
+
+
+def in_runs(concern: Concern, n: int) -> str:
+    """A concern of a simulation of n runs, in words.
+
+    >>> in_runs(Concern("total above zero", "It is 12.", "Raise the limit.", runs=17), 20)
+    'in 17 of 20 runs, such as this one: It is 12. Raise the limit.'
+    """
+    if n == 1:
+        return str(concern)
+    whole = concern.runs == n
+    return f"in {'all' if whole else concern.runs} {'' if whole else 'of '}{n:,} runs, such as this one: {concern}"
+
+
+def warn(concern: Concern | str) -> None:
+    """Python's warning, which names the first line outside this package as its place."""
+    import sys
+    from pathlib import Path
+
+    package, level, frame = str(Path(__file__).parent), 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(str(concern), PolicyWarning, stacklevel=level)
+
+
+def ignore(concern: Concern) -> None:
+    """Nothing: somebody else asks for `concerns`."""

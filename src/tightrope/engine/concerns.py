@@ -1,0 +1,45 @@
+"""What a simulated policy could not do as it was asked to: from its state at the end of a run, and from its totals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.concerns import Concern
+from tightrope.environments.tabular import Tabular
+from tightrope.policies import Policy
+from tightrope.policies.watch import FIRST_LOOK, constraint_words, never_tried, totals_above
+from tightrope.validation import Array
+
+
+def of_run(policy: Any, env: Tabular, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
+    """The concerns of one run that `policy` is at the end of: none before round 512, nor for a policy of a user's own making.
+
+    `records` are the tallies at the rounds of `grid`, at which totals are looked at.
+    """
+    if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
+        return []
+    found = [*policy.own_concerns()]
+    offered = (env.weights @ env.available) * float(grid[-1])
+    found += never_tried(policy, offered)
+    K = policy.n_constraints
+    if K and env.n_constraints == K:
+        totals = kernels.tally_views(records, env.n_actions, K).costs
+        words = env.constraints if getattr(policy, "rules", None) is None else constraint_words(policy)
+        found += _totals(policy, totals, grid, words)
+    return found
+
+
+def _totals(policy: Policy, totals: Array, grid: NDArray[np.int64], words: Any) -> list[Concern]:
+    """Of totals (G, K): those that stayed above zero for long, as they stood in the last recorded round that found one."""
+    above, at = totals > 0.0, np.arange(len(grid))
+    begun = np.maximum.accumulate(np.where(above, -1, at[:, None])) + 1
+    since = np.where(above, grid[np.minimum(begun, len(grid) - 1)], 0)
+    for g in np.flatnonzero((above & (2 * since <= grid[:, None])).any(axis=1))[::-1].tolist():
+        found = totals_above(policy, totals[g], since[g], int(grid[g]), words)
+        if found:
+            return found
+    return []

@@ -1,0 +1,123 @@
+"""What the pessimistic-optimistic policy can't do: keep tightened rules, learn from clipped rewards, trust a small m."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.concerns import Concern
+from tightrope.policies.watch import FIRST_LOOK, constraint_words
+from tightrope.schedules import Schedule
+
+# Beyond this a round is not named.
+_FAR = 10**12
+
+
+def tightening(policy: Any) -> list[Concern]:
+    """ε_t is above what any action gives back under some rule, by the range of its costs: the rule's queue can only grow."""
+    n, K = policy.rounds, policy.n_constraints
+    if n < FIRST_LOOK or not K:
+        return []
+    back = -np.array(policy._settings["cost_range"]).reshape(K, 2)[:, 0]
+    eps, k = epsilon(policy, n + 1), int(np.argmin(back))
+    if eps <= back[k]:
+        return []
+    others = int((back < eps).sum()) - 1
+    return [
+        Concern(
+            "epsilon above every cost",
+            f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
+            f"than {back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
+            f"{f'; the same holds of {others} more' if others else ''}.",
+            "ShadowPrice tightens nothing; for this policy a horizon that is long beside that, or an `epsilon=` below what actions "
+            "give back.",
+        )
+    ]
+
+
+def clipped(policy: Any) -> list[Concern]:
+    """Optimism lifts every action's typical reward to the limit of 1, or above."""
+    model, n = policy._reward, policy.rounds
+    if n < FIRST_LOOK or model.n_learnt < FIRST_LOOK:
+        return []
+    radius = model.radius(_confidence(policy, n + 1.0) if model.takes_features else n + 1.0)
+    least = model.least_optimism(radius)
+    # A model that can tell has a bonus.
+    if least is None or not least >= 1.0:
+        return []
+    return [
+        Concern(
+            "rewards at the clip",
+            f"After {model.n_learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
+            "action is at its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
+            f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or ShadowPrice.",
+        )
+    ]
+
+
+def norms(policy: Any) -> list[Concern]:
+    """‖θ̂‖ is above m by more than its error."""
+    n = policy.rounds
+    if n < FIRST_LOOK:
+        return []
+    found = []
+    for part, model in (("reward", policy._reward), ("cost", policy._cost)):
+        if model is None or getattr(model, "m", None) is None:
+            continue
+        least = model.least_norm(_confidence(policy, n + 1.0))
+        if least is not None and least.max(initial=0.0) > model.m:
+            found.append(
+                Concern(
+                    f"m of the {part} model",
+                    f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after {model.n_learnt:,} outcomes "
+                    f"they are at least {least.max():.3g} long: its confidence sets leave the truth out.",
+                    f"`m={_rounded_up(float(least.max()))}` or more in the {part} model, or ShadowPrice, which needs none.",
+                )
+            )
+    return found
+
+
+def remedy_of_totals(policy: Any) -> str:
+    """What helps where totals stay above zero, and why they do, as far as ε_t and δ tell."""
+    remedy = "ShadowPrice corrects its prices by the totals themselves; for this policy a longer horizon or a smaller `epsilon=`."
+    eps, delta = epsilon(policy, policy.rounds + 1), policy.slater
+    if delta is None or eps <= delta:
+        return remedy
+    return (
+        f"Rules are tightened by ε = {eps:.3g} in this round, more than the slack of {delta:.3g} that some mix of actions leaves "
+        f"(slater): {_until(policy, delta)} queues trade one rule against another. {remedy}"
+    )
+
+
+def epsilon(policy: Any, t: int) -> float:
+    """ε_t."""
+    return Schedule(*kernels.core_views(policy._core).epsilon.tolist())(t, policy._settings["horizon"])
+
+
+def _confidence(policy: Any, t: float) -> float:
+    """T of the confidence sets in round t."""
+    return float(policy._settings["horizon"] or t)
+
+
+def _until(policy: Any, slack: float) -> str:
+    """Up to which round ε_t is above `slack`, in words."""
+    low = high = policy.rounds + 1
+    while epsilon(policy, high) > slack:
+        if high > _FAR or slack <= 0.0:
+            return "in any round"
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if epsilon(policy, middle) > slack else (low, middle)
+    horizon = policy._settings["horizon"]
+    beyond = f" (the horizon is {horizon:,})" if horizon is not None and high > horizon else ""
+    return f"before round {high:,}{beyond}"
+
+
+def _rounded_up(value: float) -> str:
+    """A number with two digits that is not below `value`."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / digit) * digit:g}"

@@ -1,0 +1,46 @@
+"""What the shadow-price policy can't do as it is asked to: rules that can't be met on what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tightrope.concerns import Concern
+from tightrope.policies.watch import FIRST_LOOK, constraint_words, costs_awaited
+
+_CONFLICT = "`policy.conflict()` names the rules that exclude each other and the smallest change of their limits that would do."
+
+
+def hopeless(policy: Any) -> list[Concern]:
+    """Rules whose price is at its limit while their mean cost stays above zero; not of costs that were hardly ever seen."""
+    unmet = policy.infeasible
+    if policy.rounds < FIRST_LOOK or not unmet.any():
+        return []
+    if 2 * costs_awaited(policy) >= policy.rounds:
+        unmet[policy._columns] = False
+    found = np.flatnonzero(unmet)
+    if not len(found):
+        return []
+    words = constraint_words(policy)
+    which = "; ".join(words[k] for k in found[:3].tolist()) + (
+        f"; and {len(found) - 3} others" if len(found) > 3 else ""
+    )
+    return [
+        Concern(
+            "rules that can't be met",
+            f"On what was seen in {policy.rounds:,} rounds, no choice of actions keeps this beside the other rules: {which}.",
+            f"{_CONFLICT} `policy.change_limit` moves one while running.",
+        )
+    ]
+
+
+def remedy_of_totals(policy: Any, constraints: Sequence[int]) -> str:
+    """What helps where totals stay above zero."""
+    if policy.infeasible[list(constraints)].any():
+        return _CONFLICT
+    return (
+        "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()` says whether one does. More "
+        "`caution=`, `guard=True` for costs that are known before acting, or a log of past rounds (`warm_start`) keep totals further from zero."
+    )

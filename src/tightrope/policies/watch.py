@@ -1,0 +1,163 @@
+"""What any policy is watched for while it runs: totals that stay above zero, actions and costs of which nothing was ever seen.
+
+A policy is looked at before its decision number 512, and then whenever the number has doubled: in between it costs nothing. What is
+looked at is plain state, so a policy that was loaded is looked at as well; it may then warn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.concerns import Concern
+from tightrope.policies.pending import AWAITS_COSTS
+from tightrope.validation import Array
+
+FIRST_LOOK = 512
+# A total is of concern that stands above zero by so many typical costs, and by so many for a decision.
+LEAST_COSTS, LEAST_SHARE = 3.0, 2e-3
+# An action that was on offer so often, and for each of the others so often, should have been tried.
+ENOUGH_OFFERS, OFFERS_FOR_EACH = 1024, 64
+_NAMED = 3
+
+
+def next_look(made: int) -> int:
+    """The number of the decision before which to look again: the next power of two.
+
+    >>> next_look(0), next_look(512), next_look(3000)
+    (512, 1024, 4096)
+    """
+    return 1 << max(FIRST_LOOK.bit_length() - 1, made.bit_length())
+
+
+class Watch:
+    """What is remembered from one look to the next, and what was told; not saved with the policy.
+
+    `since` (K,): the first of the looks in a row that have found a total above zero, 0 where the last has not. Of offers that left
+    actions out, `few` counts all and `offered` those of each action; other decisions, from number `begun` on, had all on offer.
+    """
+
+    __slots__ = ("begun", "few", "offered", "since", "told")
+
+    def __init__(self, n_constraints: int, begun: int = 0) -> None:
+        self.since = np.zeros(n_constraints, dtype=np.int64)
+        self.begun = begun
+        self.few = 0
+        self.offered: NDArray[np.int64] | None = None
+        self.told: set[str] = set()
+
+    def note_offer(self, ids: Any, n_actions: int | None) -> None:
+        """Take note of what is on offer, where that is not everything."""
+        if n_actions is None or len(ids) >= n_actions:
+            return
+        if self.offered is None:
+            self.offered = np.zeros(n_actions, dtype=np.int64)
+        self.offered[ids] += 1
+        self.few += 1
+
+    def look(self, policy: Any) -> None:
+        """Note which totals are above zero, and tell what is new."""
+        above = policy.totals > 0.0
+        if len(above) != len(self.since):
+            self.since = np.zeros(len(above), dtype=np.int64)
+        self.since[~above] = 0
+        self.since[above & (self.since == 0)] = policy.rounds
+        for concern in policy.concerns():
+            if concern.kind not in self.told:
+                self.told.add(concern.kind)
+                policy.notify(concern)
+
+    def concerns(self, policy: Any) -> list[Concern]:
+        """What the looks have shown."""
+        n, totals = policy.rounds, policy.totals
+        offered = np.full(policy.n_actions or 0, n - self.begun - self.few)
+        if self.offered is not None:
+            offered += self.offered
+        return [
+            *totals_above(policy, totals, self.since, n, constraint_words(policy)),
+            *never_tried(policy, offered),
+            *costs_not_seen(policy),
+        ]
+
+
+def totals_above(
+    policy: Any, totals: Array, since: NDArray[np.int64], now: int, words: Sequence[str]
+) -> list[Concern]:
+    """The rules whose total stands above zero in round `now` and did in `since`, half of all rounds ago or longer."""
+    if now < 2 * FIRST_LOOK or not len(totals) or len(since) != len(totals):
+        return []
+    least = policy.cost_sizes() * max(LEAST_COSTS, LEAST_SHARE * now)
+    long = (since > 0) & (2 * since <= now) & (totals > least)
+    found = np.flatnonzero(long)
+    if not len(found):
+        return []
+    worst = found[np.argsort(-(totals / policy.cost_sizes())[found], kind="stable")]
+    scales = policy.cost_scales()
+    said = [
+        f"{words[k]}: its total was above zero whenever it was looked at from round {since[k]:,} on; in round {now:,} it is "
+        f"{totals[k] * scales[k]:.4g}, which is {totals[k] * scales[k] / now:.2g} a decision too much."
+        for k in worst[:_NAMED].tolist()
+    ]
+    if len(worst) > _NAMED:
+        said.append(f"So it is with {len(worst) - _NAMED} others.")
+    return [Concern("total above zero", " ".join(said), policy.remedy_of_totals(worst.tolist()))]
+
+
+def never_tried(policy: Any, offered: Array) -> list[Concern]:
+    """The actions of which no outcome was ever seen, though each was on offer often enough; where the model tells actions apart."""
+    model = policy._reward
+    never = None if model is None or not policy.learns else model.never_learnt()
+    if never is None or len(never) != len(offered):
+        return []
+    never = never & (offered >= max(ENOUGH_OFFERS, OFFERS_FOR_EACH * len(offered)))
+    if not never.any():
+        return []
+    for pending in policy.decisions.values():
+        never[pending[1]] = False
+    found = np.flatnonzero(never).tolist()
+    if not found:
+        return []
+    names = policy.labels.actions
+    called = [repr(names[a]) if names is not None else str(a) for a in found[:_NAMED]]
+    if len(found) > _NAMED:
+        called.append(f"{len(found) - _NAMED} others")
+    which = called[0] if len(called) == 1 else f"{', '.join(called[:-1])} and {called[-1]}"
+    n = int(offered[found].min())
+    return [
+        Concern(
+            "action never tried",
+            f"No outcome of action {which} was ever seen, in {n:,} rounds on offer: whether it is worth its costs is not known.",
+            "Have it tried a few times (`policy.follow`), teach the policy from a log (`warm_start`), or take it off offer.",
+        )
+    ]
+
+
+def costs_not_seen(policy: Any) -> list[Concern]:
+    """Costs of most decisions are awaited still: they are in no total, and no model has learnt from them."""
+    n, awaited = policy.rounds, costs_awaited(policy)
+    if awaited < FIRST_LOOK or 2 * awaited < n or not policy.n_constraints or not policy.learns:
+        return []
+    return [
+        Concern(
+            "costs not seen",
+            f"The costs of {awaited:,} of {n:,} decisions have not been seen: totals do not count them, and no rule can be kept "
+            "by costs that nobody tells.",
+            "Give them to `learn` as soon as they are known, or costs that are known beforehand to `decide`.",
+        )
+    ]
+
+
+def costs_awaited(policy: Any) -> int:
+    """How many decisions await their costs."""
+    return sum(1 for one in policy.decisions.values() if one[0] & AWAITS_COSTS)
+
+
+def constraint_words(policy: Any) -> tuple[str, ...]:
+    """Each constraint in words."""
+    rules = getattr(policy, "rules", None)
+    if rules is not None:
+        return tuple(str(column.rule) for column in rules.columns)
+    return tuple(f"constraint {k}" for k in range(policy.n_constraints))
