@@ -30,6 +30,13 @@ def test_import_is_light():
     assert not [name for name in HEAVY if name in loaded]
 
 
+def test_scenarios_load_their_data_when_they_are_asked_for():
+    ask = "from tightrope.environments.scenarios import scenario; scenario('fair-jobs')"
+    probe = f"import sys; {ask}; print('sklearn' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
 @pytest.mark.parametrize("name", tr.__all__)
 def test_every_public_name_resolves_and_is_documented(name):
     value = getattr(tr, name)
