@@ -8,7 +8,9 @@ import pytest
 
 import tightrope as tr
 from tightrope import theory
+from tightrope.environments.scenarios import scenario
 from tightrope.schedules import Capped, Power
+from tightrope.studies.league.entries import ROSTER
 from tightrope.theory.totals import Summed
 
 KS = (1, 2, 3, 5, 18)
@@ -263,3 +265,15 @@ def test_the_policy_itself_stays_below_with_any_model_and_bonus_and_no_horizon(m
     assert late.any()
     paths = (run.cost[:, late] > 1e-9).any(axis=2).mean(axis=0)
     assert np.all(paths <= 0.01 + 3 * math.sqrt(0.01 / 60))
+
+
+def test_where_costs_are_learnt_the_cap_comes_too_early_for_a_short_horizon():
+    binding = scenario("bandit-binding")
+    above = {}
+    for name in ("pessimistic-optimistic", "pessimistic-optimistic-capped"):
+        policy = ROSTER[name].make(binding, 10_000)
+        run = tr.simulate(policy, binding.env, rounds=10_000, replications=5, seed=0, record=2, workers=1)
+        above[name] = run.violation.mean[-1]
+    assert above["pessimistic-optimistic"] == 0
+    assert 200 < above["pessimistic-optimistic-capped"] < 400
+    assert theory.violation_ends_linear_capped(delta=0.1, d=4, T=10_000) > 10_000

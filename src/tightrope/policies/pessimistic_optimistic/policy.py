@@ -70,7 +70,8 @@ class PessimisticOptimistic(Constrained):
     tightening : "paper" or "capped"
         "paper" is the algorithm as published. "capped" has min(ε_t, δ/2) in place of ε_t, and max(0, r̂) in place of r̂: until
         ε_t ≤ δ no mixture of actions can meet what the published one asks for, and its queues push one rule at another's expense.
-        What is proved of it: `docs/bounds.md`.
+        For costs seen before acting: where they are learnt, a large ε_t makes up for estimates that are optimistic. What is proved
+        of it: `docs/bounds.md`.
     cost_range : pair or (K, 2), optional
         What the costs are known to lie in; clips the estimates of costs seen after acting. Rules set it themselves.
     seed : int
