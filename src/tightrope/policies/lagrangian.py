@@ -66,7 +66,7 @@ class Lagrangian(Policy):
     ...     decision = policy.decide(costs=[[-0.2], [0.3]])
     ...     policy.learn(decision, (0.1, 0.9)[decision.action])
     >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
-    (True, [1.6])
+    (True, [1.7])
     """
 
     def __init__(
