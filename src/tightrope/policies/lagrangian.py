@@ -25,17 +25,19 @@ class Lagrangian(Policy):
     Setting: mean reward by the reward model, K ≥ 1 costs that are seen before acting, or after it with a model of them.
     Steps, in round t: r̂ = the reward model's upper confidence bound, w = the costs or their estimated means. Play
     argmax_j r̂_j − λ·w_j, with λ_k = step · Q_k / (m_k² √t), m_k the largest |cost| in `cost_range`; then
-    Q_k ← [Q_k + w_k + margin · m_k / √t]⁺. A cost that is seen later takes the place of its estimate, in Q and in the totals.
+    Q_k ← [Q_k + w_k + margin · m_k / √t]⁺. A cost that is seen later takes the place of its estimate, in Q and in the totals; one
+    that never comes stays estimated.
     With `guard` only actions that leave every total at or below 0 are compared; where there is none, those that exceed it least.
     `step=0` leaves the guard alone: LinUCB among the actions that the totals can bear.
     Guarantee: with the guard and costs seen before acting, every total is ≤ 0 in every round, with certainty, if every round
     offers an action with no cost above 0. Else none: `margin=0` is the plain Lagrangian, whose totals end above 0 by
-    λ* m² √T / step wherever a rule with price λ* binds; a margin pays that back for λ* m ≤ 2 step · margin.
+    λ* m² √T / step wherever a rule with price λ* binds; a margin pays that back for λ* m ≤ 2 step · margin. With costs seen
+    after acting the guard goes by estimates, and totals hover around 0.
     Source: dual gradient descent (Zinkevich, *Online convex programming*, ICML 2003); Mahdavi, Jin, Yang, *Trading regret for
     efficiency: online convex optimization with long term constraints* (JMLR 2012).
     Choices: the step falls with 1/√t, for that needs no horizon. step · margin = 1 covers prices up to 2 rewards for the
-    largest cost; at λ* m = 1 the margin then costs 2√T/step and the step at most step √T/2, which are equal for step = 2. Nothing
-    of it was fitted to a scenario. The confidence bound of round t fails with probability 1/(t + 1); never tried is ∞.
+    largest cost. At λ* m = 1 the margin then costs 2√T/step; the step costs step √T E w²/m², which is step √T/2 where squared costs
+    are half the largest: equal for step = 2. The confidence bound of round t fails with probability 1/(t + 1); never tried is ∞.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class Lagrangian(Policy):
     ...     decision = policy.decide(costs=[[-0.2], [0.3]])
     ...     policy.learn(decision, (0.1, 0.9)[decision.action])
     >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
-    (True, [1.6])
+    (True, [1.7])
     """
 
     def __init__(

@@ -63,8 +63,8 @@ class OPLB(OneSafeAction):
     >>> policy = OPLB(Ridge(2), cost=Ridge(2), safe_action=0, safe_cost=-0.5)
     >>> decision = policy.decide([[1.0, 0.0], [0.0, 1.0]])
     >>> policy.learn(decision, 0.2, [-0.5])
-    >>> decision.action, policy.mixture([[1.0, 0.0], [0.0, 1.0]]).round(2).tolist()
-    (0, [1.0, 0.0])
+    >>> decision.action, policy.mixture([[1.0, 0.0], [0.0, 1.0]]).round(1).tolist()
+    (0, [0.9, 0.1])
     """
 
     randomised: ClassVar[bool] = True
