@@ -96,8 +96,8 @@ class Result:
     settings : dict
         Plain description of policy and environment, for the record.
     concerns : tuple of Concern
-        What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked at
-        in the recorded rounds. A GPU does not look.
+        What the policy could not do as it was asked to, each with the remedy and the number of runs that had it; totals are looked
+        at in the recorded rounds. A GPU does not look.
 
     Examples
     --------

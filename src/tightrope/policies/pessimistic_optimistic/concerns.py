@@ -12,6 +12,8 @@ from tightrope.concerns import Concern
 from tightrope.policies.watch import FIRST_LOOK, constraint_words
 from tightrope.schedules import Schedule
 
+# So high must the typical optimistic reward be for nearly all to be at the limit of 1: measured at 1.04 three in four are, at 1.6 all.
+CLIPPED = 1.25
 # Beyond this a round is not named.
 _FAR = 10**12
 
@@ -39,14 +41,14 @@ def tightening(policy: Any) -> list[Concern]:
 
 
 def clipped(policy: Any) -> list[Concern]:
-    """Optimism lifts every action's typical reward to the limit of 1, or above."""
+    """Optimism lifts every action's typical reward well above the limit of 1."""
     model, n = policy._reward, policy.rounds
     if n < FIRST_LOOK or model.n_learnt < FIRST_LOOK:
         return []
     radius = model.radius(_confidence(policy, n + 1.0) if model.takes_features else n + 1.0)
     least = model.least_optimism(radius)
     # A model that can tell has a bonus.
-    if least is None or not least >= 1.0:
+    if least is None or not least >= CLIPPED:
         return []
     return [
         Concern(

@@ -42,5 +42,6 @@ def remedy_of_totals(policy: Any, constraints: Sequence[int]) -> str:
         return _CONFLICT
     return (
         "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()` says whether one does. More "
-        "`caution=`, `guard=True` for costs that are known before acting, or a log of past rounds (`warm_start`) keep totals further from zero."
+        "`caution=`, `guard=True` for costs that are known before acting, or a log of past rounds (`warm_start`) keep totals "
+        "further from zero."
     )
