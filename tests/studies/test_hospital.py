@@ -19,7 +19,10 @@ def test_hospital_with_the_papers_settings():
         epsilon=tr.Power(1.0, -0.5),
         horizon=T,
     )
-    run = tr.simulate(policy, env, rounds=T, replications=10)
+    with pytest.warns(
+        tr.PolicyWarning, match="in all 10 runs, such as this one: After 10,000 rewards the confidence radius"
+    ):
+        run = tr.simulate(policy, env, rounds=T, replications=10)
     assert run.violation.mean[-1] == 0
     kinds = (range(6), range(6, 12), range(12, 18))
     assert [run.last_violated(kind).mean for kind in kinds] == [57, 121, 85]

@@ -44,7 +44,7 @@ def test_threshold_one_half():
 )
 def test_the_clip_matters(cost_range, schedules, regret, largest_violation, settles):
     """Independent runs, 200 each: four standard errors of theirs and ours apart at most; their regret's was about 10."""
-    run = tr.simulate(arms(cost_range, **schedules), bandit(0.1), rounds=T, replications=RUNS)
+    run = tr.simulate(arms(cost_range, **schedules), bandit(0.1), rounds=T, replications=RUNS, warn=False)
     assert run.regret.mean[-1] == pytest.approx(regret, abs=4 * math.hypot(10, 10))
     at = int(run.violation.mean.argmax())
     error = run.mean_cost[:, at, 0].std(ddof=1) / math.sqrt(RUNS)
@@ -53,6 +53,9 @@ def test_the_clip_matters(cost_range, schedules, regret, largest_violation, sett
     assert within < largest_violation
     assert run.violation.mean[at] == pytest.approx(largest_violation, abs=within)
     assert (run.violation.mean[-1] == 0.0) == settles
+    # Where it does not, every run says so.
+    assert all(one.kind == "total above zero" and (one.runs < RUNS) == settles for one in run.concerns)
+    assert run.concerns
 
 
 @pytest.mark.parametrize(("threshold", "regret"), [(0.5, 1874), (0.1, 2355)])

@@ -12,7 +12,7 @@ from tightrope.concerns import Concern
 from tightrope.policies.watch import FIRST_LOOK, constraint_words
 from tightrope.schedules import Schedule
 
-# So high must the typical optimistic reward be for nearly all to be at the limit of 1: measured at 1.04 three in four are, at 1.6 all.
+# So high must the typical optimistic reward be for nearly all to be at the limit of 1: at 1.04 three in four were, at 1.6 all.
 CLIPPED = 1.25
 # Beyond this a round is not named.
 _FAR = 10**12
