@@ -455,6 +455,6 @@ def test_the_documentation_describes_every_scenario(name):
     one, page = scenario(name), (ROOT / "docs" / "league.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` | {one.description} |"))
     env = one.env
-    size = f"{env.n_contexts}, {env.n_actions}, {env.n_constraints}"
+    size = f"{env.n_contexts:,}, {env.n_actions}, {env.n_constraints}"
     seen = env.costs_seen + (f", {one.delay} rounds late" if one.delay else "")
     assert row.endswith(f"| {size} | {seen} | {one.optimum:.4f} | {one.slater:.4g} |")
