@@ -222,7 +222,8 @@ class ShadowPrice(Constrained):
             shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED)
         )
         seen = np.sqrt(moved / max(1.0, self._core[shadow.ROUNDS]))
-        return np.maximum(square / np.where(size > 0.0, size, 1.0), seen)
+        sizes: Array = np.maximum(square / np.where(size > 0.0, size, 1.0), seen)
+        return sizes
 
     def guarantees(self) -> dict[str, Any]:
         """What is proved of this policy: with `guard` one thing, without it nothing."""
@@ -321,10 +322,10 @@ class ShadowPrice(Constrained):
                 decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
                 if decision is not None:
                     return decision
-        offer = self._offer(features, costs, cost_features, actions, usage, group)
+        read = self._offer(features, costs, cost_features, actions, usage, group)
         if self._pending.made >= self._look_at:
             self._look()
-        return self._commit(offer)
+        return self._commit(read)
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
