@@ -108,3 +108,21 @@ def test_an_m_that_is_right_is_never_doubted():
 def test_nothing_is_said_where_nothing_is_wrong():
     policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=5000)
     assert played(policy, 2000, reward=(0.9, 0.2).__getitem__, costs=[[0.5], [-0.5]]) == {}
+
+
+def test_a_capped_tightening_is_no_concern_and_the_remedy_of_one_that_is_not():
+    def after(rounds, **settings):
+        policy = tr.PessimisticOptimistic(
+            tr.ArmMeans(2), constraints=1, slater=0.5, horizon=1_000, cost_range=(-0.01, 1.0), **settings
+        )
+        policy.notify = lambda concern: None
+        for _ in range(rounds):
+            policy.learn(policy.decide(costs=[[-0.01], [0.5]]), reward=0.5)
+        return {one.kind: one for one in policy.concerns()}
+
+    found = after(600)["epsilon above every cost"]
+    assert 'tightening="capped"' in found.remedy
+    # Capped at δ/2 = 0.25, which is still above the 0.01 that an action gives back at most: it says so, and not what is in use already.
+    capped = after(600, tightening="capped", epsilon=tr.Power(40.0, -0.5))["epsilon above every cost"]
+    assert "ε = 0.25," in capped.message
+    assert 'tightening="capped"' not in capped.remedy

@@ -34,8 +34,8 @@ def tightening(policy: Any) -> list[Concern]:
             f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
             f"than {back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
             f"{f'; the same holds of {others} more' if others else ''}.",
-            "ShadowPrice tightens nothing; for this policy a horizon that is long beside that, or an `epsilon=` below what actions "
-            "give back.",
+            f"ShadowPrice tightens nothing; for this policy {_capped(policy)}a horizon that is long beside that, or an `epsilon=` "
+            "below what actions give back.",
         )
     ]
 
@@ -84,7 +84,8 @@ def norms(policy: Any) -> list[Concern]:
 
 def remedy_of_totals(policy: Any) -> str:
     """What helps where totals stay above zero, and why they do, as far as ε_t and δ tell."""
-    remedy = "ShadowPrice corrects its prices by the totals themselves; for this policy a longer horizon or a smaller `epsilon=`."
+    own = f"{_capped(policy)}a longer horizon or a smaller `epsilon=`"
+    remedy = f"ShadowPrice corrects its prices by the totals themselves; for this policy {own}."
     eps, delta = epsilon(policy, policy.rounds + 1), policy.slater
     if delta is None or eps <= delta:
         return remedy
@@ -95,13 +96,19 @@ def remedy_of_totals(policy: Any) -> str:
 
 
 def epsilon(policy: Any, t: int) -> float:
-    """ε_t."""
-    return Schedule(*kernels.core_views(policy._core).epsilon.tolist())(t, policy._settings["horizon"])
+    """ε_t, capped where it is."""
+    core = kernels.core_views(policy._core)
+    return min(float(core.limits[0]), Schedule(*core.epsilon.tolist())(t, policy._settings["horizon"]))
 
 
 def _confidence(policy: Any, t: float) -> float:
     """T of the confidence sets in round t."""
     return float(policy._settings["horizon"] or t)
+
+
+def _capped(policy: Any) -> str:
+    """The variant that helps where costs are seen before acting, if it is not in use."""
+    return '`tightening="capped"`, ' if policy._cost is None and not policy._capped else ""
 
 
 def _until(policy: Any, slack: float) -> str:
