@@ -194,7 +194,7 @@ class _LateCosts:
             return np.asarray(self.logged[row])
         others = self.residuals[action]
         noise = others[generator.integers(len(others))] if len(others) else 0.0
-        return np.clip(self.means[row, action] + noise, self.low, self.high)
+        return np.asarray(np.clip(self.means[row, action] + noise, self.low, self.high))
 
 
 def _run(
