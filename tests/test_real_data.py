@@ -86,7 +86,7 @@ def test_a_policy_learns_under_the_caps() -> None:
     module, env = satimage()
     policies = module.policies(env)
     runs = {name: tr.simulate(policy, env, 4000, 4, seed=3) for name, policy in policies.items()}
-    ours, tuned = runs["shadow-price"], runs["the paper's policy, tuned here"]
+    ours, tuned = runs["shadow-price"], runs["the paper's policy, set by hand"]
     papers, even = runs["the paper's policy, its constants"], runs["round robin"]
     assert ours.average_reward.low[-1] > tuned.average_reward.high[-1]
     assert tuned.average_reward.low[-1] > 0.6
@@ -118,7 +118,7 @@ def test_satimage_earns_what_the_page_says() -> None:
     run = tr.simulate(module.policies(env)["shadow-price"], env, 20_000, 4)
     said = first_number("### Satimage: exact", "shadow-price")
     assert run.average_reward.mean[-1] == pytest.approx(said, abs=0.005)
-    assert said > first_number("### Satimage: exact", "the paper's policy, tuned here")
+    assert said > first_number("### Satimage: exact", "the paper's policy, set by hand")
 
 
 # --- coupons
@@ -174,7 +174,7 @@ def test_coupon_fit_is_the_environments_and_predicts_unseen_respondents() -> Non
 def test_a_policy_learns_within_the_limits() -> None:
     module, _, env = coupon()
     runs = {name: tr.simulate(policy, env, 5000, 3) for name, policy in module.policies(env).items()}
-    ours, tuned = runs["shadow-price"], runs["the paper's policy, tuned here"]
+    ours, tuned = runs["shadow-price"], runs["the paper's policy, set by hand"]
     papers, even = runs["the paper's policy, its constants"], runs["round robin"]
     assert ours.average_reward.low[-1] > tuned.average_reward.high[-1]
     assert tuned.average_reward.low[-1] > even.average_reward.high[-1] + 0.02
@@ -200,7 +200,7 @@ def test_coupon_prints_what_the_page_says(monkeypatch: pytest.MonkeyPatch, capsy
     run = tr.simulate(module.policies(env)["shadow-price"], env, 20_000, 4)
     said = first_number("### Coupons: fitted", "shadow-price")
     assert run.average_reward.mean[-1] == pytest.approx(said, abs=0.005)
-    assert said > first_number("### Coupons: fitted", "the paper's policy, tuned here")
+    assert said > first_number("### Coupons: fitted", "the paper's policy, set by hand")
 
 
 @needs_coupon
