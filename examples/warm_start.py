@@ -44,8 +44,8 @@ def new_policy(env: tr.environments.Tabular) -> tr.ShadowPrice:
     )
 
 
-def tuned_papers_policy(env: tr.environments.Tabular) -> tr.PessimisticOptimistic:
-    """The paper's policy with schedules that were picked on this environment."""
+def hand_set_papers_policy(env: tr.environments.Tabular) -> tr.PessimisticOptimistic:
+    """The paper's policy with schedules that someone had to choose."""
     return tr.PessimisticOptimistic(
         reward=tr.DisjointRidge(env.n_actions, env.n_features, bonus=0.1),
         constraints=env.n_constraints,
@@ -118,12 +118,12 @@ def main() -> None:
     early = options.rounds // 20
     print(f"| start | regret at {early:,} | regret at {options.rounds:,} | violation | last violated round |")
     print("| --- | --- | --- | --- | --- |")
-    papers, (context, ward, outcome) = tuned_papers_policy(env), draw_log(env, options.logged, seed=1)
+    papers, (context, ward, outcome) = hand_set_papers_policy(env), draw_log(env, options.logged, seed=1)
     papers.warm_start(env.features[context], ward, outcome)
     starts = {
         "cold": cold,
         "warm": warm,
-        "warm, the paper's policy, tuned here": papers,
+        "warm, the paper's policy, set by hand": papers,
         "round robin": tr.RoundRobin(env.n_actions),
     }
     for name, policy in starts.items():
