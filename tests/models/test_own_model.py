@@ -58,6 +58,8 @@ POLICIES: dict[str, Any] = {
     "shadow-price": lambda: (tr.ShadowPrice(model(), constraints=1), before()),
     "shadow-price, late": lambda: (tr.ShadowPrice(model(), cost=model(), constraints=1), after()),
     "provable-shadow-price": lambda: (tr.ProvableShadowPrice(model(), n_constraints=1), before()),
+    "lagrangian": lambda: (tr.Lagrangian(model(), n_constraints=1), before()),
+    "lagrangian, late": lambda: (tr.Lagrangian(model(), cost=model(), n_constraints=1), after()),
     "greedy": lambda: (tr.Greedy(model()), before(0)),
     "lints": lambda: (tr.LinTS(model()), before(0)),
     "clucb": lambda: (tr.CLUCB(model(), baseline=0, baseline_reward=0.4, alpha=0.5), before(0)),

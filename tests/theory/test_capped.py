@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from policy_tools import unwatched
 from tightrope import theory
 from tightrope.environments.scenarios import scenario
 from tightrope.schedules import Capped, Power
@@ -219,6 +220,7 @@ def test_a_run_of_the_queues_stays_below(K):
     assert np.all(totals <= theory.violation_bound_capped(tau, K=K, delta=delta))
 
 
+@unwatched  # that it does is what it is about
 def test_without_the_clip_a_model_that_is_wrong_breaks_the_rule_for_long():
     # The safe action is thought to earn −300: the bound knows nothing of rewards, and holds all the same.
     highest = {}
@@ -238,6 +240,7 @@ def test_without_the_clip_a_model_that_is_wrong_breaks_the_rule_for_long():
     assert highest["capped"] <= 0
 
 
+@unwatched  # models that are wrong are what it is about
 @pytest.mark.parametrize(
     "model", [tr.Ridge(3), tr.Ridge(3, bonus=0.0, ridge=0.1), tr.ArmMeans(3, bonus=0.05)], ids=repr
 )
@@ -267,6 +270,7 @@ def test_the_policy_itself_stays_below_with_any_model_and_bonus_and_no_horizon(m
     assert np.all(paths <= 0.01 + 3 * math.sqrt(0.01 / 60))
 
 
+@unwatched  # ε is above every cost there
 def test_where_costs_are_learnt_the_cap_comes_too_early_for_a_short_horizon():
     binding = scenario("bandit-binding")
     above = {}

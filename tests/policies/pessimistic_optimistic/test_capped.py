@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tightrope as tr
+from policy_tools import unwatched
 from reference import ReferenceA, gap
 from strategies import numbers, rows
 from tightrope.errors import InvalidInput
@@ -219,6 +220,7 @@ def played(tightening: str, **rest: Any) -> tuple[float, np.ndarray, Any]:
     return earned / 3_000, np.array(above), tried
 
 
+@unwatched  # the paper's ε is above every cost for long: that is what it is about
 @pytest.mark.parametrize(("slater", "rounds"), [(None, 28), (0.05, 26)])
 def test_three_rules_are_above_zero_for_28_rounds_instead_of_1988_and_more_is_earned(
     slater: Any, rounds: int

@@ -122,7 +122,7 @@ def test_a_capped_tightening_is_no_concern_and_the_remedy_of_one_that_is_not():
 
     found = after(600)["epsilon above every cost"]
     assert 'tightening="capped"' in found.remedy
-    # Capped at δ/2 = 0.25, which is still above the 0.01 that an action gives back at most: it says so, and not what is in use already.
+    # Capped at δ/2 = 0.25, still above the 0.01 that an action gives back at most: it says so, and not what is in use already.
     capped = after(600, tightening="capped", epsilon=tr.Power(40.0, -0.5))["epsilon above every cost"]
     assert "ε = 0.25," in capped.message
     assert 'tightening="capped"' not in capped.remedy

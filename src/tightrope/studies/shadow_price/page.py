@@ -281,17 +281,10 @@ def _league(data: Data) -> str:
         kept = {role: row["regret"] for role, row in by_role.items() if row["kept"]}
         best = min(kept, key=lambda role: kept[role]) if kept else None
         cells = {role: _regret(row, bold=role == best) for role, row in by_role.items()}
-        other = by_role.get("best other")
-        cells["best other"] = "–" if other is None else f"`{other['policy']}` {cells['best other']}"
         body.append(
             [
                 *(f"`{scenario}`", str(ours["asked"]), cells["default"], f"{ours['runs_in_violation']:.0%}"),
-                *(
-                    _number(ours["path"]),
-                    _number(ours["last_violation"]),
-                    cells["paper"],
-                    cells["best other"],
-                ),
+                *(_number(ours["path"]), _number(ours["last_violation"]), cells["paper"]),
             ]
         )
     head = [
@@ -302,14 +295,13 @@ def _league(data: Data) -> str:
         "path",
         "last",
         f"`{PAPER}`",
-        "best other of the league",
     ]
     return f"""
 ### The league
 
 {data["rounds"]:,} rounds, {data["runs"]} runs on the same draws, nothing set (of costs that are seen after acting `shadow-price` is told what they lie in, as
-rules in words would tell it). Mean regret with its 95 % interval, against the most that is asked for. The paper's policy is told Slater's constant and the horizon, as are others that ask for more; the best other is the one with the least regret of all that keep the
-rules in {data["tried"]} runs each, then run {data["best_runs"]} times ([league.md](league.md) says who plays).
+rules in words would tell it). Mean regret with its 95 % interval, against the most that is asked for. The paper's policy is told Slater's constant and
+the horizon. All others, and five more worlds, are in [league.md](league.md).
 
 {_table(head, body)}
 """

@@ -17,8 +17,6 @@ class Size:
     scenarios: tuple[str, ...] = tuple(SCENARIOS.split())
     league_rounds: int = 10_000
     league_runs: int = 20
-    league_tries: int = 2  # runs by which the best other of the league is found
-    league_best: int = 10  # runs that it then has
     tables: tuple[str, ...] = ("digits", "cancer", "wine", "satimage", "coupons")
     table_rounds: tuple[int, ...] = (500, 2_000, 10_000, 50_000)
     table_runs: int = 4
@@ -33,8 +31,6 @@ QUICK = Size(
     scenarios=("sleeping-fractions",),
     league_rounds=500,
     league_runs=2,
-    league_tries=1,
-    league_best=2,
     tables=("wine", "satimage"),
     table_rounds=(100, 400),
     table_runs=2,
