@@ -40,13 +40,14 @@ def league_row(role, regret, *, kept=True, ends=0.0):
 
 
 def test_a_rival_that_wins_a_row_is_bold():
-    rows = [
-        league_row("default", 70.0),
-        league_row("paper", 20.0, kept=False),
-    ]
-    text = page._league({"rows": rows, "rounds": 100, "runs": 5})
-    assert "| 70.0 [68.0, 72.0] |" in text
-    assert "| 20.0 [18.0, 22.0], violates |" in text
+    won, lost = (
+        page._league({"rows": [league_row("default", 70.0), rival], "rounds": 100, "runs": 5})
+        for rival in (league_row("paper", 20.0), league_row("paper", 20.0, kept=False))
+    )
+    assert "| 70.0 [68.0, 72.0] |" in won
+    assert "| **20.0 [18.0, 22.0]** |" in won
+    assert "| **70.0 [68.0, 72.0]** |" in lost, "who violates has not won"
+    assert "| 20.0 [18.0, 22.0], violates |" in lost
 
 
 def test_what_is_missed_is_said():

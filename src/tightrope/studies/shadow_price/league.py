@@ -42,9 +42,8 @@ def run(size: Size, seed: int, workers: int, advance: Callable[[], None]) -> dic
         found = scenario(name)
         made = {"default": default_policy(found.env), "paper": ROSTER[PAPER].make(found, size.league_rounds)}
         for role, policy in made.items():
-            called = DEFAULT if role == "default" else PAPER
-            how = {"workers": workers, "name": called}
-            one = outcome_of(policy, found.env, size.league_rounds, size.league_runs, seed, **how)
+            T, R, called = size.league_rounds, size.league_runs, DEFAULT if role == "default" else PAPER
+            one = outcome_of(policy, found.env, T, R, seed, workers=workers, name=called)
             rows += one.rows(found.optimum, part="league", role=role, asked=ASKED[name])
         advance()
     return {"rounds": size.league_rounds, "runs": size.league_runs, "rows": rows}
