@@ -6,6 +6,7 @@ import inspect
 import re
 import statistics
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from test_served_policies import CASES, outcome, request, spec_of
 from tightrope import lp, theory
 from tightrope.policies import POLICIES
 from tightrope.studies.bench.contests import online
-from tightrope.studies.league import ROSTER
+from tightrope.studies.league import ROSTER, compare
+from tightrope.studies.league.entries import Entry
 from workbench import Bench, read
 
 REWARDS, HOURS = np.array([0.9, 0.6, 0.5]), [1.0, 0.5, 0.2]
@@ -191,8 +193,31 @@ def test_simulations_are_the_same_on_any_number_of_cores() -> None:
     assert one.violation.mean.tobytes() == two.violation.mean.tobytes()
 
 
-@claim("Every system that the paper compares with or names, on the scenarios that fit it, on the same draws")
-def test_the_league_has_every_system_that_the_paper_compares_with_or_names() -> None:
+@claim(
+    "A policy that can't do what it is asked to says so once, with the numbers and the remedy: a total that stays "
+    "above zero, rules that can't be met, an action never tried"
+)
+def test_a_policy_that_can_not_do_what_it_is_asked_to_says_so_once() -> None:
+    # Both costs are above zero: the rule can't be met, the total climbs; and the second arm, far dearer, is never tried.
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1, guard=True)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(4_500):
+            policy.learn(policy.decide(costs=[[0.5], [50.0]]), reward=0.5)
+    said = [str(one.message) for one in told if one.category is tr.PolicyWarning]
+    kinds = [one.kind for one in policy.concerns()]
+    assert set(kinds) == {"rules that can't be met", "total above zero", "action never tried"}
+    assert len(said) == len(set(said)) == 3
+    assert all(re.search(r"\d", one) for one in said)
+
+
+@claim(
+    "Every system that the paper compares with or names, and rivals that mind the rules (a Lagrangian, guards), on the "
+    "scenarios that fit them, on the same draws"
+)
+def test_the_league_has_every_system_that_the_paper_compares_with_or_names_and_rivals_that_mind_the_rules() -> (
+    None
+):
     # OPB and OPLB it compares with; related work names safe linear bandits, knapsacks, fair and conservative ones, linear UCB.
     named = [
         "opb",
@@ -207,3 +232,11 @@ def test_the_league_has_every_system_that_the_paper_compares_with_or_names() -> 
         "linucb",
     ]
     assert set(named) <= set(ROSTER)
+    assert {"lagrangian", "plain-lagrangian", "guarded-lagrangian", "guarded-linucb", "prudent"} <= set(
+        ROSTER
+    )
+    # On the same draws: the same policy under two names earns and pays the same to the bit.
+    twins = [ROSTER["greedy"], Entry("twin", ROSTER["greedy"].make)]
+    one, other = compare(twins, ["fair-jobs"], rounds=60, replications=2, workers=1).performances
+    assert one.result.reward.tobytes() == other.result.reward.tobytes()
+    assert one.result.cost.tobytes() == other.result.cost.tobytes()
