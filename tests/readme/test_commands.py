@@ -14,6 +14,7 @@ from readme_claims import README, claim
 from tightrope.cli import main
 from tightrope.service.server import make_service
 from tightrope.spec import read_spec
+from tightrope.studies import mab
 from tightrope.studies.hospital import balanced_shares
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +87,26 @@ def test_in_the_hospital_the_full_radius_balances_shares_and_a_tenth_of_it_learn
         assert horizon == 2_500 or regret[0.1] < 0.95 * regret[1.0], (
             "there is little to learn in 2,500 rounds"
         )
+
+
+@unwatched  # ε above every cost is one of the schedules
+@claim(
+    "Four arms, threshold 0.1, cost seen after acting (tightrope reproduce mab): the constraint binds, and the schedules "
+    "and the range to which unknown costs are clipped decide what happens"
+)
+def test_on_four_arms_the_constraint_binds_and_schedules_and_clip_decide_what_happens() -> None:
+    env = tr.environments.bandit(threshold=0.1, costs_seen="after")
+    assert tr.solve(env).duals[0] > 0.5
+    regret = {
+        (schedule, clip): tr.simulate(
+            mab._policy(clip, V=mab._V(schedule, 0.1), epsilon=mab._epsilon(schedule)), env, 3_000, 10
+        ).regret.mean[-1]
+        for schedule in ("paper", "A")
+        for clip in ((-0.1, 0.9), (-1.0, 1.0))
+    }
+    by_schedule = [abs(regret["paper", clip] - regret["A", clip]) for clip in ((-0.1, 0.9), (-1.0, 1.0))]
+    by_clip = [
+        abs(regret[schedule, (-0.1, 0.9)] - regret[schedule, (-1.0, 1.0)]) for schedule in ("paper", "A")
+    ]
+    assert max(by_schedule) > 100
+    assert max(by_clip) > 100

@@ -25,7 +25,8 @@ from tightrope.studies.league.entries import Entry
 from workbench import Bench, read
 
 REWARDS, HOURS = np.array([0.9, 0.6, 0.5]), [1.0, 0.5, 0.2]
-BENCHMARKS = (Path(__file__).resolve().parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
 
 
 def rules() -> tr.Rules:
@@ -240,3 +241,18 @@ def test_the_league_has_every_system_that_the_paper_compares_with_or_names_and_r
     one, other = compare(twins, ["fair-jobs"], rounds=60, replications=2, workers=1).performances
     assert one.result.reward.tobytes() == other.result.reward.tobytes()
     assert one.result.cost.tobytes() == other.result.cost.tobytes()
+
+
+@claim(
+    "What is proved of which policy, in which rounds and on what assumptions, is one table: what holds when"
+)
+def test_what_is_proved_of_which_policy_in_which_rounds_and_on_what_assumptions_is_one_table() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^\| policy \|.*$", page, re.MULTILINE)
+    assert heads
+    for head in heads:
+        assert "in which rounds" in head
+        assert "assumed" in head
+    POLICIES.discover()
+    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope.")}
+    assert own == set(re.findall(r"^\| `([\w-]+)`", page, re.MULTILINE))
