@@ -51,11 +51,11 @@ def test_a_spec_is_one_toml_file_the_same_for_every_command_that_takes_one(
     for command in (
         ["oracle", spec],
         ["simulate", spec, *small],
-        ["compare", spec, "--policy", "uniform", *small],
+        ["compare", spec, "--policy", "uniform", *small, "--out", str(tmp_path / "league")],
     ):
         assert main(command) == 0
         assert "ward-routing" in capsys.readouterr().out
-    assert make_service([read_spec(Path(spec))], data=tmp_path) is not None
+    assert make_service([read_spec(Path(spec))], data=tmp_path / "data") is not None
 
 
 @unwatched  # that rewards are at their clip is what it is about
