@@ -150,15 +150,6 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
     return ranges
 
 
-def rule_scales(rules: Rules | None, K: int) -> Array:
-    """How many of a rule's own units a cost of 1 is, (K,)."""
-    return (
-        np.ones(K)
-        if rules is None
-        else np.array([column.rule.scale for column in rules.columns], dtype=float)
-    )
-
-
 def dense(costs: Any) -> Any:
     """Sparse costs as an array; all else as it is."""
     if not isinstance(costs, SparseCosts):

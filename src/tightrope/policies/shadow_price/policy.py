@@ -24,7 +24,7 @@ from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price import concerns, conflict, fast_path, limits, prices
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import PriceInput, finite_ranges, rule_scales
+from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.shadow_price.solve import PriceSolve
@@ -164,7 +164,7 @@ class ShadowPrice(Constrained):
 
     def _label(self) -> None:
         rules, names = self.rules, self._input.constraints
-        self._scales = rule_scales(rules, self.n_constraints)
+        self._scales = self.cost_scales()
         self._labels = Labels(
             self._input.names,
             None if rules is None else rules.names,

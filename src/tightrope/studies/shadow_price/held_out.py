@@ -14,6 +14,7 @@ import numpy as np
 from tightrope.environments.scenarios import Scenario
 from tightrope.oracle import solve
 from tightrope.studies.league import ROSTER
+from tightrope.studies.league.ranking import SOFTENING
 from tightrope.studies.shadow_price.contestants import (
     DEFAULT,
     PAPER,
@@ -34,8 +35,8 @@ PROTOTYPE, GUARD = "prototype", "thompson + guard"
 LAGRANGIAN, TUNED = "lagrangian, step 0.03", "lagrangian, best of 10 in hindsight"
 CONTESTANTS = (DEFAULT, PROTOTYPE, PAPER, GUARD, LAGRANGIAN, TUNED)
 
-# Regret is set against that of the best by (regret + 20)/(best + 20), so that a few units of luck do not count.
-SOFTENING, LOWEST = 20.0, -15.0
+# Regret is set against that of the best as in the league, but regrets below zero count down to this.
+LOWEST = -15.0
 # A world is kept by who misses its rules at the end by at most one largest cost.
 ALLOWED = 1.0
 

@@ -11,6 +11,7 @@ import numpy as np
 from tightrope.policies import ShadowPrice
 from tightrope.report import NamedCurve, Panel, format_number, panels_figure
 from tightrope.report.numbers import format_estimate
+from tightrope.studies.league.ranking import SOFTENING
 from tightrope.studies.shadow_price import held_out, sixty_seconds
 from tightrope.studies.shadow_price.contestants import DEFAULT, PAPER
 
@@ -400,7 +401,7 @@ features, skewed contexts, shared or own parameters, sleeping actions, costs see
 (`tightrope.studies.shadow_price.worlds`). The recipe was fixed by commit {held_out.COMMIT} ({held_out.FIXED}), and the seeds {first:,} + i come from that commit's first four
 digits, 0x5be5·1000: nobody could know them before, nor choose them. {data["rounds"]:,} rounds, {data["runs"]} runs each, the same draws for all.
 
-*Ratio* is (regret + {held_out.SOFTENING:.0f})/(least regret of all that keep the rules + {held_out.SOFTENING:.0f}), over the worlds that a policy keeps; to *keep* a world means to end with
+*Ratio* is (regret + {SOFTENING:.0f})/(least regret of all that keep the rules + {SOFTENING:.0f}), over the worlds that a policy keeps; to *keep* a world means to end with
 violated totals that sum to at most one largest cost on average. {found["kept_by_none"]} of the worlds are kept by none. The paper's policy is told the true δ and plays the same
 worlds in units with |W| ≤ 1 and ‖φ‖ ≤ 1, which it asks for; the last line is the best of 10 settings for each world, chosen in hindsight.
 
