@@ -48,6 +48,9 @@ class Model(ABC):
     takes_features: bool = True
     # Whether ‖φ‖ ≤ 1 is asked for.
     unit_features: ClassVar[bool] = False
+    # How to explore with it: "normal" draws from means and deviations, "members" follows one of its `members` in a round, "gaps"
+    # chooses by inverse gap weighting, where there is nothing but means.
+    exploration: str = "normal"
 
     n_features: int = 0
     n_actions: int | None = None
@@ -88,6 +91,15 @@ class Model(ABC):
         ids = np.arange(len(means)) if actions is None else np.asarray(actions)
         spread = scale * np.asarray(self.widths(features, actions))
         return np.asarray(means + spread * np.array([normals(1, int(a))[0] for a in ids]))
+
+    def members(self, features: Any = None, actions: Any = None) -> Array:
+        """What each of its M members expects of each row, (M, n) or (M, n, n_outputs), spread as they are to be drawn."""
+        raise InvalidInput(f"{self!r} is one model, without members.")
+
+    @property
+    def fits(self) -> int:
+        """How often it was fitted anew to what it keeps, after which prices are solved for again; 0 where every outcome moves it."""
+        return 0
 
     def of_sum(self, z: Array) -> tuple[float, float]:
         """Mean and width of features that were added up; of a `linear` model alone."""
