@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,6 +36,11 @@ WAYS = {
     "every other": lambda u, names: np.repeat(u, 2)[::2],
     "rounded out of range": lambda u, names: (u.round() + 1e-12).tolist(),
     "more than is on offer": lambda u, names: dict.fromkeys(ABC, float(u[0])),
+    "fractions": lambda u, names: [Fraction(one) for one in u.tolist()],
+    "a number, then fractions": lambda u, names: [1.0, *[Fraction(1, 2)] * (len(u) - 1)],
+    "a number, then decimals": lambda u, names: [1.0, *[Decimal("0.5")] * (len(u) - 1)],
+    "a number, then a huge one": lambda u, names: [1.0, *[10**400] * (len(u) - 1)],
+    "table of fractions": lambda u, names: dict.fromkeys(names, Fraction(1, 2)),
     "too few": lambda u, names: u[1:],
     "too many": lambda u, names: [*u.tolist(), 1.0],
     "of its own shape": lambda u, names: u[None],

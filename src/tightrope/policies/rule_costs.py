@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
@@ -14,7 +15,7 @@ from tightrope import kernels
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array
 
-__all__ = ["RuleCosts"]
+__all__ = ["RuleCosts", "Said"]
 
 asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every round
 
@@ -22,15 +23,17 @@ asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every
 _MAX_KEPT = 1024
 
 Ids: TypeAlias = NDArray[np.int64]
-# From usages and the actions on offer to their costs.
-Form: TypeAlias = Callable[[dict[str, Any] | None, Ids | None], Array | None]
+# What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. The next that is said may overwrite the values.
+Said: TypeAlias = tuple[Array, Array, Array, Array]
+# From usages and, if not all, the actions on offer; None where they are not plain numbers.
+Form: TypeAlias = Callable[[Any, Ids | None], Said | None]
 
 
 class RuleCosts:
     """The costs of one set of rules, to the bit those of `Rules`, and where something is wrong its errors.
 
     A caller says the same usages round after round, so what does not depend on their values is worked out once for each group and
-    list of usages. What is not plain numbers goes by `Rules` itself.
+    list of usages, and the list that came last is tried first. What is not plain numbers goes by `Rules` itself.
 
     >>> import tightrope as tr
     >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
@@ -41,32 +44,47 @@ class RuleCosts:
     array([0.25])
     """
 
-    __slots__ = ("_alone", "_before", "_forms", "_idle", "rules")
+    __slots__ = ("_alone", "_before", "_everyone", "_forms", "_idle", "_last", "rules")
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._before = rules.seen.copy()
-        self._alone = list(np.arange(len(rules.actions))[:, None])
+        self._everyone = np.arange(len(rules.actions))
+        self._alone = list(self._everyone[:, None])
         self._forms: dict[tuple[Any, ...], Form] = {}
+        # The form that came last, by group; of costs seen before acting, and after.
+        self._last: tuple[dict[Any, Form], dict[Any, Form]] = ({}, {})
         self._idle: dict[Any, Ids] = {}
+
+    def said(self, usage: Any, group: Any = None) -> Said | None:
+        """What `kernels.costs_of_usage` reads for all actions; None where it is for `costs` to say what is wrong, if anything is.
+
+        `group` by `plain_group`.
+        """
+        form = self._last[0].get(group)
+        if form is not None and (said := form(usage, None)) is not None:
+            return said
+        return self._said_otherwise(form, usage, group, False, None)
+
+    def said_after(self, usage: Any, group: Any = None) -> Said | None:
+        """`said` of one action, for the columns that are seen after acting: what `kernels.costs_of_outcome` reads."""
+        form = self._last[1].get(group)
+        if form is not None and (said := form(usage, None)) is not None:
+            return said
+        return self._said_otherwise(form, usage, group, True, None)
 
     def costs(self, usage: Any = None, group: Any = None, ids: Ids | None = None) -> Array:
         """As `Rules.costs`; `group` by `plain_group`, `ids` those of the actions on offer, None for all."""
-        if usage is None or type(usage) is dict:
-            key = (group, () if usage is None else tuple(usage), False)
-            form = self._forms.get(key) or self._new_form(key)
-            if form is not None and (W := form(usage, ids)) is not None:
-                return W
-        return self.rules.costs(usage, group, ids)
+        said = (
+            self.said(usage, group) if ids is None else self._said_otherwise(None, usage, group, False, ids)
+        )
+        W = self._filled(said, self._everyone if ids is None else ids)
+        return self.rules.costs(usage, group, ids) if W is None else W
 
     def observed(self, usage: Any, action: int, group: Any = None) -> Array:
         """As `Rules.observed`; `group` by `plain_group`."""
-        if type(usage) is dict:
-            key = (group, tuple(usage), True)
-            form = self._forms.get(key) or self._new_form(key)
-            if form is not None and (w := form(usage, self._alone[action])) is not None:
-                return w[0]  # type: ignore[no-any-return]
-        return self.rules.observed(usage, action, group)
+        w = self._filled(self.said_after(usage, group), self._alone[action])
+        return self.rules.observed(usage, action, group) if w is None else w[0]
 
     def idle(self, group: Any) -> Ids:
         """The columns seen after acting that do not count in a context of this group."""
@@ -75,6 +93,25 @@ class RuleCosts:
             idle = np.flatnonzero(~(self.rules.in_force(group) | self._before)).astype(np.int64)
             _keep(self._idle, group, idle)
         return idle
+
+    def _filled(self, said: Said | None, ids: Ids) -> Array | None:
+        if said is None:
+            return None
+        W = empty((len(ids), said[1].shape[1]))
+        return W if _compiled()(*said, ids, W) else None
+
+    def _said_otherwise(
+        self, tried: Form | None, usage: Any, group: Any, after: bool, ids: Ids | None
+    ) -> Said | None:
+        """By the form for these names, unless it was tried."""
+        if not (type(usage) is dict or (usage is None and not after)):
+            return None
+        key = (group, () if usage is None else tuple(usage), after)
+        form = self._forms.get(key) or self._new_form(key)
+        if form is None or form is tried:
+            return None
+        _keep(self._last[after], group, form)
+        return form(usage, ids)
 
     def _new_form(self, key: tuple[Any, tuple[str, ...], bool]) -> Form | None:
         """What to keep for a group, names of usages, and whether costs are of columns seen after acting; None where they do not do.
@@ -98,94 +135,130 @@ class RuleCosts:
             )
             if there and k in place
         ]
-        form = _form(
+        constants = (
             np.ascontiguousarray(plan.base[:, columns]),
             np.ascontiguousarray(plan.ranges[given]),
             np.array(counted).reshape(-1, 4 + len(plan.base)),
-            self.rules.actions,
         )
+        form = _form(names, self.rules.actions, 1 if after else len(plan.base), constants)
         _keep(self._forms, key, form)
         return form
 
 
-def _form(base: Array, ranges: Array, counted: Array, actions: Sequence[Any]) -> Form:
-    """One way of saying usage: what comes of it, or None where it is not plain numbers within their ranges.
+def _form(
+    names: tuple[str, ...], actions: Sequence[Any], rows: int, constants: tuple[Array, Array, Array]
+) -> Form:
+    """One way of saying usage, of as many rows as there are actions on offer. Closures, since they look nothing up."""
+    n = len(names)
+    if not n:
+        nothing = (empty(0), *constants)
+        return lambda usage, ids: nothing if usage is None or (type(usage) is dict and not usage) else None
+    all_of = itemgetter(*names)
+    [name, *_] = names
+    readers = {rows: _reader(n, rows)}
+    read_all, values = readers[rows]
+    said = (values, *constants)
+    every_row = itemgetter(*actions) if rows > 1 else None
 
-    A closure, since it looks nothing up. `base`, `ranges` and `counted` are what `kernels.costs_of_usage` reads. Numbers, lists and
-    tables become one array together, which is cheaper than one for each; arrays are copied row by row.
-    """
-    fill, fill_by_row = _compiled()
-    everyone, K = np.arange(len(base)), base.shape[1]
-    of_everyone = itemgetter(*actions)
-
-    def filled(usage: dict[str, Any] | None, ids: Ids | None) -> Array | None:
-        if not usage:
-            return base.copy() if ids is None else base[ids]
-        if ids is None:
-            ids = everyone
-        J = len(ids)
-        line: list[Any] = []
-        for given in usage.values():
-            kind = type(given)
-            # With a plain number in front no list makes an array of bools, which are no numbers.
-            if kind is list and len(given) == J and type(given[0]) in _PLAIN:
-                line += given
-            elif kind is float:
-                line += [given] * J
-            elif kind is dict and len(given) == J > 1:
-                try:
-                    row = of_everyone(given) if ids is everyone else [given[actions[i]] for i in ids.tolist()]
-                except KeyError:
-                    return None
-                if not _NUMBERS.issuperset(map(type, row)):
-                    return None
-                line += row
-            else:
-                rows, W = _rows(usage, J), empty((J, K))
-                return W if rows is not None and fill_by_row(rows, ids, base, ranges, counted, W) else None
-        try:
-            values = asarray(line)
-        except ValueError:
+    def form(usage: Any, ids: Ids | None) -> Said | None:
+        if type(usage) is not dict or len(usage) != n:
             return None
-        if values.dtype is not FLOAT:
-            if values.dtype.kind not in "iu":
-                return None
-            values = values.astype(FLOAT)
-        W = empty((J, K))
-        return W if fill(values, ids, base, ranges, counted, W) else None
+        try:
+            given = all_of(usage) if n > 1 else (usage[name],)
+        except KeyError:
+            return None
+        if ids is None:
+            return said if read_all(given, every_row) else None
+        J = len(ids)
+        if J not in readers:
+            readers[J] = _reader(n, J)
+        read, some = readers[J]
+        offered = [actions[i] for i in ids.tolist()]
+        return (some, *constants) if read(given, itemgetter(*offered) if J > 1 else None) else None
 
-    return filled
+    return form
 
 
-def _rows(usage: dict[str, Any], J: int) -> Array | None:
-    """J numbers for each usage; None where there are others, or what is no number."""
-    rows = empty((len(usage), J))
-    shape = (J,)
-    for i, given in enumerate(usage.values()):
-        if not (type(given) is ndarray and given.dtype is FLOAT and given.shape == shape):
+def _reader(n: int, J: int) -> tuple[Callable[[Sequence[Any], Any], bool], Array]:
+    """What reads J numbers for each of n usages, and the array that it reads them into.
+
+    Lists, tables, and single numbers that stand for all are written in one go, and so are arrays.
+    """
+    rows = empty((n, J))
+    values = rows.reshape(-1)
+    numbers = memoryview(values).cast("B") if J else memoryview(b"")
+    write = struct.Struct(f"{n * J}d").pack_into
+    shape, join = (J,), b"".join
+
+    def read(given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None) -> bool:
+        line: list[Any] = []
+        for one in given:
+            kind = type(one)
+            if kind is list:
+                row = one
+            elif kind is float:
+                line += [one] * J
+                continue
+            elif kind is dict and every_row is not None:
+                try:
+                    row = every_row(one)
+                except KeyError:
+                    return False
+                if len(one) != J:
+                    return False
+            else:
+                break
+            # With a number in front no row is all bools, which are no numbers.
+            if len(row) != J or type(row[0]) is not float:
+                break
+            line += row
+        else:
             try:
-                array = asarray(given)
-            except ValueError:
-                return None
-            if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
-                return None
-            given = array
-        rows[i] = given
-    return rows
+                # A sum of floats and whole numbers; texts, NumPy's and all else would make it something else.
+                if type(sum(line)) is float:
+                    write(numbers, 0, *line)
+                    return True
+            except (TypeError, OverflowError, struct.error):
+                return False
+        for one in given:
+            if type(one) is not ndarray or one.dtype is not FLOAT or one.shape != shape:
+                return _read_slowly(given, every_row, rows)
+        try:
+            numbers[:] = join(given)
+        except TypeError:  # not contiguous
+            return _read_slowly(given, every_row, rows)
+        return True
+
+    return read, values
 
 
-_PLAIN = frozenset({float, int})
-_NUMBERS = frozenset({float, int, np.float64})
+def _read_slowly(
+    given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None, rows: Array
+) -> bool:
+    """Numbers of any kind, and arrays of any layout."""
+    shape = rows.shape[1:]
+    for i, one in enumerate(given):
+        if type(one) is dict:
+            if every_row is None or len(one) != len(rows[i]):
+                return False
+            try:
+                one = every_row(one)
+            except KeyError:
+                return False
+        try:
+            array = asarray(one)
+        except ValueError:
+            return False
+        if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
+            return False
+        rows[i] = array
+    return True
 
 
 @cache
-def _compiled() -> tuple[Any, Any]:
+def _compiled() -> Any:
     ids, table = empty(0, dtype=np.int64), empty((0, 0))
-    line, rows = (
-        kernels.entry(kernels.costs_of_usage, values, ids, table, table, table, table)
-        for values in (empty(0), table)
-    )
-    return line, rows
+    return kernels.entry(kernels.costs_of_usage, empty(0), table, table, table, ids, table)
 
 
 def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:
