@@ -141,10 +141,10 @@ def test_usage_must_be_a_mapping_of_any_kind():
 
 def test_what_is_idle():
     costs = RuleCosts(mixed())
-    assert costs.idle("old").tolist() == []
-    assert costs.idle(()).tolist() == costs.idle("young").tolist() == [2]
+    assert costs.force("old").idle.tolist() == []
+    assert costs.force(()).idle.tolist() == costs.force("young").idle.tolist() == [2]
     with pytest.raises(tr.InvalidInput, match="group is missing"):
-        costs.idle(None)
+        costs.force(None)
 
 
 def test_costs_are_a_new_array_each_time():
@@ -163,6 +163,6 @@ def test_many_groups_stay_bounded_and_right():
     costs = RuleCosts(mixed())
     for i in range(2500):
         same(costs.costs({"hours": 0.5}, f"group {i}")[:, 0], [0.5, -0.5, -0.5])
-        assert costs.idle(f"group {i}").tolist() == [2]
+        assert costs.force(f"group {i}").idle.tolist() == [2]
     assert len(costs._forms) <= 1024
-    assert len(costs._idle) <= 1024
+    assert len(costs._forces) <= 1024

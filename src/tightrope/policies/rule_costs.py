@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array
 
-__all__ = ["RuleCosts", "Said"]
+__all__ = ["Force", "RuleCosts"]
 
 asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every round
 
@@ -25,15 +27,27 @@ _MAX_KEPT = 1024
 Ids: TypeAlias = NDArray[np.int64]
 # What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. The next that is said may overwrite the values.
 Said: TypeAlias = tuple[Array, Array, Array, Array]
-# From usages and, if not all, the actions on offer; None where they are not plain numbers.
-Form: TypeAlias = Callable[[Any, Ids | None], Said | None]
+# From usages and, if not all, the ids of the actions on offer; None where they are not plain numbers.
+Form: TypeAlias = Callable[..., Said | None]
+
+
+class Force(NamedTuple):
+    """What counts in the contexts of a group: the rules in force (K,), None where all are, which costs seen after acting do not.
+
+    Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
+    """
+
+    rules: NDArray[np.bool_] | None
+    unseen: Ids
+    idle: Ids
 
 
 class RuleCosts:
     """The costs of one set of rules, to the bit those of `Rules`, and where something is wrong its errors.
 
     A caller says the same usages round after round, so what does not depend on their values is worked out once for each group and
-    list of usages, and the list that came last is tried first. What is not plain numbers goes by `Rules` itself.
+    list of usages. `latest` has, by group, the form of what was said last, with what counts in that group, and `latest_after` the
+    same for usage seen after acting: who finds it there need not ask further. What is not plain numbers goes by `Rules` itself.
 
     >>> import tightrope as tr
     >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
@@ -44,74 +58,55 @@ class RuleCosts:
     array([0.25])
     """
 
-    __slots__ = ("_alone", "_before", "_everyone", "_forms", "_idle", "_last", "rules")
+    __slots__ = ("_alone", "_before", "_everyone", "_forces", "_forms", "latest", "latest_after", "rules")
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.latest: dict[Any, tuple[Form, Force]] = {}
+        self.latest_after: dict[Any, tuple[Form, Force]] = {}
         self._before = rules.seen.copy()
         self._everyone = np.arange(len(rules.actions))
         self._alone = list(self._everyone[:, None])
         self._forms: dict[tuple[Any, ...], Form] = {}
-        # The form that came last, by group; of costs seen before acting, and after.
-        self._last: tuple[dict[Any, Form], dict[Any, Form]] = ({}, {})
-        self._idle: dict[Any, Ids] = {}
+        self._forces: dict[Any, Force] = {}
 
-    def said(self, usage: Any, group: Any = None) -> Said | None:
-        """What `kernels.costs_of_usage` reads for all actions; None where it is for `costs` to say what is wrong, if anything is.
+    def said(self, usage: Any, group: Any = None, ids: Ids | None = None, *, after: bool = False) -> Said | None:
+        """What `kernels.costs_of_usage` reads; None where it is for `costs` to say what is wrong, if anything is.
 
-        `group` by `plain_group`.
+        `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that are
+        seen after acting.
         """
-        form = self._last[0].get(group)
-        if form is not None and (said := form(usage, None)) is not None:
-            return said
-        return self._said_otherwise(form, usage, group, False, None)
-
-    def said_after(self, usage: Any, group: Any = None) -> Said | None:
-        """`said` of one action, for the columns that are seen after acting: what `kernels.costs_of_outcome` reads."""
-        form = self._last[1].get(group)
-        if form is not None and (said := form(usage, None)) is not None:
-            return said
-        return self._said_otherwise(form, usage, group, True, None)
-
-    def costs(self, usage: Any = None, group: Any = None, ids: Ids | None = None) -> Array:
-        """As `Rules.costs`; `group` by `plain_group`, `ids` those of the actions on offer, None for all."""
-        said = (
-            self.said(usage, group) if ids is None else self._said_otherwise(None, usage, group, False, ids)
-        )
-        W = self._filled(said, self._everyone if ids is None else ids)
-        return self.rules.costs(usage, group, ids) if W is None else W
-
-    def observed(self, usage: Any, action: int, group: Any = None) -> Array:
-        """As `Rules.observed`; `group` by `plain_group`."""
-        w = self._filled(self.said_after(usage, group), self._alone[action])
-        return self.rules.observed(usage, action, group) if w is None else w[0]
-
-    def idle(self, group: Any) -> Ids:
-        """The columns seen after acting that do not count in a context of this group."""
-        idle = self._idle.get(group)
-        if idle is None:
-            idle = np.flatnonzero(~(self.rules.in_force(group) | self._before)).astype(np.int64)
-            _keep(self._idle, group, idle)
-        return idle
-
-    def _filled(self, said: Said | None, ids: Ids) -> Array | None:
-        if said is None:
-            return None
-        W = empty((len(ids), said[1].shape[1]))
-        return W if _compiled()(*said, ids, W) else None
-
-    def _said_otherwise(
-        self, tried: Form | None, usage: Any, group: Any, after: bool, ids: Ids | None
-    ) -> Said | None:
-        """By the form for these names, unless it was tried."""
         if not (type(usage) is dict or (usage is None and not after)):
             return None
         key = (group, () if usage is None else tuple(usage), after)
         form = self._forms.get(key) or self._new_form(key)
-        if form is None or form is tried:
+        if form is None:
             return None
-        _keep(self._last[after], group, form)
-        return form(usage, ids)
+        # A rule seen after acting may ask for a group that is not needed here.
+        with suppress(InvalidInput):
+            _keep(self.latest_after if after else self.latest, group, (form, self.force(group)))
+        return form(usage) if ids is None else form(usage, ids)
+
+    def costs(self, usage: Any = None, group: Any = None, ids: Ids | None = None) -> Array:
+        """As `Rules.costs`; `group` by `plain_group`, `ids` those of the actions on offer, None for all."""
+        W = _filled(self.said(usage, group, ids), self._everyone if ids is None else ids)
+        return self.rules.costs(usage, group, ids) if W is None else W
+
+    def observed(self, usage: Any, action: int, group: Any = None) -> Array:
+        """As `Rules.observed`; `group` by `plain_group`."""
+        w = _filled(self.said(usage, group, after=True), self._alone[action])
+        return self.rules.observed(usage, action, group) if w is None else w[0]  # type: ignore[no-any-return]
+
+    def force(self, group: Any) -> Force:
+        """What counts in a context of this group."""
+        found = self._forces.get(group)
+        if found is None:
+            force = self.rules.in_force(group)
+            after = np.flatnonzero(~self._before).astype(np.int64)
+            unseen = np.flatnonzero(~force[after]).astype(np.int64)
+            found = Force(None if force.all() else force, unseen, after[unseen])
+            _keep(self._forces, group, found)
+        return found
 
     def _new_form(self, key: tuple[Any, tuple[str, ...], bool]) -> Form | None:
         """What to keep for a group, names of usages, and whether costs are of columns seen after acting; None where they do not do.
@@ -145,106 +140,87 @@ class RuleCosts:
         return form
 
 
+def _filled(said: Said | None, ids: Ids) -> Array | None:
+    if said is None:
+        return None
+    W = empty((len(ids), said[1].shape[1]))
+    return W if _compiled()(*said, ids, W) else None
+
+
 def _form(
-    names: tuple[str, ...], actions: Sequence[Any], rows: int, constants: tuple[Array, Array, Array]
+    names: tuple[str, ...], actions: Sequence[Any], J: int, constants: tuple[Array, Array, Array]
 ) -> Form:
-    """One way of saying usage, of as many rows as there are actions on offer. Closures, since they look nothing up."""
+    """One way of saying usage: J numbers for each of these names, one for each action on offer.
+
+    Closures, since they look nothing up. Lists, tables, and single numbers that stand for all are written in one go, and so are
+    arrays.
+    """
     n = len(names)
     if not n:
         nothing = (empty(0), *constants)
-        return lambda usage, ids: nothing if usage is None or (type(usage) is dict and not usage) else None
-    all_of = itemgetter(*names)
-    [name, *_] = names
-    readers = {rows: _reader(n, rows)}
-    read_all, values = readers[rows]
-    said = (values, *constants)
-    every_row = itemgetter(*actions) if rows > 1 else None
+        return lambda usage, ids=None: nothing if usage is None or (type(usage) is dict and not usage) else None
+    pick, [first, *_], one_usage = itemgetter(*names), names, n == 1
+    rows = empty((n, J))
+    said = (rows.reshape(-1), *constants)
+    numbers = memoryview(said[0]).cast("B")
+    write, join, shape = struct.Struct(f"{n * J}d").pack_into, b"".join, (J,)
+    every_row = itemgetter(*actions) if J > 1 else None
 
-    def form(usage: Any, ids: Ids | None) -> Said | None:
+    def form(usage: Any, ids: Ids | None = None) -> Said | None:
         if type(usage) is not dict or len(usage) != n:
             return None
         try:
-            given = all_of(usage) if n > 1 else (usage[name],)
-        except KeyError:
+            given = (usage[first],) if one_usage else pick(usage)
+            if ids is not None:
+                return some_rows(given, ids)
+            line: list[Any] = []
+            for one in given:
+                kind = type(one)
+                if kind is float:
+                    line += [one] * J
+                    continue
+                if kind is dict and every_row is not None:
+                    # With another number of actions `Rules` has something to say.
+                    one = every_row(one) if len(one) == J else ()
+                elif kind is not list:
+                    break
+                # With a number in front no row is all bools, which are no numbers.
+                if len(one) != J or type(one[0]) is not float:
+                    break
+                line += one
+            else:
+                # A sum of floats and whole numbers; texts, NumPy's numbers and all else would make it something else.
+                if type(sum(line)) is float:
+                    write(numbers, 0, *line)
+                    return said
+            for one in given:
+                if type(one) is not ndarray or one.dtype is not FLOAT or one.shape != shape:
+                    return said if _read(given, every_row, rows) else None
+            try:
+                numbers[:] = join(given)
+            except TypeError:  # not contiguous
+                numbers[:] = asarray(given).tobytes()
+        except (KeyError, TypeError, OverflowError, struct.error):
             return None
-        if ids is None:
-            return said if read_all(given, every_row) else None
-        J = len(ids)
-        if J not in readers:
-            readers[J] = _reader(n, J)
-        read, some = readers[J]
+        return said
+
+    def some_rows(given: Sequence[Any], ids: Ids) -> Said | None:
         offered = [actions[i] for i in ids.tolist()]
-        return (some, *constants) if read(given, itemgetter(*offered) if J > 1 else None) else None
+        some = empty((n, len(ids)))
+        read = _read(given, itemgetter(*offered) if len(ids) > 1 else None, some)
+        return (some.reshape(-1), *constants) if read else None
 
     return form
 
 
-def _reader(n: int, J: int) -> tuple[Callable[[Sequence[Any], Any], bool], Array]:
-    """What reads J numbers for each of n usages, and the array that it reads them into.
-
-    Lists, tables, and single numbers that stand for all are written in one go, and so are arrays.
-    """
-    rows = empty((n, J))
-    values = rows.reshape(-1)
-    numbers = memoryview(values).cast("B") if J else memoryview(b"")
-    write = struct.Struct(f"{n * J}d").pack_into
-    shape, join = (J,), b"".join
-
-    def read(given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None) -> bool:
-        line: list[Any] = []
-        for one in given:
-            kind = type(one)
-            if kind is list:
-                row = one
-            elif kind is float:
-                line += [one] * J
-                continue
-            elif kind is dict and every_row is not None:
-                try:
-                    row = every_row(one)
-                except KeyError:
-                    return False
-                if len(one) != J:
-                    return False
-            else:
-                break
-            # With a number in front no row is all bools, which are no numbers.
-            if len(row) != J or type(row[0]) is not float:
-                break
-            line += row
-        else:
-            try:
-                # A sum of floats and whole numbers; texts, NumPy's and all else would make it something else.
-                if type(sum(line)) is float:
-                    write(numbers, 0, *line)
-                    return True
-            except (TypeError, OverflowError, struct.error):
-                return False
-        for one in given:
-            if type(one) is not ndarray or one.dtype is not FLOAT or one.shape != shape:
-                return _read_slowly(given, every_row, rows)
-        try:
-            numbers[:] = join(given)
-        except TypeError:  # not contiguous
-            return _read_slowly(given, every_row, rows)
-        return True
-
-    return read, values
-
-
-def _read_slowly(
-    given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None, rows: Array
-) -> bool:
-    """Numbers of any kind, and arrays of any layout."""
+def _read(given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None, rows: Array) -> bool:
+    """Numbers of any kind, and arrays of any layout, into the rows of usages; whether they are that."""
     shape = rows.shape[1:]
     for i, one in enumerate(given):
         if type(one) is dict:
             if every_row is None or len(one) != len(rows[i]):
                 return False
-            try:
-                one = every_row(one)
-            except KeyError:
-                return False
+            one = every_row(one)
         try:
             array = asarray(one)
         except ValueError:

@@ -117,7 +117,7 @@ def decide_after(
             costs = rule_costs.costs(usage, group)
         elif usage is not None or not readable(costs) or costs.ndim != 2:
             return None
-        idle = rule_costs.idle(group)
+        idle = rule_costs.force(group).idle
         row = decide(phi, psi, ids, costs, idle, flat, cost.flat, ranges, columns, core, trace, x, z)
     if row < 0:
         return None

@@ -599,7 +599,7 @@ class PessimisticOptimistic(Constrained):
             optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
-                W[:, self._rule_costs.idle(group)] = 0.0
+                W[:, self._rule_costs.force(group).idle] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
         row = optimistic_choice(self._reward, offer, core, trace, x)

@@ -21,27 +21,27 @@ _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 _SEED = np.uint64(0)
 _NO_IDS = np.empty(0, dtype=np.int64)
 
-empty = np.empty  # looked up in every round
+empty, ndarray = np.empty, np.ndarray  # looked up in every round
 _AWAITS = AWAITS_REWARD | AWAITS_COSTS
 
 
+class ByUsage(NamedTuple):
+    """What rounds in words are given beside their own: compiled code by the shapes of features, for all actions, and its constants."""
+
+    decide: dict[Any, Any]
+    of_decisions: tuple[Any, ...]
+    learn: Any = None
+    of_outcomes: tuple[Any, ...] = ()
+
+
 class Late(NamedTuple):
-    """What every decision and outcome is given beside its own where costs are seen after acting; without rules no code by usage."""
+    """Where costs are seen after acting: compiled code, and what every decision and outcome is given beside its own."""
 
     decide: tuple[Any, ...]
-    decide_by_usage: tuple[Any, ...] | None
     learn: Any
-    learn_by_usage: Any
-    columns: NDArray[np.int64]
-    core: Array
-    flat: Array
-    spread: Array
-    cost_flat: Array
-    cost_spread: Array
+    models: tuple[Array, ...]  # flat and spread, of the reward and of the costs
     outputs: NDArray[np.int64]
-    row_lengths: tuple[int, int]
     alone: NDArray[np.int64]  # room for one id
-    costs: Array  # room for what usage makes of an outcome, (1, K_after)
 
 
 def open_for(policy: Any, J: int) -> None:
@@ -54,30 +54,40 @@ def open_for(policy: Any, J: int) -> None:
         policy._offers[J] = (np.arange(J), shadow.trace_size(J, K), room, np.empty((J, K)))
     if policy._fast_learn is not None:
         return
-    by_rules = policy.rules is not None
     if cost is None:
         policy._fast_known = decide_known(policy._disjoint)
-        if by_rules:
-            policy._fast_by_usage = decide_known(policy._disjoint, by_usage=True)
     elif cost.takes_features:
-        late, kinds = len(policy._columns), (policy._disjoint, cost.n_actions is not None)
         policy._fast_late = Late(
-            decide_all(*kinds),
-            decide_all(*kinds, by_usage=True) if by_rules else None,
+            decide_all(policy._disjoint, cost.n_actions is not None),
             learn_outcome(),
-            learn_outcome(by_usage=True) if by_rules else None,
-            policy._columns,
-            policy._core,
-            policy._flat,
-            policy._spread,
-            cost.flat,
-            cost.spread,
-            np.arange(late),
-            (policy._row_length, cost.n_features),
+            (policy._flat, policy._spread, cost.flat, cost.spread),
+            np.arange(len(policy._columns)),
             np.zeros(1, dtype=np.int64),
-            np.empty((1, late)),
         )
+    if policy.rules is not None:
+        policy._by_usage = open_by_usage(policy, J)
     policy._fast_learn = learn_reward()
+
+
+def open_by_usage(policy: Any, J: int) -> ByUsage | None:
+    """Of a policy with rules, which always know their actions."""
+    ids, size, room, W = policy._offers[J]
+    p, late = policy._row_length, policy._fast_late
+    rest = (ids, size, room, W, policy._core, policy._seed, p, policy._pending)
+    if policy._fast_known is not None:
+        _, line, table = decide_known(policy._disjoint, by_usage=True)
+        ways = {(p,): line, (J, p): table}
+        return ByUsage(ways, (policy._flat, policy._spread, *rest))
+    if late is None:
+        return None
+    q, entries = policy._cost.n_features, decide_all(policy._disjoint, policy._cost.n_actions is not None, True)
+    ways = {
+        (phi, psi): entries[3 * len(phi) + len(psi)] for phi in ((p,), (J, p)) for psi in ((q,), (J, q))
+    }
+    columns, w = policy._columns, np.empty((1, len(policy._columns)))
+    of_outcomes = (w, columns, policy._core, *late.models, late.outputs, late.alone, policy._room)
+    of_decisions = (*late.models, columns, *rest, q + len(columns))
+    return ByUsage(ways, of_decisions, learn_outcome(by_usage=True), of_outcomes)
 
 
 def room_needed(policy: Any, J: int) -> int:
@@ -99,78 +109,139 @@ def remember(
     memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own)
 
 
+# In words. None, or False, with nothing changed: not open, or for others to say what is wrong.
+
+
 def decide_by_usage(policy: Any, phi: Any, usage: Any, group: Any) -> Decision | None:
-    """Where all costs are seen before acting and rules make them from usage; None, with nothing changed, where it is not open."""
-    said = policy._rule_costs.said(usage, group)
-    if said is None or phi.dtype is not FLOAT or phi.flags.num & READABLE != READABLE:
+    """Where all costs are seen before acting and rules make them from usage; phi is an array, group is plain."""
+    known = policy._rule_costs.latest.get(group)
+    if known is None or phi.dtype is not FLOAT or phi.flags.num & READABLE != READABLE:
         return None
-    J, ndim = policy.n_actions, phi.ndim
-    offer = policy._offers.get(J)
-    if offer is None or not (ndim == 1 or (ndim == 2 and len(phi) == J)):
+    said = known[0](usage)
+    decide = policy._by_usage[0].get(phi.shape)
+    if said is None or decide is None:
         return None
-    decide = policy._fast_by_usage[ndim]
-    if decide is None:
-        return None
-    ids, size, room, W = offer
-    trace, x = empty(size), empty(policy._row_length)
-    row = decide(
-        *said, phi, ids, W, policy._flat, policy._spread, policy._core, trace, x, policy._seed, room
-    )
+    values, base, ranges, counted = said
+    flat, spread, ids, size, room, W, core, seed, p, pending = policy._by_usage[1]
+    trace, x = empty(size), empty(p)
+    row = decide(values, base, ranges, counted, phi, ids, W, flat, spread, core, trace, x, seed, room)
     if row < 0:
         if row == -1:
             return None
         row = shadow.ENTERS - row
-        remember(policy, ids, phi, None, W, policy._input.in_force(group))
-    pending = policy._pending
+        remember(policy, ids, phi, None, W, known[1].rules)
     number = pending.made
     pending.made = number + 1
     pending[number] = (AWAITS_REWARD, row, x, None, group, None)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
 
 
+def decide_late_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+    """Where costs are seen after acting and rules make all else from usage."""
+    known = policy._rule_costs.latest.get(group)
+    if (
+        known is None
+        or type(phi) is not ndarray
+        or phi.dtype is not FLOAT
+        or phi.flags.num & READABLE != READABLE
+    ):
+        return None
+    if psi is None and policy._input.same_features:
+        psi = phi
+    elif psi is not phi and not readable(psi):
+        return None
+    form, force = known
+    said = form(usage)
+    decide = policy._by_usage[0].get((phi.shape, psi.shape))
+    if said is None or decide is None:
+        return None
+    values, base, ranges, counted = said
+    flat, spread, cost_flat, cost_spread, columns, ids, size, room, W, core, seed, p, pending, q = policy._by_usage[1]
+    trace, x, z = empty(size), empty(p), empty(q)
+    row = decide(
+        values, base, ranges, counted, phi, psi, ids, W, flat, spread, cost_flat, cost_spread, columns, force[2], core, trace, x, z,
+        seed, room
+    )  # fmt: skip
+    if row < 0:
+        if row == -1:
+            return None
+        row = shadow.ENTERS - row
+        remember(policy, ids, phi, psi, W, force[0])
+    number = pending.made
+    pending.made = number + 1
+    pending[number] = (_AWAITS, row, x, z, group, None)
+    return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
+
+
+def learn_by_usage(policy: Any, pending: Pending, reward: float, usage: Any) -> bool:
+    """A reward, and by usage the costs that are seen after acting."""
+    _, action, x, z, group, _ = pending
+    rule_costs = policy._rule_costs
+    known = rule_costs.latest_after.get(group)
+    said = None if known is None else known[0](usage)
+    if said is None:
+        # Another list of usages, perhaps, which is the latest then.
+        said = rule_costs.said(usage, group, after=True)
+        known = rule_costs.latest_after.get(group)
+        if said is None or known is None:
+            return False
+    values, base, ranges, counted = said
+    w, columns, core, flat, spread, cost_flat, cost_spread, outputs, alone, room = policy._by_usage[3]
+    due = policy._by_usage[2](
+        values, base, ranges, counted, w, action, x, z, reward, known[1][1], columns, core, flat, spread, cost_flat, cost_spread,
+        outputs, alone, len(policy._pending) == 1, room
+    )  # fmt: skip
+    if due > 0:
+        refresh(policy, action, due)
+    return due >= 0  # type: ignore[no-any-return]
+
+
+# In numbers
+
+
 def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
     """Where costs are seen after acting, all or those that rules say; None, with nothing changed, where it is not open."""
-    late, K, rule_costs = policy._fast_late, policy.n_constraints, policy._rule_costs
-    if costs is not None and len(late.columns) == K:
+    columns, K, rule_costs = policy._columns, policy.n_constraints, policy._rule_costs
+    if costs is not None and len(columns) == K:
         if psi is not None:
             return None
         costs, psi = None, costs
+    if rule_costs is not None:
+        group = group if type(group) is str else plain_group(group)
+        if costs is None:
+            decision = decide_late_by_usage(policy, phi, psi, usage, group)
+            if decision is not None:
+                return decision
     if not (readable(phi) or readable(phi := as_array(phi))) or not 0 < phi.ndim < 3:
         return None
     if psi is None:
         if not policy._input.same_features:
             return None
         psi = phi
-    elif psi is not phi and (
-        not (readable(psi) or readable(psi := as_array(psi))) or not 0 < psi.ndim < 3
-    ):
+    elif not (readable(psi) or readable(psi := as_array(psi))) or not 0 < psi.ndim < 3:
         return None
     J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
-    offer, way = policy._offers.get(J), 3 * phi.ndim + psi.ndim
-    if offer is None or late.decide[way] is None or (psi.ndim == 2 and len(psi) != J):
+    decide_ways, _, models, _, _ = policy._fast_late
+    offer, decide = policy._offers.get(J), decide_ways[3 * phi.ndim + psi.ndim]
+    if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
         return None
     ids, size, room, W = offer
-    idle, force, said = _NO_IDS, None, None
+    idle, force = _NO_IDS, None
     if rule_costs is not None:
-        group = group if type(group) is str else plain_group(group)
         if costs is None:
-            said = rule_costs.said(usage, group)
-            if said is None:
-                W = rule_costs.costs(usage, group)
+            W = rule_costs.costs(usage, group)
         elif usage is None and readable(costs) and costs.shape == (J, K):
             W[...] = costs
         else:
             return None
-        force, _, idle = policy._input.force_of(group)
+        force, _, idle = rule_costs.force(group)
     elif costs is not None or usage is not None or group is not None:
         return None
     else:
         W[...] = 0.0
-    p, q = late.row_lengths
-    trace, x, z = empty(size), empty(p), empty(q + len(late.columns))
-    _, _, _, _, columns, core, flat, spread, cost_flat, cost_spread, *_ = late
-    given = (phi, psi, ids, W, flat, spread, cost_flat, cost_spread, columns, idle, core, trace, x, z, policy._seed, room)
-    row = late.decide[way](*given) if said is None else late.decide_by_usage[way](*said, *given)
+    core = policy._core
+    trace, x, z = empty(size), empty(policy._row_length), empty(policy._cost.n_features + len(columns))
+    row = decide(phi, psi, ids, W, *models, columns, idle, core, trace, x, z, policy._seed, room)
     if row < 0:
         if row == -1:
             return None
@@ -185,32 +256,31 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
 
 def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: Any) -> bool:
     """A reward and costs that are seen after acting; whether the fast path was open."""
-    late, rule_costs = policy._fast_late, policy._rule_costs
+    late, columns, rule_costs = policy._fast_late, policy._columns, policy._rule_costs
     if late is None:
         return False
+    if usage is not None:
+        return rule_costs is not None and costs is None and learn_by_usage(policy, pending, reward, usage)
+    if not readable(costs) or costs.shape != columns.shape:
+        return False
     _, action, x, z, group, _ = pending
-    unseen = _NO_IDS if rule_costs is None else policy._input.force_of(group).unseen
-    _, _, learn, learn_by_usage, columns, core, flat, spread, cost_flat, cost_spread, outputs, _, alone, w = late
-    given = (
-        unseen, columns, core, flat, spread, cost_flat, cost_spread, outputs, alone, len(policy._pending) == 1, policy._room
-    )  # fmt: skip
-    if usage is None:
-        if not readable(costs) or costs.shape != columns.shape:
-            return False
-        due = learn(action, x, z, reward, costs, *given)
-    else:
-        if costs is not None or rule_costs is None:
-            return False
-        said = rule_costs.said_after(usage, group)
-        if said is None:
-            return False
-        due = learn_by_usage(*said, w, action, x, z, reward, *given)
+    unseen = _NO_IDS if rule_costs is None else rule_costs.force(group).unseen
+    _, learn, models, outputs, alone = late
+    last = len(policy._pending) == 1
+    due = learn(
+        action, x, z, reward, costs, unseen, columns, policy._core, *models, outputs, alone, last, policy._room
+    )
     if due > 0:
-        if due & 1:
-            policy._reward.refresh(action if policy._disjoint else 0)
-        if due & 2:
-            policy._cost.refresh(action if policy._cost.n_actions is not None else 0)
-    return bool(due >= 0)
+        refresh(policy, action, due)
+    return due >= 0  # type: ignore[no-any-return]
+
+
+def refresh(policy: Any, action: int, due: int) -> None:
+    """Refresh the models as `shadow.learn_outcome` has said."""
+    if due & 1:
+        policy._reward.refresh(action if policy._disjoint else 0)
+    if due & 2:
+        policy._cost.refresh(action if policy._cost.n_actions is not None else 0)
 
 
 # Compiled code, looked up once. `by_usage`: what `RuleCosts.said` gives comes first.

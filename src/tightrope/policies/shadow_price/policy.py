@@ -149,8 +149,8 @@ class ShadowPrice(Constrained):
         self._offers: dict[int, tuple[NDArray[np.int64], int, Array, Array]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_known: tuple[Any, ...] | None = None
-        self._fast_by_usage: tuple[Any, ...] = ()
         self._fast_late: fast_path.Late | None = None
+        self._by_usage: fast_path.ByUsage | None = None
         self._fast_learn: Any = None
         self._row_length = self._reward.n_features
         width = max(self.kept_lengths()) + 1
@@ -415,9 +415,9 @@ class ShadowPrice(Constrained):
         spread = cost.spread if cost.compiled == "standardised" else _NONE
         shadow.take_costs(costs, z, p, self._columns, self._core, spread)
         psi = z[:p] if p else None
-        if self.rules is not None:
+        if self._rule_costs is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            unseen = self._input.force_of(pending[4]).unseen
+            unseen = self._rule_costs.force(pending[4]).unseen
             if len(unseen):
                 ids, costs = np.array([pending[1]]), costs.copy()
                 believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
