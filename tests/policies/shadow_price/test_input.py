@@ -10,7 +10,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from shadow_tools import MIXED, D, J, K, Setting
-from tightrope.policies.shadow_price import input as module
+from tightrope.policies import rule_costs
 from tightrope.policies.shadow_price.input import LARGEST, finite_ranges
 
 
