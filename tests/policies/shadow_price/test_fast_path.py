@@ -27,7 +27,7 @@ def forms(x):
 
 def careful(policy):
     """The policy without its fast path."""
-    policy._fast_known = policy._fast_late = policy._fast_learn = None
+    policy._fast_known = policy._fast_late = policy._fast_learn = policy._by_usage = None
     policy._offers.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -26,9 +27,13 @@ _AWAITS = AWAITS_REWARD | AWAITS_COSTS
 
 
 class ByUsage(NamedTuple):
-    """What rounds in words are given beside their own: compiled code by the shapes of features, for all actions, and its constants."""
+    """Rounds in words, of all actions: how they are decided, compiled code by the shapes of features, and what it is given each time.
 
-    decide: dict[Any, Any]
+    Where costs are seen after acting, the same for outcomes.
+    """
+
+    decide: Callable[[Any, Any, Any, Any, Any], Decision | None]
+    ways: dict[Any, Any]
     of_decisions: tuple[Any, ...]
     learn: Any = None
     of_outcomes: tuple[Any, ...] = ()
@@ -77,7 +82,7 @@ def open_by_usage(policy: Any, J: int) -> ByUsage | None:
     if policy._fast_known is not None:
         _, line, table = decide_known(policy._disjoint, by_usage=True)
         ways = {(p,): line, (J, p): table}
-        return ByUsage(ways, (policy._flat, policy._spread, *rest))
+        return ByUsage(decide_known_by_usage, ways, (policy._flat, policy._spread, *rest))
     if late is None:
         return None
     q, entries = policy._cost.n_features, decide_all(policy._disjoint, policy._cost.n_actions is not None, True)
@@ -87,7 +92,7 @@ def open_by_usage(policy: Any, J: int) -> ByUsage | None:
     columns, w = policy._columns, np.empty((1, len(policy._columns)))
     of_outcomes = (w, columns, policy._core, *late.models, late.outputs, late.alone, policy._room)
     of_decisions = (*late.models, columns, *rest, q + len(columns))
-    return ByUsage(ways, of_decisions, learn_outcome(by_usage=True), of_outcomes)
+    return ByUsage(decide_late_by_usage, ways, of_decisions, learn_outcome(by_usage=True), of_outcomes)
 
 
 def room_needed(policy: Any, J: int) -> int:
@@ -112,17 +117,23 @@ def remember(
 # In words. None, or False, with nothing changed: not open, or for others to say what is wrong.
 
 
-def decide_by_usage(policy: Any, phi: Any, usage: Any, group: Any) -> Decision | None:
-    """Where all costs are seen before acting and rules make them from usage; phi is an array, group is plain."""
+def decide_known_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+    """Where all costs are seen before acting, and rules make them from usage."""
     known = policy._rule_costs.latest.get(group)
-    if known is None or phi.dtype is not FLOAT or phi.flags.num & READABLE != READABLE:
+    if (
+        known is None
+        or psi is not None
+        or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
+        or phi.dtype is not FLOAT
+        or phi.flags.num & READABLE != READABLE
+    ):
         return None
-    said = known[0](usage)
-    decide = policy._by_usage[0].get(phi.shape)
+    _, ways, constants, _, _ = policy._by_usage
+    said, decide = known[0](usage), ways.get(phi.shape)
     if said is None or decide is None:
         return None
     values, base, ranges, counted = said
-    flat, spread, ids, size, room, W, core, seed, p, pending = policy._by_usage[1]
+    flat, spread, ids, size, room, W, core, seed, p, pending = constants
     trace, x = empty(size), empty(p)
     row = decide(values, base, ranges, counted, phi, ids, W, flat, spread, core, trace, x, seed, room)
     if row < 0:
@@ -141,22 +152,22 @@ def decide_late_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any
     known = policy._rule_costs.latest.get(group)
     if (
         known is None
-        or type(phi) is not ndarray
+        or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
         or phi.dtype is not FLOAT
         or phi.flags.num & READABLE != READABLE
     ):
         return None
     if psi is None and policy._input.same_features:
         psi = phi
-    elif psi is not phi and not readable(psi):
+    elif psi is not phi and not (readable(psi) or readable(psi := as_array(psi))):
         return None
     form, force = known
-    said = form(usage)
-    decide = policy._by_usage[0].get((phi.shape, psi.shape))
+    _, ways, constants, _, _ = policy._by_usage
+    said, decide = form(usage), ways.get((phi.shape, psi.shape))
     if said is None or decide is None:
         return None
     values, base, ranges, counted = said
-    flat, spread, cost_flat, cost_spread, columns, ids, size, room, W, core, seed, p, pending, q = policy._by_usage[1]
+    flat, spread, cost_flat, cost_spread, columns, ids, size, room, W, core, seed, p, pending, q = constants
     trace, x, z = empty(size), empty(p), empty(q)
     row = decide(
         values, base, ranges, counted, phi, psi, ids, W, flat, spread, cost_flat, cost_spread, columns, force[2], core, trace, x, z,
@@ -186,8 +197,9 @@ def learn_by_usage(policy: Any, pending: Pending, reward: float, usage: Any) -> 
         if said is None or known is None:
             return False
     values, base, ranges, counted = said
-    w, columns, core, flat, spread, cost_flat, cost_spread, outputs, alone, room = policy._by_usage[3]
-    due = policy._by_usage[2](
+    _, _, _, learn, constants = policy._by_usage
+    w, columns, core, flat, spread, cost_flat, cost_spread, outputs, alone, room = constants
+    due = learn(
         values, base, ranges, counted, w, action, x, z, reward, known[1][1], columns, core, flat, spread, cost_flat, cost_spread,
         outputs, alone, len(policy._pending) == 1, room
     )  # fmt: skip
@@ -206,12 +218,6 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
         if psi is not None:
             return None
         costs, psi = None, costs
-    if rule_costs is not None:
-        group = group if type(group) is str else plain_group(group)
-        if costs is None:
-            decision = decide_late_by_usage(policy, phi, psi, usage, group)
-            if decision is not None:
-                return decision
     if not (readable(phi) or readable(phi := as_array(phi))) or not 0 < phi.ndim < 3:
         return None
     if psi is None:
@@ -228,6 +234,7 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
     ids, size, room, W = offer
     idle, force = _NO_IDS, None
     if rule_costs is not None:
+        group = group if type(group) is str else plain_group(group)
         if costs is None:
             W = rule_costs.costs(usage, group)
         elif usage is None and readable(costs) and costs.shape == (J, K):
@@ -260,7 +267,7 @@ def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: 
     if late is None:
         return False
     if usage is not None:
-        return rule_costs is not None and costs is None and learn_by_usage(policy, pending, reward, usage)
+        return costs is None and policy._by_usage is not None and learn_by_usage(policy, pending, reward, usage)
     if not readable(costs) or costs.shape != columns.shape:
         return False
     _, action, x, z, group, _ = pending

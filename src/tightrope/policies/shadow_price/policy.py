@@ -274,6 +274,12 @@ class ShadowPrice(Constrained):
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
         if actions is None and self._pending.made < self._wake:
+            if costs is None and self._by_usage is not None:
+                if type(group) is not str:
+                    group = plain_group(group)
+                decision = self._by_usage[0](self, features, cost_features, usage, group)
+                if decision is not None:
+                    return decision
             fast = self._fast_known
             if (
                 fast is not None
@@ -291,9 +297,6 @@ class ShadowPrice(Constrained):
                     if type(group) is not str:
                         group = plain_group(group)
                     if W is None:
-                        decision = fast_path.decide_by_usage(self, features, usage, group)
-                        if decision is not None:
-                            return decision
                         W = self._rule_costs.costs(usage, group)
                     force = self._input.in_force(group)
                 if (
