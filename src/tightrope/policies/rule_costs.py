@@ -70,7 +70,9 @@ class RuleCosts:
         self._forms: dict[tuple[Any, ...], Form] = {}
         self._forces: dict[Any, Force] = {}
 
-    def said(self, usage: Any, group: Any = None, ids: Ids | None = None, *, after: bool = False) -> Said | None:
+    def said(
+        self, usage: Any, group: Any = None, ids: Ids | None = None, *, after: bool = False
+    ) -> Said | None:
         """What `kernels.costs_of_usage` reads; None where it is for `costs` to say what is wrong, if anything is.
 
         `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that are
@@ -158,7 +160,9 @@ def _form(
     n = len(names)
     if not n:
         nothing = (empty(0), *constants)
-        return lambda usage, ids=None: nothing if usage is None or (type(usage) is dict and not usage) else None
+        return lambda usage, ids=None: (
+            nothing if usage is None or (type(usage) is dict and not usage) else None
+        )
     pick, [first, *_], one_usage = itemgetter(*names), names, n == 1
     rows = empty((n, J))
     said = (rows.reshape(-1), *constants)

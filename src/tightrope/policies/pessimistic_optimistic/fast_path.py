@@ -81,9 +81,7 @@ _SAID = (_LINE, _TABLE, _TABLE, _TABLE)
 def decide_before_by_usage(features: int) -> Any:
     """`costs_before` by usage, for features of one or two dimensions."""
     phi = (_LINE, _TABLE)[features - 1]
-    return kernels.entry(
-        kernels.decide_ridge_by_usage, *_SAID, phi, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE
-    )
+    return kernels.entry(kernels.decide_ridge_by_usage, *_SAID, phi, _IDS, _TABLE, _LINE, _LINE, _LINE, _LINE)
 
 
 @cache

@@ -85,10 +85,11 @@ def open_by_usage(policy: Any, J: int) -> ByUsage | None:
         return ByUsage(decide_known_by_usage, ways, (policy._flat, policy._spread, *rest))
     if late is None:
         return None
-    q, entries = policy._cost.n_features, decide_all(policy._disjoint, policy._cost.n_actions is not None, True)
-    ways = {
-        (phi, psi): entries[3 * len(phi) + len(psi)] for phi in ((p,), (J, p)) for psi in ((q,), (J, q))
-    }
+    q, entries = (
+        policy._cost.n_features,
+        decide_all(policy._disjoint, policy._cost.n_actions is not None, True),
+    )
+    ways = {(phi, psi): entries[3 * len(phi) + len(psi)] for phi in ((p,), (J, p)) for psi in ((q,), (J, q))}
     columns, w = policy._columns, np.empty((1, len(policy._columns)))
     of_outcomes = (w, columns, policy._core, *late.models, late.outputs, late.alone, policy._room)
     of_decisions = (*late.models, columns, *rest, q + len(columns))
@@ -267,7 +268,9 @@ def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: 
     if late is None:
         return False
     if usage is not None:
-        return costs is None and policy._by_usage is not None and learn_by_usage(policy, pending, reward, usage)
+        return (
+            costs is None and policy._by_usage is not None and learn_by_usage(policy, pending, reward, usage)
+        )
     if not readable(costs) or costs.shape != columns.shape:
         return False
     _, action, x, z, group, _ = pending
@@ -275,7 +278,19 @@ def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: 
     _, learn, models, outputs, alone = late
     last = len(policy._pending) == 1
     due = learn(
-        action, x, z, reward, costs, unseen, columns, policy._core, *models, outputs, alone, last, policy._room
+        action,
+        x,
+        z,
+        reward,
+        costs,
+        unseen,
+        columns,
+        policy._core,
+        *models,
+        outputs,
+        alone,
+        last,
+        policy._room,
     )
     if due > 0:
         refresh(policy, action, due)
@@ -336,7 +351,5 @@ def learn_outcome(by_usage: bool = False) -> Any:
     """`shadow.learn_outcome`."""
     rest = (_IDS, _IDS, _LINE, _LINE, _LINE, _LINE, _LINE, _IDS, _IDS, False, _LINE)
     if by_usage:
-        return kernels.entry(
-            kernels.learn_outcome_by_usage, *_SAID, _TABLE, 0, _LINE, _LINE, 0.0, *rest
-        )
+        return kernels.entry(kernels.learn_outcome_by_usage, *_SAID, _TABLE, 0, _LINE, _LINE, 0.0, *rest)
     return kernels.entry(shadow.learn_outcome, 0, _LINE, _LINE, 0.0, _LINE, *rest)
