@@ -164,8 +164,8 @@ def decide(
 ):
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
-    ENTERS − row where the round enters the memory. W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, which are set to 0 and
-    of which `idle` do not count in this round.
+    ENTERS − row where the round enters the memory. W (J, K) has the costs that are seen before acting in their columns; `columns`
+    are those of the others, which are set to 0 and of which `idle` do not count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -494,8 +494,8 @@ def learn_outcome(
 ):  # fmt: skip
     """A reward and costs seen after acting, into the totals and into compiled models. −1: not valid, and nothing is changed.
 
-    Otherwise 1 where the block of the reward model is to be refreshed, plus 2 where that of the cost model is. Of a rule that is not
-    in force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0, …, M − 1. alone: room
+    Else 1 where the block of the reward model is to be refreshed, plus 2 where that of the cost model is. Of a rule that is not in
+    force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0, …, M − 1. alone: room
     for one id. last: nothing else is booked. room: `predictions_room` and 2q + 3M + 5 numbers.
     """
     M = columns.shape[0]

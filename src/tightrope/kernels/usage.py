@@ -1,8 +1,8 @@
 """From usage to costs: the columns of W that count what decisions use, and rounds whose costs are said that way.
 
-What does not depend on the numbers is worked out beforehand, once for every group and list of usages. base has a row for each action.
-ranges (n, 2) is what each of n usages must lie in. A row of counted has the column of W that counts a usage, the number of the usage,
-offset, scale, and the weight of each action. `values` holds J numbers for each usage.
+What does not depend on the numbers is worked out beforehand, once for a group and a list of usages. base has a row for each action,
+ranges (n, 2) is what each of n usages must lie in. A row of counted has the column of W that counts a usage, the usage's number,
+offset, scale, and the weight of each action. values holds J numbers for each usage.
 
 Kernels whose names end in `_by_usage` are those of the same name on the costs that they make first: one call of compiled code is
 cheaper than two. Where a usage is not within its range they refuse as those do, and nothing else is changed.

@@ -25,7 +25,7 @@ asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every
 _MAX_KEPT = 1024
 
 Ids: TypeAlias = NDArray[np.int64]
-# What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. The next that is said may overwrite the values.
+# What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. What is said next may overwrite the values.
 Said: TypeAlias = tuple[Array, Array, Array, Array]
 # From usages and, if not all, the ids of the actions on offer; None where they are not plain numbers.
 Form: TypeAlias = Callable[..., Said | None]
@@ -75,8 +75,8 @@ class RuleCosts:
     ) -> Said | None:
         """What `kernels.costs_of_usage` reads; None where it is for `costs` to say what is wrong, if anything is.
 
-        `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that are
-        seen after acting.
+        `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that
+        are seen after acting.
         """
         if not (type(usage) is dict or (usage is None and not after)):
             return None
@@ -97,7 +97,7 @@ class RuleCosts:
     def observed(self, usage: Any, action: int, group: Any = None) -> Array:
         """As `Rules.observed`; `group` by `plain_group`."""
         w = _filled(self.said(usage, group, after=True), self._alone[action])
-        return self.rules.observed(usage, action, group) if w is None else w[0]  # type: ignore[no-any-return]
+        return self.rules.observed(usage, action, group) if w is None else w[0]
 
     def force(self, group: Any) -> Force:
         """What counts in a context of this group."""
@@ -166,7 +166,7 @@ def _form(
     pick, [first, *_], one_usage = itemgetter(*names), names, n == 1
     rows = empty((n, J))
     said = (rows.reshape(-1), *constants)
-    numbers = memoryview(said[0]).cast("B")
+    numbers = memoryview(said[0]).cast("B")  # type: ignore[arg-type]
     write, join, shape = struct.Struct(f"{n * J}d").pack_into, b"".join, (J,)
     every_row = itemgetter(*actions) if J > 1 else None
 

@@ -27,7 +27,7 @@ class FastPath(NamedTuple):
 
 
 class ByUsage(NamedTuple):
-    """What rounds in words are given beside their own: compiled code by the shapes of features, for all actions, and its constants."""
+    """Rounds in words, of all actions: compiled code by the shapes of features, and what it is given each time; outcomes too."""
 
     decide: dict[Any, Any]
     of_decisions: tuple[Any, ...]

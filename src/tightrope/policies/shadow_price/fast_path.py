@@ -27,7 +27,7 @@ _AWAITS = AWAITS_REWARD | AWAITS_COSTS
 
 
 class ByUsage(NamedTuple):
-    """Rounds in words, of all actions: how they are decided, compiled code by the shapes of features, and what it is given each time.
+    """Rounds in words, of all actions: how they are decided, compiled code by the shapes of features, what it is given each time.
 
     Where costs are seen after acting, the same for outcomes.
     """
