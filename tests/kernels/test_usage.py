@@ -29,7 +29,7 @@ def test_compiled_and_plain_fill_alike(data, n, J, K, known):
     for module in (kernels, plain):
         for values in (usage, usage.reshape(-1)):
             W = np.full((J, K), 7.0)
-            found.append((module.costs_of_usage(values, ids, base, ranges, counted, W), W))
+            found.append((module.costs_of_usage(values, base, ranges, counted, ids, W), W))
     inside = bool(((usage >= -0.75) & (usage <= 0.9)).all())
     expected = np.full((J, K), 7.0)
     if inside:
@@ -47,6 +47,6 @@ def test_what_is_no_number_is_refused():
     counted = np.array([[0.0, 0.0, 0.5, 1.0, 1.0, 1.0]])
     for bad in (np.nan, np.inf, -np.inf):
         assert not kernels.costs_of_usage(
-            np.array([0.5, bad]), np.arange(2), np.ones((2, 1)), np.array([[0.0, 1.0]]), counted, W
+            np.array([0.5, bad]), np.ones((2, 1)), np.array([[0.0, 1.0]]), counted, np.arange(2), W
         )
     same(W, np.zeros((2, 1)))

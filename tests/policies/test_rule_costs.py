@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,6 +36,11 @@ WAYS = {
     "every other": lambda u, names: np.repeat(u, 2)[::2],
     "rounded out of range": lambda u, names: (u.round() + 1e-12).tolist(),
     "more than is on offer": lambda u, names: dict.fromkeys(ABC, float(u[0])),
+    "fractions": lambda u, names: [Fraction(one) for one in u.tolist()],
+    "a number, then fractions": lambda u, names: [1.0, *[Fraction(1, 2)] * (len(u) - 1)],
+    "a number, then decimals": lambda u, names: [1.0, *[Decimal("0.5")] * (len(u) - 1)],
+    "a number, then a huge one": lambda u, names: [1.0, *[10**400] * (len(u) - 1)],
+    "table of fractions": lambda u, names: dict.fromkeys(names, Fraction(1, 2)),
     "too few": lambda u, names: u[1:],
     "too many": lambda u, names: [*u.tolist(), 1.0],
     "of its own shape": lambda u, names: u[None],
@@ -133,10 +141,10 @@ def test_usage_must_be_a_mapping_of_any_kind():
 
 def test_what_is_idle():
     costs = RuleCosts(mixed())
-    assert costs.idle("old").tolist() == []
-    assert costs.idle(()).tolist() == costs.idle("young").tolist() == [2]
+    assert costs.force("old").idle.tolist() == []
+    assert costs.force(()).idle.tolist() == costs.force("young").idle.tolist() == [2]
     with pytest.raises(tr.InvalidInput, match="group is missing"):
-        costs.idle(None)
+        costs.force(None)
 
 
 def test_costs_are_a_new_array_each_time():
@@ -155,6 +163,6 @@ def test_many_groups_stay_bounded_and_right():
     costs = RuleCosts(mixed())
     for i in range(2500):
         same(costs.costs({"hours": 0.5}, f"group {i}")[:, 0], [0.5, -0.5, -0.5])
-        assert costs.idle(f"group {i}").tolist() == [2]
+        assert costs.force(f"group {i}").idle.tolist() == [2]
     assert len(costs._forms) <= 1024
-    assert len(costs._idle) <= 1024
+    assert len(costs._forces) <= 1024

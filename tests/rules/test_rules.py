@@ -255,6 +255,8 @@ def test_usage_may_overshoot_its_range_by_rounding_only():
         ({"h": [[0.1, 0.1, 0.1]], "w": 0}, r"shape is \(1, 3\)"),
         ({"h": [[0.1], [0.1, 0.2]], "w": 0}, r"usage\['h'\] must hold numbers"),
         ({"h": [True, False, True], "w": 0}, r"usage\['h'\] must hold real numbers"),
+        ({"h": np.array([True, False, True], dtype=object), "w": 0}, r"usage\['h'\] must hold real numbers"),
+        ({"h": [10**400, 0, 0], "w": 0}, r"usage\['h'\] must hold real numbers"),
         ({"h": "0.5", "w": 0}, r"usage\['h'\] must hold real numbers"),
         ({"h": None, "w": 0}, r"usage\['h'\] must hold real numbers"),
         ({"h": [1j, 0, 0], "w": 0}, r"usage\['h'\] must hold real numbers"),

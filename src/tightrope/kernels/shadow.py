@@ -164,8 +164,8 @@ def decide(
 ):
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
-    W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, which are set to 0 and
-    of which `idle` do not count in this round.
+    ENTERS − row where the round enters the memory. W (J, K) has the costs that are seen before acting in their columns; `columns`
+    are those of the others, which are set to 0 and of which `idle` do not count in this round.
     """
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
@@ -210,14 +210,12 @@ def decide(
             z[i] = psi[first + i]
         for i in range(late):
             z[p + i] = trace[W_at + row * K + columns[i]]
-    if core[SLOT] >= 0.0:
-        core[MARK] = fingerprint(phi, costs, MARKS)
-    return row
+    return entering(row, phi, costs, core)
 
 
 @kernel
 def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, room):
-    """`decide` where all costs are seen before acting; ENTERS − row where the round enters the memory."""
+    """`decide` where all costs are seen before acting."""
     J = ids.shape[0]
     K = int(core[CONSTRAINTS])
     phi = features.reshape(features.size)
@@ -237,6 +235,12 @@ def decide_known(features, ids, W, reward, reward_spread, core, trace, x, seed, 
     first = 0 if one_row else row * p
     for i in range(p):
         x[i] = phi[first + i]
+    return entering(row, phi, costs, core)
+
+
+@inlined
+def entering(row, phi, costs, core):
+    """The row, or where the round enters the memory ENTERS − row, with its fingerprint in core."""
     if core[SLOT] < 0.0:
         return row
     core[MARK] = fingerprint(phi, costs, MARKS)
@@ -485,11 +489,14 @@ def take_costs(costs, z, p, columns, core, spread):
 
 
 @kernel
-def learn_late(action, z, costs, unseen, columns, core, cost, cost_spread, outputs, alone, last, room):
-    """Costs seen after acting, into the totals and into a compiled model; 1 where its block is to be refreshed. −1: not valid.
+def learn_outcome(
+    action, x, z, reward, costs, unseen, columns, core, flat, spread, cost, cost_spread, outputs, alone, last, room
+):  # fmt: skip
+    """A reward and costs seen after acting, into the totals and into compiled models. −1: not valid, and nothing is changed.
 
-    Of a rule that is not in force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0,
-    …, M − 1. alone: room for one id. last: nothing else is booked. room: `predictions_room` and 2q + 3M + 2 numbers.
+    Else 1 where the block of the reward model is to be refreshed, plus 2 where that of the cost model is. Of a rule that is not in
+    force nothing is seen: of the costs in `unseen` the model is told what it believes already. outputs: 0, …, M − 1. alone: room
+    for one id. last: nothing else is booked. room: `predictions_room` and 2q + 3M + 5 numbers.
     """
     M = columns.shape[0]
     for i in range(M):
@@ -506,8 +513,12 @@ def learn_late(action, z, costs, unseen, columns, core, cost, cost_spread, outpu
         booked = at(core, BOOKED)
         for k in range(int(core[CONSTRAINTS])):
             core[booked + k] = 0.0
-    g = action if cost[0] > 1.0 else 0
-    return int(standardised.learn_costs(g, z, told, cost, cost_spread, free))
+    due = 0
+    if standardised.learn_costs(action if cost[0] > 1.0 else 0, z, told, cost, cost_spread, free):
+        due = 2
+    if standardised.learn_reward(action if flat[0] > 1.0 else 0, x, reward, flat, spread, room):
+        due += 1
+    return due
 
 
 @kernel

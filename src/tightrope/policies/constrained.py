@@ -137,6 +137,8 @@ class Constrained(Policy):
         if usage is not None:
             if costs is not None:
                 raise InvalidInput("give costs, or usage by name, not both.")
+            if not isinstance(usage, Mapping):
+                raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
             costs = dict(usage)
         if reward is None and costs is None:
             raise InvalidInput("learn needs a reward, costs, or both.")

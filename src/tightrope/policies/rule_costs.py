@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array
 
-__all__ = ["RuleCosts"]
+__all__ = ["Force", "RuleCosts"]
 
 asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every round
 
@@ -22,15 +25,29 @@ asarray, empty, ndarray = np.asarray, np.empty, np.ndarray  # looked up in every
 _MAX_KEPT = 1024
 
 Ids: TypeAlias = NDArray[np.int64]
-# From usages and the actions on offer to their costs.
-Form: TypeAlias = Callable[[dict[str, Any] | None, Ids | None], Array | None]
+# What was said, as `kernels.costs_of_usage` reads it: values, base, ranges, counted. What is said next may overwrite the values.
+Said: TypeAlias = tuple[Array, Array, Array, Array]
+# From usages and, if not all, the ids of the actions on offer; None where they are not plain numbers.
+Form: TypeAlias = Callable[..., Said | None]
+
+
+class Force(NamedTuple):
+    """What counts in the contexts of a group: the rules in force (K,), None where all are, which costs seen after acting do not.
+
+    Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
+    """
+
+    rules: NDArray[np.bool_] | None
+    unseen: Ids
+    idle: Ids
 
 
 class RuleCosts:
     """The costs of one set of rules, to the bit those of `Rules`, and where something is wrong its errors.
 
     A caller says the same usages round after round, so what does not depend on their values is worked out once for each group and
-    list of usages. What is not plain numbers goes by `Rules` itself.
+    list of usages. `latest` has, by group, the form of what was said last, with what counts in that group, and `latest_after` the
+    same for usage seen after acting: who finds it there need not ask further. What is not plain numbers goes by `Rules` itself.
 
     >>> import tightrope as tr
     >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
@@ -41,40 +58,57 @@ class RuleCosts:
     array([0.25])
     """
 
-    __slots__ = ("_alone", "_before", "_forms", "_idle", "rules")
+    __slots__ = ("_alone", "_before", "_everyone", "_forces", "_forms", "latest", "latest_after", "rules")
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.latest: dict[Any, tuple[Form, Force]] = {}
+        self.latest_after: dict[Any, tuple[Form, Force]] = {}
         self._before = rules.seen.copy()
-        self._alone = list(np.arange(len(rules.actions))[:, None])
+        self._everyone = np.arange(len(rules.actions))
+        self._alone = list(self._everyone[:, None])
         self._forms: dict[tuple[Any, ...], Form] = {}
-        self._idle: dict[Any, Ids] = {}
+        self._forces: dict[Any, Force] = {}
+
+    def said(
+        self, usage: Any, group: Any = None, ids: Ids | None = None, *, after: bool = False
+    ) -> Said | None:
+        """What `kernels.costs_of_usage` reads; None where it is for `costs` to say what is wrong, if anything is.
+
+        `group` by `plain_group`, `ids` those of the actions on offer, None for all. `after`: of one action, for the columns that
+        are seen after acting.
+        """
+        if not (type(usage) is dict or (usage is None and not after)):
+            return None
+        key = (group, () if usage is None else tuple(usage), after)
+        form = self._forms.get(key) or self._new_form(key)
+        if form is None:
+            return None
+        # A rule seen after acting may ask for a group that is not needed here.
+        with suppress(InvalidInput):
+            _keep(self.latest_after if after else self.latest, group, (form, self.force(group)))
+        return form(usage) if ids is None else form(usage, ids)
 
     def costs(self, usage: Any = None, group: Any = None, ids: Ids | None = None) -> Array:
         """As `Rules.costs`; `group` by `plain_group`, `ids` those of the actions on offer, None for all."""
-        if usage is None or type(usage) is dict:
-            key = (group, () if usage is None else tuple(usage), False)
-            form = self._forms.get(key) or self._new_form(key)
-            if form is not None and (W := form(usage, ids)) is not None:
-                return W
-        return self.rules.costs(usage, group, ids)
+        W = _filled(self.said(usage, group, ids), self._everyone if ids is None else ids)
+        return self.rules.costs(usage, group, ids) if W is None else W
 
     def observed(self, usage: Any, action: int, group: Any = None) -> Array:
         """As `Rules.observed`; `group` by `plain_group`."""
-        if type(usage) is dict:
-            key = (group, tuple(usage), True)
-            form = self._forms.get(key) or self._new_form(key)
-            if form is not None and (w := form(usage, self._alone[action])) is not None:
-                return w[0]  # type: ignore[no-any-return]
-        return self.rules.observed(usage, action, group)
+        w = _filled(self.said(usage, group, after=True), self._alone[action])
+        return self.rules.observed(usage, action, group) if w is None else w[0]
 
-    def idle(self, group: Any) -> Ids:
-        """The columns seen after acting that do not count in a context of this group."""
-        idle = self._idle.get(group)
-        if idle is None:
-            idle = np.flatnonzero(~(self.rules.in_force(group) | self._before)).astype(np.int64)
-            _keep(self._idle, group, idle)
-        return idle
+    def force(self, group: Any) -> Force:
+        """What counts in a context of this group."""
+        found = self._forces.get(group)
+        if found is None:
+            force = self.rules.in_force(group)
+            after = np.flatnonzero(~self._before).astype(np.int64)
+            unseen = np.flatnonzero(~force[after]).astype(np.int64)
+            found = Force(None if force.all() else force, unseen, after[unseen])
+            _keep(self._forces, group, found)
+        return found
 
     def _new_form(self, key: tuple[Any, tuple[str, ...], bool]) -> Form | None:
         """What to keep for a group, names of usages, and whether costs are of columns seen after acting; None where they do not do.
@@ -98,94 +132,113 @@ class RuleCosts:
             )
             if there and k in place
         ]
-        form = _form(
+        constants = (
             np.ascontiguousarray(plan.base[:, columns]),
             np.ascontiguousarray(plan.ranges[given]),
             np.array(counted).reshape(-1, 4 + len(plan.base)),
-            self.rules.actions,
         )
+        form = _form(names, self.rules.actions, 1 if after else len(plan.base), constants)
         _keep(self._forms, key, form)
         return form
 
 
-def _form(base: Array, ranges: Array, counted: Array, actions: Sequence[Any]) -> Form:
-    """One way of saying usage: what comes of it, or None where it is not plain numbers within their ranges.
+def _filled(said: Said | None, ids: Ids) -> Array | None:
+    if said is None:
+        return None
+    W = empty((len(ids), said[1].shape[1]))
+    return W if _compiled()(*said, ids, W) else None
 
-    A closure, since it looks nothing up. `base`, `ranges` and `counted` are what `kernels.costs_of_usage` reads. Numbers, lists and
-    tables become one array together, which is cheaper than one for each; arrays are copied row by row.
+
+def _form(
+    names: tuple[str, ...], actions: Sequence[Any], J: int, constants: tuple[Array, Array, Array]
+) -> Form:
+    """One way of saying usage: J numbers for each of these names, one for each action on offer.
+
+    Closures, since they look nothing up. Lists, tables, and single numbers that stand for all are written in one go, and so are
+    arrays.
     """
-    fill, fill_by_row = _compiled()
-    everyone, K = np.arange(len(base)), base.shape[1]
-    of_everyone = itemgetter(*actions)
+    n = len(names)
+    if not n:
+        nothing = (empty(0), *constants)
+        return lambda usage, ids=None: (
+            nothing if usage is None or (type(usage) is dict and not usage) else None
+        )
+    pick, [first, *_], one_usage = itemgetter(*names), names, n == 1
+    rows = empty((n, J))
+    said = (rows.reshape(-1), *constants)
+    numbers = memoryview(said[0]).cast("B")  # type: ignore[arg-type]
+    write, join, shape = struct.Struct(f"{n * J}d").pack_into, b"".join, (J,)
+    every_row = itemgetter(*actions) if J > 1 else None
 
-    def filled(usage: dict[str, Any] | None, ids: Ids | None) -> Array | None:
-        if not usage:
-            return base.copy() if ids is None else base[ids]
-        if ids is None:
-            ids = everyone
-        J = len(ids)
-        line: list[Any] = []
-        for given in usage.values():
-            kind = type(given)
-            # With a plain number in front no list makes an array of bools, which are no numbers.
-            if kind is list and len(given) == J and type(given[0]) in _PLAIN:
-                line += given
-            elif kind is float:
-                line += [given] * J
-            elif kind is dict and len(given) == J > 1:
-                try:
-                    row = of_everyone(given) if ids is everyone else [given[actions[i]] for i in ids.tolist()]
-                except KeyError:
-                    return None
-                if not _NUMBERS.issuperset(map(type, row)):
-                    return None
-                line += row
-            else:
-                rows, W = _rows(usage, J), empty((J, K))
-                return W if rows is not None and fill_by_row(rows, ids, base, ranges, counted, W) else None
-        try:
-            values = asarray(line)
-        except ValueError:
+    def form(usage: Any, ids: Ids | None = None) -> Said | None:
+        if type(usage) is not dict or len(usage) != n:
             return None
-        if values.dtype is not FLOAT:
-            if values.dtype.kind not in "iu":
-                return None
-            values = values.astype(FLOAT)
-        W = empty((J, K))
-        return W if fill(values, ids, base, ranges, counted, W) else None
-
-    return filled
-
-
-def _rows(usage: dict[str, Any], J: int) -> Array | None:
-    """J numbers for each usage; None where there are others, or what is no number."""
-    rows = empty((len(usage), J))
-    shape = (J,)
-    for i, given in enumerate(usage.values()):
-        if not (type(given) is ndarray and given.dtype is FLOAT and given.shape == shape):
+        try:
+            given = (usage[first],) if one_usage else pick(usage)
+            if ids is not None:
+                return some_rows(given, ids)
+            line: list[Any] = []
+            for one in given:
+                kind = type(one)
+                if kind is float:
+                    line += [one] * J
+                    continue
+                if kind is dict and every_row is not None:
+                    # With another number of actions `Rules` has something to say.
+                    one = every_row(one) if len(one) == J else ()
+                elif kind is not list:
+                    break
+                # With a number in front no row is all bools, which are no numbers.
+                if len(one) != J or type(one[0]) is not float:
+                    break
+                line += one
+            else:
+                # A sum of floats and whole numbers; texts, NumPy's numbers and all else would make it something else.
+                if type(sum(line)) is float:
+                    write(numbers, 0, *line)
+                    return said
+            for one in given:
+                if type(one) is not ndarray or one.dtype is not FLOAT or one.shape != shape:
+                    return said if _read(given, every_row, rows) else None
             try:
-                array = asarray(given)
-            except ValueError:
-                return None
-            if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
-                return None
-            given = array
-        rows[i] = given
-    return rows
+                numbers[:] = join(given)
+            except TypeError:  # not contiguous
+                numbers[:] = asarray(given).tobytes()
+        except (KeyError, TypeError, OverflowError, struct.error):
+            return None
+        return said
+
+    def some_rows(given: Sequence[Any], ids: Ids) -> Said | None:
+        offered = [actions[i] for i in ids.tolist()]
+        some = empty((n, len(ids)))
+        read = _read(given, itemgetter(*offered) if len(ids) > 1 else None, some)
+        return (some.reshape(-1), *constants) if read else None
+
+    return form
 
 
-_PLAIN = frozenset({float, int})
-_NUMBERS = frozenset({float, int, np.float64})
+def _read(given: Sequence[Any], every_row: Callable[[Any], tuple[Any, ...]] | None, rows: Array) -> bool:
+    """Numbers of any kind, and arrays of any layout, into the rows of usages; whether they are that."""
+    shape = rows.shape[1:]
+    for i, one in enumerate(given):
+        if type(one) is dict:
+            if every_row is None or len(one) != len(rows[i]):
+                return False
+            one = every_row(one)
+        try:
+            array = asarray(one)
+        except ValueError:
+            return False
+        if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
+            return False
+        rows[i] = array
+    return True
 
 
 @cache
-def _compiled() -> tuple[Any, Any]:
+def _compiled() -> Any:
     ids, table = empty(0, dtype=np.int64), empty((0, 0))
-    line, rows = (
-        kernels.entry(kernels.costs_of_usage, values, ids, table, table, table, table)
-        for values in (empty(0), table)
-    )
-    return line, rows
+    return kernels.entry(kernels.costs_of_usage, empty(0), table, table, table, ids, table)
 
 
 def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -388,6 +390,12 @@ class Rules:
             array = np.asarray(given)
         except ValueError as error:
             raise InvalidInput(f"{what} must hold numbers, but got {given!r}") from error
+        if array.dtype.kind == "O":
+            # Fractions, perhaps among others; bools alone are no numbers.
+            kinds = set(map(type, array.flat))
+            if kinds != {bool} and all(issubclass(kind, Real) for kind in kinds):
+                with suppress(OverflowError):
+                    array = array.astype(np.float64)
         if array.dtype.kind not in "fiu":
             raise InvalidInput(f"{what} must hold real numbers, but got {given!r}")
         if array.shape not in {(), (n_rows,)}:

@@ -8,6 +8,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from shadow_tools import D, J, K, Setting, equal_states, rounds
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.shadow_price import fast_path
 
 
@@ -27,7 +28,7 @@ def forms(x):
 
 def careful(policy):
     """The policy without its fast path."""
-    policy._fast_known = policy._fast_late = policy._fast_learn = None
+    policy._fast_known = policy._fast_late = policy._fast_learn = policy._by_usage = None
     policy._offers.clear()
 
 
@@ -75,6 +76,109 @@ class TestSameAsCareful:
             one.learn(decisions[0], float(t), **outcome)
             other.learn(decisions[1], (t, np.float64(t), np.int64(t), np.float32(t))[t % 4], **outcome)
         assert equal_states(one.state(), other.state())
+
+
+USAGE = {
+    "arrays": np.array,
+    "tables": lambda u: dict(zip("abcd", u)),
+    "whole numbers among them": lambda u: [*u[:-1], 1],
+    "NumPy's numbers": lambda u: [*map(np.float64, u)],
+}
+
+
+@pytest.mark.parametrize("name", ["rules", "mixed"])
+class TestWords:
+    @pytest.mark.parametrize("form", USAGE)
+    def test_every_form_of_usage(self, name, form):
+        setting = Setting(name)
+        one, other = setting.make(), setting.make()
+        for t, (x, W, r) in enumerate(rounds(7, 40)):
+            offer = setting.offer(x, W, t)
+            offer["usage"]["hours"][-1] = 1.0
+            formed = {**offer, "usage": {"hours": USAGE[form](offer["usage"]["hours"])}}
+            decisions = one.decide(**offer), other.decide(**formed)
+            same(decisions[0].trace, decisions[1].trace)
+            for policy, decision in zip((one, other), decisions):
+                policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
+        assert equal_states(one.state(), other.state())
+
+    def test_they_go_straight_to_compiled_code(self, name, monkeypatch):
+        setting = Setting(name)
+        policy, straight = setting.make(), 0
+        for t, (x, W, r) in enumerate(rounds(7, 60)):
+            offer = setting.offer(x, W, t)
+            with monkeypatch.context() as other_ways_closed:
+                if t >= 9 and policy.rounds < policy._wake:
+                    straight += 1
+                    for method in ("said", "costs", "observed"):
+                        other_ways_closed.setattr(RuleCosts, method, None)
+                    other_ways_closed.setattr(policy._input, "offer", None)
+                    other_ways_closed.setattr(type(policy.decisions), "number_of", None)
+                decision = policy.decide(**offer)
+                policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
+        assert straight > 40
+
+    def test_another_list_of_usages_in_every_round(self, name):
+        setting = Setting(name)
+        fast, slow = setting.make(), setting.make()
+        for t, (x, W, r) in enumerate(rounds(7, 40)):
+            offer, outcome = setting.offer(x, W, t), setting.outcome(W, 0, t)
+            if t % 2 and name == "mixed":
+                offer["usage"] = {"minutes": 0.5, **offer["usage"]}
+                outcome["usage"] = {**outcome["usage"], "hours": 0.25}
+            if t % 2 and name == "rules" and offer["group"] != "B":
+                offer["usage"] = None
+            careful(slow)
+            decisions = fast.decide(**offer), slow.decide(**offer)
+            same(decisions[0].trace, decisions[1].trace)
+            careful(slow)
+            for policy, decision in zip((fast, slow), decisions):
+                policy.learn(decision, float(r[decision.row]), **outcome)
+        assert equal_states(fast.state(), slow.state())
+
+    def test_what_is_wrong_is_said_and_changes_nothing(self, name):
+        setting = Setting(name)
+        policy = setting.make()
+        for t, (x, W, r) in enumerate(rounds(7, 9)):
+            decision = policy.decide(**setting.offer(x, W, t))
+            policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
+        good = {"features": x, "usage": {"hours": [0.5] * J}, "group": "B"}
+        decision = policy.decide(**good)
+        before = policy.state()
+        for bad, message in (
+            ({"usage": {"hours": [0.5] * (J - 1)}}, r"usage\['hours'\] must be one number or 4"),
+            ({"usage": {"hours": [0.5] * (J - 1) + [2.0]}}, r"usage\['hours'\]\[3\] must lie in \[0, 1\]"),
+            ({"usage": {"hours": [0.5] * (J - 1) + ["1"]}}, r"usage\['hours'\] must hold real numbers"),
+            ({"usage": {"hour": 0.5}}, "no rule counts 'hour'"),
+            ({"usage": {}}, r"usage\['hours'\] is missing"),
+            ({"usage": 0.5}, "usage must be a mapping"),
+            ({"features": x[:, 1:]}, "features must have shape"),
+            ({"features": x * np.nan}, r"features\[0, 0\] must be finite"),
+        ):
+            with pytest.raises(tr.InvalidInput, match=message):
+                policy.decide(**{**good, **bad})
+        if name == "mixed":
+            for bad, message in (
+                ({"minutes": 2.0}, r"usage\['minutes'\] must lie in \[0, 1\]"),
+                ({"minutes": True}, r"usage\['minutes'\] must hold real numbers"),
+                ({}, r"usage\['minutes'\] is missing"),
+                (0.5, "usage must be a mapping"),
+            ):
+                with pytest.raises(tr.InvalidInput, match=message):
+                    policy.learn(decision, 1.0, usage=bad)
+        assert equal_states(before, policy.state())
+
+
+def test_words_make_no_memory_of_their_own():
+    """What is remembered of a round in words does not change with the next."""
+    setting = Setting("rules")
+    policy, said = setting.make(), []
+    for t, (x, W, _) in enumerate(rounds(7, 30)):
+        offer = setting.offer(x, W, t)
+        said.append(policy.rules.costs(offer["usage"], offer["group"]))
+        policy.learn(policy.decide(**offer), 1.0)
+    for entry, W in zip(policy._memory.entries, said, strict=True):
+        same(entry.W, W)
 
 
 def test_costs_that_are_known_may_be_given_as_numbers():

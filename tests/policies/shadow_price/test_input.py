@@ -10,7 +10,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from shadow_tools import MIXED, D, J, K, Setting
-from tightrope.policies.shadow_price import input as module
+from tightrope.policies import rule_costs
 from tightrope.policies.shadow_price.input import LARGEST, finite_ranges
 
 
@@ -68,7 +68,7 @@ def test_cost_features_are_the_features_where_none_are_given():
 
 
 def test_groups_are_asked_for_and_kept_in_bounds(monkeypatch):
-    monkeypatch.setattr(module, "MOST_GROUPS", 3)
+    monkeypatch.setattr(rule_costs, "_MAX_KEPT", 3)
     policy = Setting("mixed").make()
     given = policy._input
     with pytest.raises(tr.InvalidInput, match="group is missing"):
@@ -76,7 +76,7 @@ def test_groups_are_asked_for_and_kept_in_bounds(monkeypatch):
     assert given.in_force("A") is None
     for i in range(10):
         assert given.in_force(f"group {i}").tolist() == [True, True, False, True]
-    assert len(given._forces) <= 3
+    assert len(given.rule_costs._forces) <= 3
 
 
 @pytest.mark.parametrize("T", [0, 5])

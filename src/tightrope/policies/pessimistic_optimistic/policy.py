@@ -160,6 +160,7 @@ class PessimisticOptimistic(Constrained):
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_before: FastPath | None = None
         self._fast_after: FastPath | None = None
+        self._by_usage: fast_path.ByUsage | None = None
         self._disjoint = self._reward.n_actions is not None
         ridge = self._reward.compiled == "ridge"
         self._plain_before = ridge and self._cost is None
@@ -259,6 +260,9 @@ class PessimisticOptimistic(Constrained):
                 if self._rule_costs is not None:
                     if type(group) is not str:
                         group = plain_group(group)
+                    decision = fast_path.decide_by_usage(self, features, usage, group)
+                    if decision is not None:
+                        return decision
                     W = self._rule_costs.costs(usage, group)
                 elif not self.n_constraints:
                     W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
@@ -599,7 +603,7 @@ class PessimisticOptimistic(Constrained):
             optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
-                W[:, self._rule_costs.idle(group)] = 0.0
+                W[:, self._rule_costs.force(group).idle] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
         row = optimistic_choice(self._reward, offer, core, trace, x)
@@ -618,6 +622,8 @@ class PessimisticOptimistic(Constrained):
             self._fast_after = fast_path.costs_after(
                 self._disjoint, self._cost.n_actions is not None, self.rules is not None
             )
+        if self.rules is not None and self._by_usage is None and (self._plain_before or self._plain_after):
+            self._by_usage = fast_path.open_by_usage(self)
         self._measure(W)
         self._watch.note_offer(ids, self.n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()

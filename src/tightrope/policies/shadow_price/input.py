@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,6 @@ from tightrope.validation import Array, finite_array, is_plain, require_range
 
 # Sparse costs are read as they come: so many numbers of a round at most.
 MOST_DENSE = 10_000_000
-# Contexts may come with any group; this bounds the memory of what is kept for them.
-MOST_GROUPS = 1024
-
-
-class Force(NamedTuple):
-    """What counts in the contexts of a group: the rules in force (K,), None where all are, which costs seen after acting do not.
-
-    Those are counted among the costs seen after acting (`unseen`) and among all (`idle`).
-    """
-
-    rules: NDArray[np.bool_] | None
-    unseen: NDArray[np.int64]
-    idle: NDArray[np.int64]
 
 
 class PriceInput(Input):
@@ -48,7 +35,6 @@ class PriceInput(Input):
             and cost.n_features == reward.n_features
             and (cost.n_actions is None) == (reward.n_actions is None)
         )
-        self._forces: dict[Any, Force] = {}
 
     def set_rules(self, rules: Rules) -> None:
         """Go on with rules of the same names, columns and groups, with other limits."""
@@ -104,20 +90,7 @@ class PriceInput(Input):
 
     def in_force(self, group: Any) -> NDArray[np.bool_] | None:
         """Which rules are in force for a context of that group; None where all are."""
-        return None if self.rules is None else self.force_of(group).rules
-
-    def force_of(self, group: Any) -> Force:
-        """What counts in a context of that group."""
-        found = self._forces.get(group)
-        if found is None:
-            assert self.rules is not None
-            if len(self._forces) >= MOST_GROUPS:
-                self._forces.clear()
-            force = self.rules.in_force(group)
-            unseen = np.flatnonzero(~force[self.columns]).astype(np.int64)
-            found = Force(None if force.all() else force, unseen, self.columns[unseen])
-            self._forces[group] = found
-        return found
+        return None if self.rule_costs is None else self.rule_costs.force(group).rules
 
 
 def require_size(name: str, array: Array) -> None:

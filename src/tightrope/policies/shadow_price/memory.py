@@ -38,10 +38,10 @@ class Remembered(NamedTuple):
         rows = _NONE if self.phi is None or self.catalogue else self.phi.reshape(-1)
         return float(_fingerprint()(rows, self.W.reshape(-1), shadow.MARKS))
 
-    def kept(self, own_costs: bool = False) -> Remembered:
-        """The same with arrays of its own, but for the features of a catalogue; `own_costs`: its costs are that already."""
+    def kept(self) -> Remembered:
+        """The same with arrays of its own, but for the features of a catalogue."""
         ids, phi, psi, W, force, catalogue = self
-        W = W if own_costs else W.copy()
+        W = W.copy()
         if catalogue:
             return Remembered(ids, phi, psi if psi is None or psi is phi else psi.copy(), W, force, True)
         phi, psi = None if phi is None else phi.copy(), None if psi is None else psi.copy()
@@ -106,15 +106,20 @@ class RoundMemory:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def remember(self, slot: int, entry: Remembered, mark: float, own_costs: bool = False) -> None:
-        """A round, with its mark, into a slot, the next one or one that is taken. `own_costs`: see `Remembered.kept`."""
+    def knows(self, mark: float) -> bool:
+        """Whether a round of this mark is remembered."""
+        return mark in self._numbers
+
+    def remember(self, slot: int, entry: Remembered, mark: float, own: bool = False) -> None:
+        """A round, with its mark, into a slot, the next one or one that is taken. `own`: nobody else has its arrays."""
         if entry.catalogue and entry.phi is not None:
             self._share(entry.phi)
         if slot < len(self.slots):
             self._release(self.slots[slot])
         number = self._number_of(mark, entry) if mark in self._numbers else None
         if number is None:
-            entry = entry.kept(own_costs)
+            if not own:
+                entry = entry.kept()
             if self._free:
                 number = heapq.heappop(self._free)
                 self.entries[number], self.counts[number], self._marks[number] = entry, 0, mark

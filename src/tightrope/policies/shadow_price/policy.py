@@ -145,12 +145,12 @@ class ShadowPrice(Constrained):
             self._cost is None or self._cost.compiled == "standardised"
         )
         self._row_work = prices.work_of_a_row(self._reward, self._cost)
-        # By the number of actions, all on offer: their ids, how many numbers are behind a decision, and room for it.
-        self._offers: dict[int, tuple[NDArray[np.int64], int, Array]] = {}
+        # By the number of actions, all on offer: their ids, how many numbers are behind a decision, room for it and for costs.
+        self._offers: dict[int, tuple[NDArray[np.int64], int, Array, Array]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
         self._fast_known: tuple[Any, ...] | None = None
-        self._fast_late: Any = None
-        self._late: Any = None
+        self._fast_late: fast_path.Late | None = None
+        self._by_usage: fast_path.ByUsage | None = None
         self._fast_learn: Any = None
         self._row_length = self._reward.n_features
         width = max(self.kept_lengths()) + 1
@@ -274,6 +274,12 @@ class ShadowPrice(Constrained):
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
         if actions is None and self._pending.made < self._wake:
+            if costs is None and self._by_usage is not None:
+                if type(group) is not str:
+                    group = plain_group(group)
+                decision = self._by_usage[0](self, features, cost_features, usage, group)
+                if decision is not None:
+                    return decision
             fast = self._fast_known
             if (
                 fast is not None
@@ -304,7 +310,7 @@ class ShadowPrice(Constrained):
                     and (offer := self._offers.get(len(W))) is not None
                     and (decide := fast[features.ndim if features.ndim < 3 else 0]) is not None
                 ):
-                    ids, size, room = offer
+                    ids, size, room, _ = offer
                     trace, x = empty(size), empty(self._row_length)
                     row = decide(
                         features, ids, W, self._flat, self._spread, self._core, trace, x, self._seed, room
@@ -312,8 +318,7 @@ class ShadowPrice(Constrained):
                     if row != -1:
                         if row < 0:
                             row = shadow.ENTERS - row
-                            rows = features if features.ndim == 2 else features[None, :]
-                            fast_path.remember(self, Remembered(ids, rows, None, W, force), costs is None)
+                            fast_path.remember(self, ids, features, None, W, force)
                         pending = self._pending
                         number = pending.made
                         pending.made = number + 1
@@ -387,16 +392,17 @@ class ShadowPrice(Constrained):
         ):
             # The fast path again; what is refused is left to the careful way below.
             waiting = self._pending.get(decision.number)
-            if waiting is not None and (
-                waiting[0] == AWAITS_REWARD
-                if costs is None and usage is None
-                else waiting[0] == self._awaits and fast_path.learn_late(self, waiting, costs, usage)
-            ):
-                del self._pending[decision.number]
-                g = waiting[1] if self._disjoint else 0
-                if fast(g, waiting[2], reward, self._flat, self._spread, self._room):
-                    self._reward.refresh(g)
-                return
+            if waiting is not None:
+                if costs is None and usage is None:
+                    if waiting[0] == AWAITS_REWARD:
+                        del self._pending[decision.number]
+                        g = waiting[1] if self._disjoint else 0
+                        if fast(g, waiting[2], reward, self._flat, self._spread, self._room):
+                            self._reward.refresh(g)
+                        return
+                elif waiting[0] == self._awaits and fast_path.learn_late(self, waiting, reward, costs, usage):
+                    del self._pending[decision.number]
+                    return
         self._learn_parts(decision, reward, costs, usage)
         self._book_nothing()
 
@@ -412,9 +418,9 @@ class ShadowPrice(Constrained):
         spread = cost.spread if cost.compiled == "standardised" else _NONE
         shadow.take_costs(costs, z, p, self._columns, self._core, spread)
         psi = z[:p] if p else None
-        if self.rules is not None:
+        if self._rule_costs is not None:
             # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            unseen = self._input.force_of(pending[4]).unseen
+            unseen = self._rule_costs.force(pending[4]).unseen
             if len(unseen):
                 ids, costs = np.array([pending[1]]), costs.copy()
                 believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
