@@ -1,6 +1,6 @@
 """The online bootstrap: how often each outcome counts for each member, and which outcomes stay in a sample.
 
-Both are functions of the seed and of the outcome's number alone: what an outcome counts for is the same in every fit.
+Both are functions of the seed and of the outcome's number, so that an outcome counts as often in every fit, or less with age.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ PRIORITY_SLOT = 0x70726900
 
 
 @kernel
-def poisson(u):
-    """The Poisson(1) variable whose distribution function first exceeds u."""
-    count, term = 0, math.exp(-1.0)
+def poisson(u, mean):
+    """The Poisson variable of that mean whose distribution function first exceeds u."""
+    count, term = 0, math.exp(-mean)
     below = term
     while u >= below and count < 255:
         count += 1
-        term /= count
+        term *= mean / count
         below += term
     return count
 
 
 @kernel
-def poisson_weights(seed, numbers, out):
-    """Into `out` (n, M), how often outcome number `numbers[i]` counts for member m: Poisson(1)."""
+def poisson_weights(seed, numbers, means, out):
+    """Into `out` (n, M), how often outcome number `numbers[i]` counts for member m: Poisson(`means[i]`), less often as that falls."""
     n, M = out.shape
     for i in range(n):
         for m in range(0, M, 2):
             u, v = uniforms(seed, STREAM, numbers[i], m // 2)
-            out[i, m] = np.uint8(poisson(u))
+            out[i, m] = np.uint8(poisson(u, means[i]))
             if m + 1 < M:
-                out[i, m + 1] = np.uint8(poisson(v))
+                out[i, m + 1] = np.uint8(poisson(v, means[i]))
 
 
 @kernel

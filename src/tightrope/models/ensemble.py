@@ -224,7 +224,7 @@ class Ensemble(Model):
         """Choose what the next fit is made of, and say when it takes effect."""
         clock = self._clock
         self._kept.choose()
-        apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted()))
+        apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
         lag = max(1, math.floor(_LAG * apart)) if self.refit == "background" else 0
         clock[UNDER_WAY], clock[MARK_UNDER_WAY] = clock[LEARNT], clock[MARK]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
@@ -248,9 +248,7 @@ class Ensemble(Model):
     def _counted(self) -> float:
         """How many outcomes the chosen sample is worth, older ones counted by the half-life."""
         numbers = self._kept.next().numbers
-        if self.half_life is None:
-            return float(len(numbers))
-        return float(np.exp2(-(self._clock[LEARNT] - numbers) / self.half_life).sum())
+        return float(self._plan.worth(numbers, self.n_learnt).sum())
 
     # Fits
 

@@ -75,7 +75,7 @@ class Recipe(NamedTuple):
         return self.name in NAMED and NAMED[self.name].scaled
 
     def fitted(self, X: Array, y: Array, weights: Array, random_state: int) -> Any:
-        """A new estimator, fitted; `weights` are what rows count, whole numbers where it takes none (`weighted`)."""
+        """A new estimator, fitted to rows as often as they count; those that it takes no weights for are repeated."""
         named = NAMED.get(self.name)
         params = {**({} if named is None else named.params(len(X))), **self.params}
         estimator = _made(self.name if named is None else named.made, params, random_state)
@@ -216,9 +216,20 @@ def _made(name: str, params: Mapping[str, Any], random_state: int | None) -> Any
     if random_state is not None and hasattr(one, "get_params"):
         known = one.get_params()
         streams = {key: random_state for key in known if key.rpartition("__")[2] == "random_state"}
-        cores = {key: 1 for key, value in known.items() if key.rpartition("__")[2] == "n_jobs"}
+        # In scikit-learn nothing means one core, elsewhere all of them.
+        ours = made_by_scikit_learn(one)
+        cores = {
+            key: 1
+            for key, value in known.items()
+            if key.rpartition("__")[2] == "n_jobs" and not (ours and value is None)
+        }
         one.set_params(**streams, **cores)
     return one
+
+
+def made_by_scikit_learn(estimator: Any) -> bool:
+    """Whether its class is one of scikit-learn's own."""
+    return type(estimator).__module__.partition(".")[0] == "sklearn"
 
 
 def is_zero_or_one(outcome: NDArray[Any]) -> bool:

@@ -158,8 +158,16 @@ class KeptOutcomes:
         return np.concatenate([picked, np.arange(n - newest, n)])
 
 
-def poisson_weights(seed: int, numbers: Ids, members: int) -> NDArray[np.uint8]:
-    """How often each outcome counts for each member, (n, members): drawn once for all, by its number."""
-    weights = np.empty((len(numbers), members), dtype=np.uint8)
-    bootstrap.poisson_weights(seed, numbers, weights)
-    return weights
+def bootstrap_weights(seed: int, numbers: Ids, worth: Array, members: int) -> Array:
+    """How often each outcome counts for each member, (n, members): Poisson of the mean `worth` (n,), drawn once by its number.
+
+    An outcome that is worth less with age drops out member by member, and never comes back. A single member has no bootstrap: an
+    outcome counts once until it drops out.
+    """
+    if members == 1:
+        drawn = np.empty(len(numbers))
+        bootstrap.priorities(seed, numbers, drawn)
+        return (drawn < worth).astype(float)[:, None]
+    counts = np.empty((len(numbers), members), dtype=np.uint8)
+    bootstrap.poisson_weights(seed, numbers, worth, counts)
+    return counts.astype(float)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models.estimators import Recipe
-from tightrope.models.kept import Sample, poisson_weights
+from tightrope.models.kept import Sample, bootstrap_weights
 from tightrope.models.model import Ids
 from tightrope.models.networks import StackedNetworks, network
 from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
@@ -42,6 +42,12 @@ class Plan(NamedTuple):
     def groups(self) -> int:
         """How many estimators a member has for an output."""
         return 1 if self.shared or self.n_actions is None else self.n_actions
+
+    def worth(self, numbers: Ids, now: int) -> Array:
+        """What outcomes of these numbers count when `now` were learnt, (n,): half as much with every half-life."""
+        if self.half_life is None:
+            return np.ones(len(numbers))
+        return np.asarray(np.exp2((numbers - now) / self.half_life))
 
     def inputs(self, features: Array, actions: Ids) -> Array:
         """What an estimator is given of rows: features, and which action it is where all share one."""
@@ -89,9 +95,7 @@ def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
     rows = plan.inputs(sample.features, sample.actions)
     feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
     feature_unit = np.where(feature_unit > 1e-12 * np.abs(feature_centre), feature_unit, 1.0)
-    counted = poisson_weights(plan.seed, sample.numbers, M).astype(float) if M > 1 else np.ones((len(rows), 1))
-    if plan.half_life is not None:
-        counted *= np.exp2(-(begun - sample.numbers) / plan.half_life)[:, None]
+    counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.numbers, begun), M)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
     said: list[Any] = []
     with _FITTING, _one_thread():
@@ -100,8 +104,6 @@ def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
             inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
             if plan.recipe.scaled:
                 inputs = (inputs - feature_centre) / feature_unit
-            if not plan.recipe.weighted:
-                weights = np.floor(weights + draws.random(len(weights)))
             mine = plan.group_of(actions)
             for g in range(plan.groups):
                 picked = (mine == g) & (weights > 0.0)
