@@ -56,8 +56,8 @@ class Ensemble(Model):
     n_features : int
     members : int
         1 for one fit to all outcomes, without deviations; it explores by "gaps".
-    shared : bool
-        One estimator for all actions, which is given features and action, in place of one for each.
+    shared : bool, optional
+        One estimator for all actions, which is given features and action, in place of one for each. By default only for "mlp".
     spread : float
         What deviations are of those between members. Groups of trees differ by more than they err.
     growth : float
@@ -102,7 +102,7 @@ class Ensemble(Model):
         n_features: int = 0,
         *,
         members: int = 10,
-        shared: bool = False,
+        shared: bool | None = None,
         spread: float = 0.5,
         growth: float = 1.3,
         first: int = 30,
@@ -121,7 +121,7 @@ class Ensemble(Model):
         self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
         self.n_features = whole_number("n_features", n_features, low=1)
         self.n_members = whole_number("members", members, low=1)
-        self.shared = bool(shared)
+        self.shared = self._recipe.shared if shared is None else bool(shared)
         self.spread = finite_number("spread", spread, low=0.0)
         self.growth = finite_number("growth", growth, low=1.0, open_low=True)
         self.first = whole_number("first", first, low=1)
@@ -364,7 +364,7 @@ class Ensemble(Model):
         shown = [
             f"{name}={given[name]!r}"
             for name, one in usual.items()
-            if name not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params")
+            if name not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
             and given[name] != one.default
         ]
         return f"Ensemble({', '.join([repr(self.estimator), repr(self.n_actions), repr(self.n_features), *shown])})"
