@@ -131,7 +131,9 @@ def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids
     if what != "members":
         return found.reshape(n, -1)
     if found.ndim < 2 or len(found) == 0 or found.shape[1] != n:
-        raise InvalidInput(f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}.")
+        raise InvalidInput(
+            f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}."
+        )
     return found.reshape(len(found), n, -1)
 
 
