@@ -45,8 +45,7 @@ class Predictions:
             return seen
         J = len(ids)
         rows = rows_for_each(rows, J)
-        means = np.asarray(model.means(rows, ids), dtype=float).reshape(J, -1)
-        sds = np.asarray(model.deviations(rows, ids), dtype=float).reshape(J, -1)
+        means, sds = (np.asarray(one, dtype=float) for one in model.predictions(rows, ids))
         means = np.where(np.isnan(means), 0.0, means)
         known = np.isfinite(sds)
         # What was never seen is as uncertain as can be: ten times wider than all that is known.
