@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -56,10 +58,14 @@ def _value_as_data(value: Any, where: str) -> Any:
         public = module.rpartition("._")[0] if "._" in module else module
         if getattr(importlib.import_module(public), made.__qualname__, None) is not made:
             public = module
-        parameters = value.get_params(deep=False)
+        usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
         return {
             "kind": f"{public}:{made.__qualname__}",
-            **{name: _value_as_data(one, f"{where}.{name}") for name, one in parameters.items()},
+            **{
+                name: _value_as_data(one, f"{where}.{name}")
+                for name, one in value.get_params(deep=False).items()
+                if one is not usual.get(name, usual)
+            },
         }
     if isinstance(value, (np.generic, np.ndarray)):
         return _value_as_data(value.tolist(), where)
@@ -196,17 +202,19 @@ def _nystroem(made: Any) -> Transform:
 
 def _splines(made: Any) -> Transform:
     """Each spline as a polynomial between knots: of each feature one interval is looked up, and its polynomials evaluated."""
-    from scipy.interpolate import PPoly
-
-    degree = made.degree
-    pieces = [PPoly.from_spline(one) for one in made.bsplines_]
-    # The intervals between the first and the last knot; those of length 0 are never looked up.
-    within = [slice(degree, len(one.x) - 1 - degree) for one in pieces]
-    knots = np.array([one.x[part] for one, part in zip(pieces, within)])
-    ends = np.array([(one.x[degree], one.x[len(one.x) - 1 - degree]) for one in pieces])
-    coefficients = np.array([one.c[:, part] for one, part in zip(pieces, within)])
+    degree, splines = made.degree, made.bsplines_
+    # Where intervals begin, from the first knot to the one before the last; those of length 0 are never looked up.
+    knots = np.array([one.t[degree : -degree - 1] for one in splines])
+    ends = np.array([(one.t[degree], one.t[-degree - 1]) for one in splines])
+    # Taylor's: (p, degree + 1, intervals, splines), highest power first.
+    coefficients = np.array(
+        [
+            [one(start, nu=k) / math.factorial(k) for k in range(degree, -1, -1)]
+            for one, start in zip(splines, knots)
+        ]
+    )
     kept = coefficients.shape[3] - (0 if made.include_bias else 1)
-    features = np.arange(len(pieces))
+    features = np.arange(len(splines))
 
     def transform(X: Array) -> Array:
         X = np.clip(X, ends[:, 0], ends[:, 1])
