@@ -19,7 +19,7 @@ from tightrope.models.standardised import Standardised
         tr.DisjointRidge(2, 3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.ArmMeans(2, bonus=0.2, n_outputs=2),
         Standardised(3, 2, prior=0.5, n_outputs=2),
-        tr.Logistic(3, 2, prior=0.5, low=[0.0, 1.0], high=[1.0, 2.0], n_outputs=2),
+        tr.Logistic(3, 2, prior=0.5, low=0.0, high=2.0, n_outputs=2),
         tr.Features("splines", tr.DisjointRidge(2, 3), first=50, n_outputs=2),
     ],
     ids=lambda model: model.kind,
@@ -46,8 +46,7 @@ def test_settings_and_copies(model):
         assert not np.shares_memory(array, third.arrays()[name])
     with pytest.raises(tr.InvalidInput, match="has learnt 2 quantities can't go on with 3"):
         twin.with_outputs(3)
-    if model.kind != "logistic":  # whose limits are those of two
-        assert model.with_outputs(3).n_outputs == 3
+    assert model.with_outputs(3).n_outputs == 3
 
 
 @pytest.mark.parametrize(
