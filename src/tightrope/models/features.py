@@ -176,6 +176,11 @@ class Features(Model):
         return self._in_use.radius(horizon)
 
     @property
+    def working_features(self) -> int:
+        """How many the transformer makes."""
+        return self._size
+
+    @property
     def n_learnt(self) -> int:
         """Outcomes learnt so far."""
         return int(self.seen[0])
@@ -227,8 +232,9 @@ class Features(Model):
 
     def _made_of(self, rows: Array) -> Array:
         """Transformed rows; one that stands for all actions is transformed once, and the last is remembered."""
-        if len(rows) > 1 and (rows == rows[0]).all():
-            return np.array(np.broadcast_to(self._made_of(rows[:1]), (len(rows), self._size)))
+        if len(rows) > 1 and not (new := (rows[1:] != rows[:-1]).any(axis=1)).all():
+            starts = np.concatenate([[True], new])
+            return np.asarray(self._made_of(rows[starts])[np.cumsum(starts) - 1])
         mark = int(self.seen[1])
         if self._transform is None or self._transform[0] != mark:
             self._transform, self._last = (mark, self._fitted(self.rows)), None

@@ -127,6 +127,11 @@ class Model(ABC):
         return max(1, self.n_features) * (self.n_actions or 1)
 
     @property
+    def working_features(self) -> int:
+        """How many features it computes with, which says how long an answer takes."""
+        return self.n_features
+
+    @property
     def n_learnt(self) -> int:
         """Outcomes learnt so far, where the model counts them."""
         return 0
