@@ -156,7 +156,7 @@ def test_fits_come_when_what_is_kept_has_grown() -> None:
 
 @pytest.mark.parametrize("refit", ["now", "background"])
 def test_memory_is_bounded(refit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble, "fit_members", lambda plan, sample, begun: len(sample.numbers))
+    monkeypatch.setattr(ensemble, "fit_members", lambda *given: None)
     model, sizes, bytes_kept = Ensemble("extra-trees", 1, 1, refit=refit, keep=100), [], []
     for i in range(3000):
         model.learn([float(i)], 0.0, 0)
@@ -265,6 +265,20 @@ def test_old_outcomes_are_forgotten() -> None:
     assert said[1] > 0.4
 
 
+def test_rounds_without_an_outcome_age_what_was_learnt() -> None:
+    said = []
+    for waits in (0.0, 500.0):
+        model = Ensemble("extra-trees", 1, 2, refit="now", half_life=50.0, first=100, growth=1.2)
+        for x in rows(100):
+            model.learn(x, 1.0, 0)
+        model.elapse(waits)
+        for x in rows(40, seed=1):
+            model.learn(x, 0.0, 0)
+        assert model.fits >= 2
+        said.append(model.means(CORNERS, [0] * 4).mean())
+    assert said[1] < 0.2 < said[0]
+
+
 # Several outputs, shared parameters, shifts
 
 
@@ -369,7 +383,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         ({"growth": 1.0}, "growth must be finite and > 1"),
         ({"refit": "later"}, "refit must be one of 'background', 'now'"),
         ({"exploration": "greedy"}, "exploration must be one of"),
-        ({"half_life": 0.0}, "half_life must be finite and > 0"),
+        ({"half_life": 0.0}, "half_life must be finite and >= 1"),
     ):
         with pytest.raises(tr.InvalidInput, match=words):
             Ensemble("mlp", 2, 2, **wrong)

@@ -18,7 +18,7 @@ def kept(rule: str = "both", limit: int = 20, seed: int = 3) -> KeptOutcomes:
 
 def add(memory: KeptOutcomes, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        memory.add([number, -number], number % 3, 10.0 * number, number)
+        memory.add([number, -number], number % 3, 10.0 * number, number, float(number))
 
 
 def chosen(memory: KeptOutcomes) -> list[int]:
@@ -31,9 +31,10 @@ def test_all_are_kept_up_to_the_limit_with_what_was_seen() -> None:
     memory = kept()
     add(memory, 1, 20)
     assert chosen(memory) == list(range(1, 21))
-    features, actions, outcomes, numbers = memory.in_force()
+    features, actions, outcomes, numbers, times = memory.in_force()
     np.testing.assert_array_equal(features, np.column_stack([numbers, -numbers]))
     np.testing.assert_array_equal(actions, numbers % 3)
+    np.testing.assert_array_equal(times, numbers)
     np.testing.assert_array_equal(outcomes[:, 0], 10.0 * numbers)
 
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
-from tightrope.models.kept import KeptOutcomes, Sample
+from tightrope.models.kept import KeptOutcomes
 from tightrope.models.members import Members, Plan, fit_members, units_of
-from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
+from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, known_action, register
 from tightrope.validation import Array, finite_number, real_array, require_choice, require_finite, whole_number
 
 __all__ = ["Ensemble"]
@@ -69,7 +69,7 @@ class Ensemble(Model):
     keep_rule : {"both", "recent", "reservoir"}
         Which those are: the newest, an even sample of all, or half and half.
     half_life : float, optional
-        Outcomes after which one counts half as much; None for ever the same.
+        Outcomes learnt until one counts half of what it did; None forgets nothing.
     refit : {"background", "now"}
         Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, which waits for it, so that
         choices are the same again on every run.
@@ -126,9 +126,7 @@ class Ensemble(Model):
         self.growth = finite_number("growth", growth, low=1.0, open_low=True)
         self.first = whole_number("first", first, low=1)
         self.keep, self.keep_rule = whole_number("keep", keep, low=1), keep_rule
-        self.half_life = (
-            None if half_life is None else finite_number("half_life", half_life, low=0.0, open_low=True)
-        )
+        self.half_life = checked_half_life(half_life)
         require_choice("refit", refit, ("background", "now"))
         self.refit = refit
         self.made_up = whole_number("made_up", made_up)
@@ -152,6 +150,8 @@ class Ensemble(Model):
         )
         self._clock = np.zeros(9, dtype=np.int64)
         self._clock[NEXT_FIT] = self.first
+        # Rounds that have gone by, by which outcomes age: until now, and when the fit in force and the one under way began.
+        self._times = np.zeros(3)
         self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
         self._shifts = np.zeros(self.n_outputs)
         # Fits by the mark of what they were made of: the one in force, and the one under way. What is here can be made again.
@@ -201,20 +201,30 @@ class Ensemble(Model):
         a = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = real_array("features", features, (self.n_features,))
         require_finite("features", x)
-        y = checked_outcome(outcome, self.n_outputs) - self._shifts
-        if self._recipe.classifier and not is_zero_or_one(y):
-            raise InvalidInput(
-                f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome!r}: name a regressor."
-            )
+        y = checked_outcome(outcome, self.n_outputs)
+        self.check_outcome(y)
+        y = y - self._shifts
         clock = self._clock
         clock[LEARNT] += 1
         self._seen[a] += 1
-        self._kept.add(x, a, y, int(clock[LEARNT]))
+        self._times[0] += 1.0
+        self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0])
         clock[MARK] = _mark(clock[MARK], x, a, y)
         if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
             self._take_up()
         if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
             self._begin()
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse what a classifier can't learn."""
+        if self._recipe.classifier and not is_zero_or_one(np.asarray(outcome) - self._shifts):
+            raise InvalidInput(
+                f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome}: name a regressor."
+            )
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome; what was learnt counts less in the next fit where there is a half-life."""
+        self._times[0] += rounds
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, those that were learnt too, become larger by so much."""
@@ -226,10 +236,10 @@ class Ensemble(Model):
         self._kept.choose()
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
         lag = max(1, math.floor(_LAG * apart)) if self.refit == "background" else 0
-        clock[UNDER_WAY], clock[MARK_UNDER_WAY] = clock[LEARNT], clock[MARK]
+        clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         if lag:
-            self._start(int(clock[MARK]), self._kept.next(), int(clock[LEARNT]))
+            self._start_next()
         else:
             self._take_up()
 
@@ -237,7 +247,7 @@ class Ensemble(Model):
         """The fit under way comes into force; who asks first waits for it."""
         clock = self._clock
         self._kept.take_up()
-        clock[IN_FORCE], clock[MARK_IN_FORCE] = clock[UNDER_WAY], clock[MARK_UNDER_WAY]
+        clock[IN_FORCE], clock[MARK_IN_FORCE], self._times[1] = clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2]
         clock[UNDER_WAY], clock[TAKES_EFFECT] = 0, 0
         clock[FITS] += 1
         for mark, fit in list(self._fitted.items()):
@@ -247,8 +257,7 @@ class Ensemble(Model):
 
     def _counted(self) -> float:
         """How many outcomes the chosen sample is worth, older ones counted by the half-life."""
-        numbers = self._kept.next().numbers
-        return float(self._plan.worth(numbers, self.n_learnt).sum())
+        return float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
 
     # Fits
 
@@ -257,21 +266,26 @@ class Ensemble(Model):
         clock = self._clock
         mark = int(clock[MARK_IN_FORCE])
         if not self._is_made(mark):
-            self._start(mark, self._kept.in_force(), int(clock[IN_FORCE]))
+            self._start(mark, self._kept.in_force(), int(clock[IN_FORCE]), float(self._times[1]))
         if clock[UNDER_WAY] and not self._is_made(int(clock[MARK_UNDER_WAY])):
-            self._start(int(clock[MARK_UNDER_WAY]), self._kept.next(), int(clock[UNDER_WAY]))
+            self._start_next()
         return self._fitted[mark].result()
 
     def _is_made(self, mark: int) -> bool:
         """Whether that fit is here or under way; a copy of this model may have given it up."""
         return mark in self._fitted and not self._fitted[mark].cancelled()
 
-    def _start(self, mark: int, sample: Sample, begun: int) -> None:
+    def _start_next(self) -> None:
+        clock = self._clock
+        mark, begun = int(clock[MARK_UNDER_WAY]), int(clock[UNDER_WAY])
+        self._start(mark, self._kept.next(), begun, float(self._times[2]))
+
+    def _start(self, mark: int, *given: Any) -> None:
         if self.refit == "background":
-            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, self._plan, sample, begun)
+            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, self._plan, *given)
         else:
             self._fitted[mark] = made = Future()
-            made.set_result(fit_members(self._plan, sample, begun))
+            made.set_result(fit_members(self._plan, *given))
 
     def _said(self, features: Any, actions: Any) -> Array:
         """What each member expects of each row, (M, n, n_outputs); a policy asks for means and deviations of the same rows."""
@@ -332,7 +346,7 @@ class Ensemble(Model):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: what is kept, what the clock says. Fits are made again from it."""
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
-        return {"clock": self._clock, "seen": self._seen, "shifts": self._shifts, **kept}
+        return {"clock": self._clock, "times": self._times, "seen": self._seen, "shifts": self._shifts, **kept}
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Have room for as much as these arrays keep."""

@@ -25,12 +25,13 @@ _SMALLEST = 64
 
 
 class Sample(NamedTuple):
-    """Outcomes to fit to, oldest first: features (n, d), actions (n,), outcomes (n, n_outputs), and their numbers (n,), from 1 on."""
+    """Outcomes to fit to, oldest first: features (n, d), actions (n,), outcomes (n, n_outputs), numbers (n,) from 1 on, times (n,)."""
 
     features: Array
     actions: Ids
     outcomes: Array
     numbers: Ids
+    times: Array
 
 
 class KeptOutcomes:
@@ -54,7 +55,7 @@ class KeptOutcomes:
     --------
     >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
     >>> for i in range(6):
-    ...     kept.add([float(i)], 0, 1.0, i + 1)
+    ...     kept.add([float(i)], 0, 1.0, number=i + 1, time=i + 1.0)
     >>> kept.choose()
     >>> kept.take_up()
     >>> kept.in_force().numbers
@@ -71,6 +72,7 @@ class KeptOutcomes:
             "actions": np.zeros(0, dtype=np.int64),
             "outcomes": np.zeros((0, n_outputs)),
             "numbers": np.zeros(0, dtype=np.int64),
+            "times": np.zeros(0),
             "samples": np.zeros(0, dtype=np.int8),
         }
         self._reserve(_SMALLEST)
@@ -78,14 +80,14 @@ class KeptOutcomes:
     def __len__(self) -> int:
         return int(self.used[0])
 
-    def add(self, features: Any, action: int, outcome: Any, number: int) -> None:
-        """One more outcome; numbers only rise."""
+    def add(self, features: Any, action: int, outcome: Any, number: int, time: float) -> None:
+        """One more outcome; numbers and times only rise."""
         i = len(self)
         if i == len(self._rows["numbers"]):
             self._reserve(2 * i)
         rows = self._rows
         rows["features"][i], rows["actions"][i], rows["outcomes"][i] = features, action, outcome
-        rows["numbers"][i], rows["samples"][i] = number, 0
+        rows["numbers"][i], rows["times"][i], rows["samples"][i] = number, time, 0
         self.used[0] = i + 1
 
     def choose(self) -> None:

@@ -43,11 +43,11 @@ class Plan(NamedTuple):
         """How many estimators a member has for an output."""
         return 1 if self.shared or self.n_actions is None else self.n_actions
 
-    def worth(self, numbers: Ids, now: int) -> Array:
-        """What outcomes of these numbers count when `now` were learnt, (n,): half as much with every half-life."""
+    def worth(self, times: Array, now: float) -> Array:
+        """What outcomes of these times count now, (n,): half as much with every half-life."""
         if self.half_life is None:
-            return np.ones(len(numbers))
-        return np.asarray(np.exp2((numbers - now) / self.half_life))
+            return np.ones(len(times))
+        return np.asarray(np.exp2((times - now) / self.half_life))
 
     def inputs(self, features: Array, actions: Ids) -> Array:
         """What an estimator is given of rows: features, and which action it is where all share one."""
@@ -86,8 +86,8 @@ class Members(NamedTuple):
         return said * self.unit + self.centre
 
 
-def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
-    """Every member fitted to the sample as it stood after outcome number `begun`: a function of these alone."""
+def fit_members(plan: Plan, sample: Sample, begun: int, now: float) -> Members:
+    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`: a function of these alone."""
     outcomes, M = sample.outcomes, plan.members
     centre, unit = outcomes.mean(axis=0), units_of(outcomes)
     if plan.recipe.classifier:
@@ -95,7 +95,7 @@ def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
     rows = plan.inputs(sample.features, sample.actions)
     feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
     feature_unit = np.where(feature_unit > 1e-12 * np.abs(feature_centre), feature_unit, 1.0)
-    counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.numbers, begun), M)
+    counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.times, now), M)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
     said: list[Any] = []
     with _FITTING, _one_thread():
