@@ -71,7 +71,7 @@ def run(world: str, name: str, seed: int, rounds: int | None, data: Path, labels
 
 
 def all_labels(env: tr.environments.Tabular, model: tr.models.Model, rows: Any) -> float:
-    """The accuracy in the last fifth of the same learner, had it been shown every label before, with the best shares for its scores."""
+    """The accuracy in the last fifth of the same learner that was shown every label before, by the best shares for its scores."""
     seen, late = np.split(rows, [len(rows) * 4 // 5])
     if isinstance(model, tr.Ensemble):
         settings = {**model.settings(), "keep": len(seen) * env.n_actions, "refit": "now"}
@@ -103,7 +103,11 @@ def table(found: list[dict[str, Any]], world: str) -> Iterable[str]:
         if not many and not once:
             continue
         cells = [_accuracy([one["accuracy"].get(str(t)) for one in many]) for t in lengths]
-        cells += [_labels(many), _accuracy([next(iter(one["accuracy"].values())) for one in once]), _labels(once)]
+        cells += [
+            _labels(many),
+            _accuracy([next(iter(one["accuracy"].values())) for one in once]),
+            _labels(once),
+        ]
         both = many + once
         late = sum(one["last_above"] > SETTLED for one in both)
         median, high = np.mean([one["decision_ms"] for one in both], axis=0)
@@ -127,7 +131,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50_000, help="0: only each row once")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--labels", type=int, default=2, help="how many of the runs are compared with all labels")
+    parser.add_argument(
+        "--labels", type=int, default=2, help="how many of the runs are compared with all labels"
+    )
     parser.add_argument("--world", action="append", choices=WORLDS)
     parser.add_argument("--model", action="append", choices=list(MODELS))
     options = parser.parse_args()

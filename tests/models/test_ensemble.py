@@ -151,7 +151,9 @@ def test_fits_come_when_what_is_kept_has_grown() -> None:
         if model.fits > fits:
             at.append(i)
     assert at[:6] == [30, 40, 52, 68, 89, 116]
-    assert set(np.diff(at[-4:])) == {60}, "from the limit on they come evenly, so that a round's share of them is bounded"
+    assert set(np.diff(at[-4:])) == {60}, (
+        "from the limit on they come evenly, so that a round's share of them is bounded"
+    )
 
 
 @pytest.mark.parametrize("refit", ["now", "background"])
@@ -202,7 +204,9 @@ def test_loading_gives_the_same_bits_whatever_is_under_way(estimator: str) -> No
         twin.make_room(arrays)
         for name, array in twin.arrays().items():
             array[...] = arrays[name]
-        np.testing.assert_array_equal(twin.members(CORNERS, [0, 1, 0, 1]), model.members(CORNERS, [0, 1, 0, 1]))
+        np.testing.assert_array_equal(
+            twin.members(CORNERS, [0, 1, 0, 1]), model.members(CORNERS, [0, 1, 0, 1])
+        )
     assert 0 < under_way < 6
 
 
@@ -228,7 +232,9 @@ def test_a_copy_shares_fits_and_goes_its_own_way() -> None:
 
 
 def test_a_policy_is_saved_copied_and_rolled_back(tmp_path: Path) -> None:
-    policy = tr.ShadowPrice(Ensemble("extra-trees", 2, 2, **SMALL), constraints=1, cost=Ensemble("extra-trees", 2, 2, **SMALL))
+    policy = tr.ShadowPrice(
+        Ensemble("extra-trees", 2, 2, **SMALL), constraints=1, cost=Ensemble("extra-trees", 2, 2, **SMALL)
+    )
 
     def play(one: Any, n: int, seed: int) -> list[bytes]:
         traces = []
@@ -247,7 +253,9 @@ def test_a_policy_is_saved_copied_and_rolled_back(tmp_path: Path) -> None:
     assert policy.state()["reward/kept/features"].shape != then["reward/kept/features"].shape
     policy.roll_back(then, learnt_only=True)
     x, ids = CORNERS[:2], np.arange(2)
-    old = type(policy).restore(policy.settings(), {**policy.state(), **{k: v for k, v in then.items() if k.startswith("reward/")}})
+    old = type(policy).restore(
+        policy.settings(), {**policy.state(), **{k: v for k, v in then.items() if k.startswith("reward/")}}
+    )
     np.testing.assert_array_equal(policy.reward_model.members(x, ids), old.reward_model.members(x, ids))
     assert policy.reward_model.n_learnt == 70
 
@@ -291,7 +299,7 @@ def test_costs_are_learnt_side_by_side() -> None:
     assert model.members(CORNERS, [0, 0, 1, 1]).shape == (10, 4, 2)
     before, unsure = model.means(CORNERS, [0] * 4), model.deviations(CORNERS, [0] * 4)
     model.shift(1, 10.0)
-    np.testing.assert_allclose(model.means(CORNERS, [0] * 4), before + [0.0, 10.0])
+    np.testing.assert_allclose(model.means(CORNERS, [0] * 4), before + np.array([0.0, 10.0]))
     np.testing.assert_allclose(model.deviations(CORNERS, [0] * 4), unsure)
     model.learn(CORNERS[0], [1.0, 7.0], 0)
     assert model._kept.all().outcomes[-1].tolist() == [1.0, -3.0]
@@ -355,7 +363,7 @@ def test_what_is_asked_in_one_call_and_what_is_not() -> None:
 
 def test_a_classifier_learns_zeros_and_ones_alone() -> None:
     model = Ensemble(LogisticRegression(), 1, 2)
-    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, for sklearn.linear_model:LogisticRegression"):
+    with pytest.raises(tr.InvalidInput, match="outcome must be 0 or 1, for sklearn"):
         model.learn([0.0, 1.0], 0.5, 0)
     assert model.n_learnt == 0
     assert len(model._kept) == 0
@@ -371,7 +379,11 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         (FunctionTransformer(np.log1p), None, "estimator.func must be plain data"),
         (Hidden(), None, "the class .*Hidden must be in a module that can be imported"),
         ("sklearn.tree:NoTree", None, "sklearn.tree has no class 'NoTree'"),
-        ("no_such_package:Trees", None, "needs the package no_such_package, which is not here: install no_such"),
+        (
+            "no_such_package:Trees",
+            None,
+            "needs the package no_such_package, which is not here: install no_such",
+        ),
         ("sklearn.tree:DecisionTreeRegressor", {"depth": 3}, "unexpected keyword argument 'depth'"),
         (DecisionTreeRegressor(), {"max_depth": 3}, "an object has its own"),
         ("sklearn.preprocessing:StandardScaler", None, r"must have fit \(or partial_fit\) and predict"),
@@ -394,7 +406,9 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr("tightrope.models.estimators.importlib.import_module", missing)
-    with pytest.raises(tr.InvalidInput, match=r"needs the package sklearn.*pip install 'tightrope\[models\]'"):
+    with pytest.raises(
+        tr.InvalidInput, match=r"needs the package sklearn.*pip install 'tightrope\[models\]'"
+    ):
         Ensemble("mlp", 2, 2)
 
 
@@ -423,7 +437,7 @@ def test_a_spec_names_it() -> None:
     assert repr(policy.reward_model) == "Ensemble('sklearn.tree:DecisionTreeRegressor', 3, 2, members=4)"
     assert policy.reward_model.params == {"max_depth": 3}
     wrong = spec(estimator="boosted")
-    with pytest.raises(tr.InvalidInput, match="policy.reward: estimator must be one of"):
+    with pytest.raises(tr.InvalidInput, match=r"policy\.reward: estimator must be one of"):
         build_policy(wrong.policies[0], wrong.problem())
 
 

@@ -69,7 +69,9 @@ def test_thresholds_are_met_in_the_precision_of_the_library() -> None:
     forest = RandomForestRegressor(20, random_state=0).fit(X, AMOUNTS)
     tree = forest.estimators_[0].tree_
     at = tree.threshold[tree.feature >= 0]
-    rows = np.repeat(np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])[:, None], 5, axis=1)
+    rows = np.repeat(
+        np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])[:, None], 5, axis=1
+    )
     said = flat(forest).predict(rows, np.zeros(len(rows), dtype=np.int64))
     np.testing.assert_allclose(said[0, :, 0], forest.predict(rows), rtol=1e-12)
 

@@ -31,7 +31,7 @@ def poisson(u, mean):
 
 @kernel
 def poisson_weights(seed, numbers, means, out):
-    """Into `out` (n, M), how often outcome number `numbers[i]` counts for member m: Poisson(`means[i]`), less often as that falls."""
+    """Into `out` (n, M), how often outcome `numbers[i]` counts for member m: Poisson(`means[i]`), which falls as the mean falls."""
     n, M = out.shape
     for i in range(n):
         for m in range(0, M, 2):

@@ -1,8 +1,8 @@
 """Fitted trees as flat arrays, walked for all members, actions and rows in one call.
 
-A node is a place in four arrays: `feature` and `threshold` of its question, `child` of the branch for "at most" (the other one stands
-behind it) or −1 at a leaf, and `value` there. Trees stand one behind the other, `roots` says where each begins, and `first[u]` which is
-the first tree of ensemble u.
+A node is a place in four arrays: `feature` and `threshold` of its question, `child` for "at most" (the one for "more" stands behind
+it) or −1 at a leaf, and `value` there. Trees stand one behind the other, `roots` says where each begins, `first[u]` is the first
+tree of ensemble u.
 """
 
 from __future__ import annotations

@@ -20,7 +20,14 @@ from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes
 from tightrope.models.members import Members, Plan, fit_members, units_of
 from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, known_action, register
-from tightrope.validation import Array, finite_number, real_array, require_choice, require_finite, whole_number
+from tightrope.validation import (
+    Array,
+    finite_number,
+    real_array,
+    require_choice,
+    require_finite,
+    whole_number,
+)
 
 __all__ = ["Ensemble"]
 
@@ -31,8 +38,8 @@ _LAG = 0.1
 # In the place of the replication of draws, for what is said before the first fit.
 _STREAM = 0x656E73
 
-# The clock, whole numbers: outcomes learnt; when the next fit begins; when the fit in force and the one under way began, and when that
-# one takes effect (0 for none); fits that have taken effect; and marks of all that was learnt, until now and when those fits began.
+# The clock, whole numbers: outcomes learnt; when the next fit begins; when the fit in force and the one under way began, and when
+# that one takes effect (0 for none); fits that have taken effect; marks of all that was learnt, now and when those fits began.
 LEARNT, NEXT_FIT, IN_FORCE, UNDER_WAY, TAKES_EFFECT, FITS, MARK, MARK_IN_FORCE, MARK_UNDER_WAY = range(9)
 
 
@@ -40,17 +47,17 @@ LEARNT, NEXT_FIT, IN_FORCE, UNDER_WAY, TAKES_EFFECT, FITS, MARK, MARK_IN_FORCE, 
 class Ensemble(Model):
     """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
 
-    Every outcome counts a number of times for each member, drawn once from Poisson(1). The members are fitted anew when the outcomes
-    have grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times
-    their standard deviation is how unsure it is. A policy follows one member in a round ("members"). `docs/models.md` says what was
-    measured, what is saved, and which estimators answer in under a millisecond.
+    Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when the outcomes have
+    grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times their
+    standard deviation is how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, what
+    is saved, and which estimators answer in under a millisecond.
 
     Parameters
     ----------
     estimator : str or object
         "boosted-trees" (where outcomes are noisy), "extra-trees" (where they hardly are), "random-forest" or "mlp"; `module:Class`
-        with `params`; or an object like those of scikit-learn. An object is kept as its class and parameters. A classifier learns outcomes
-        of 0 and 1 alone.
+        with `params`; or an object like those of scikit-learn, which is kept as its class and parameters. A classifier learns
+        outcomes of 0 and 1 alone.
     n_actions : int, optional
         J. None where one row of features tells all about an action.
     n_features : int
@@ -71,8 +78,8 @@ class Ensemble(Model):
     half_life : float, optional
         Outcomes learnt until one counts half of what it did; None forgets nothing.
     refit : {"background", "now"}
-        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, which waits for it, so that
-        choices are the same again on every run.
+        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, and who asks then waits
+        for it, so that choices are the same on every run.
     made_up : int
         Rounds with the best or the worst outcome that each member imagines of each action.
     exploration : {"members", "gaps", "normal"}, optional
@@ -247,7 +254,11 @@ class Ensemble(Model):
         """The fit under way comes into force; who asks first waits for it."""
         clock = self._clock
         self._kept.take_up()
-        clock[IN_FORCE], clock[MARK_IN_FORCE], self._times[1] = clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2]
+        clock[IN_FORCE], clock[MARK_IN_FORCE], self._times[1] = (
+            clock[UNDER_WAY],
+            clock[MARK_UNDER_WAY],
+            self._times[2],
+        )
         clock[UNDER_WAY], clock[TAKES_EFFECT] = 0, 0
         clock[FITS] += 1
         for mark, fit in list(self._fitted.items()):
@@ -346,7 +357,13 @@ class Ensemble(Model):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: what is kept, what the clock says. Fits are made again from it."""
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
-        return {"clock": self._clock, "times": self._times, "seen": self._seen, "shifts": self._shifts, **kept}
+        return {
+            "clock": self._clock,
+            "times": self._times,
+            "seen": self._seen,
+            "shifts": self._shifts,
+            **kept,
+        }
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Have room for as much as these arrays keep."""
@@ -378,7 +395,8 @@ class Ensemble(Model):
         shown = [
             f"{name}={given[name]!r}"
             for name, one in usual.items()
-            if name not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
+            if name
+            not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params", "shared")
             and given[name] != one.default
         ]
         return f"Ensemble({', '.join([repr(self.estimator), repr(self.n_actions), repr(self.n_features), *shown])})"

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.errors import InvalidInput
 from tightrope.kernels import bootstrap
 from tightrope.models.model import Ids
 from tightrope.validation import Array, require_choice, whole_number
@@ -18,14 +17,14 @@ __all__ = ["RULES", "KeptOutcomes", "Sample"]
 
 RULES = ("both", "recent", "reservoir")
 
-# What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for that
-# one. A row that has come since is in none.
+# What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for
+# that one. A row that has come since is in none.
 IN_FORCE, NEXT, PASSED_OVER = np.int8(1), np.int8(2), np.int8(4)
 _SMALLEST = 64
 
 
 class Sample(NamedTuple):
-    """Outcomes to fit to, oldest first: features (n, d), actions (n,), outcomes (n, n_outputs), numbers (n,) from 1 on, times (n,)."""
+    """Outcomes to fit to, oldest first: features (n, d), actions (n,), outcomes (n, n_outputs), numbers (from 1) and times (n,)."""
 
     features: Array
     actions: Ids
@@ -37,8 +36,8 @@ class Sample(NamedTuple):
 class KeptOutcomes:
     """A bounded memory of outcomes, in order of arrival.
 
-    A fit is made of a sample that `choose` picks from what is here; what comes later waits, and nothing that a fit in force was made
-    of is dropped, so that at any time the fit can be made again from the arrays. `take_up` puts the chosen sample in force and
+    A fit is made of a sample that `choose` picks from what is here. What comes later waits, and nothing that the fit in force was
+    made of is dropped, so that it can be made again from the arrays at any time. `take_up` puts the chosen sample in force and
     forgets the rest.
 
     Parameters

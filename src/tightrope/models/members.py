@@ -109,7 +109,9 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float) -> Members:
                 picked = (mine == g) & (weights > 0.0)
                 for k in range(plan.n_outputs):
                     state = _random_state(plan.seed, m, g, k)
-                    said.append(_fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state))
+                    said.append(
+                        _fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state)
+                    )
     return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
 
 

@@ -20,7 +20,15 @@ from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
-__all__ = ["MODELS", "Model", "checked_half_life", "checked_outcome", "known_action", "model_from_settings", "register"]
+__all__ = [
+    "MODELS",
+    "Model",
+    "checked_half_life",
+    "checked_outcome",
+    "known_action",
+    "model_from_settings",
+    "register",
+]
 
 Ids = NDArray[np.int64]
 
@@ -71,10 +79,10 @@ class Model(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies, of the same shapes at all times unless `make_room` changes them."""
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
 
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Give the own arrays the shapes of these, whose numbers are about to be copied into them; of a model whose arrays grow."""
+        """Give the own arrays the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
         return
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:

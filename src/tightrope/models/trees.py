@@ -1,7 +1,7 @@
 """Trees that a library has fitted, as flat arrays that one compiled kernel walks for all members, actions and rows at once.
 
-A library's own `predict` takes a millisecond for a single row, sixty of them too long for a decision. The arrays give the same numbers,
-up to the order in which trees are added up.
+A library's own `predict` takes a millisecond for a single row, and sixty of them take too long for a decision. The arrays give the
+same numbers, up to the order in which trees are added up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["FlatTrees", "Tree", "TreeSum", "tree_sum"]
 
 
 class Tree(NamedTuple):
-    """Nodes of one tree, the root first: what is asked (x[feature] ≤ threshold), the nodes of both answers (left −1: a leaf), values."""
+    """Nodes, the root first: what is asked (x[feature] ≤ threshold), the nodes of yes and no (left −1: a leaf), values."""
 
     feature: NDArray[Any]
     threshold: NDArray[Any]
@@ -45,8 +45,8 @@ class TreeSum(NamedTuple):
 def tree_sum(estimator: Any) -> TreeSum | None:
     """A fitted estimator of scikit-learn as a sum of trees; None where it is not one, or asks what the kernel can't.
 
-    Regressors of one quantity, and classifiers of the classes 0 and 1, of which it is the probability of 1: single trees, forests and
-    histogram boosting.
+    Single trees, forests and histogram boosting: regressors of one quantity, and classifiers of the classes 0 and 1, of which it is
+    the probability of 1.
 
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> tree_sum(DecisionTreeRegressor().fit([[0.0], [1.0]], [3.0, 5.0])).trees[0].value
