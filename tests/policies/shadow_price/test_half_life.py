@@ -24,7 +24,7 @@ def ages(policy, T):
 
 @pytest.mark.parametrize("half_life", [60.0, 300.0])
 def test_half_of_what_is_remembered_is_younger(half_life):
-    found = np.concatenate([ages(arms(half_life=half_life, memory=128, seed=s), 2500) for s in range(6)])
+    found = np.concatenate([ages(arms(half_life=half_life, memory=128, seed=s), 1500) for s in range(4)])
     # Each leaves with the same probability in every round, so that ages are exponential.
     assert np.mean(found < half_life) == pytest.approx(0.5, abs=0.08)
     assert np.mean(found < 2 * half_life) == pytest.approx(0.75, abs=0.08)
@@ -45,7 +45,8 @@ def test_prices_are_solved_for_at_least_four_times_in_a_half_life():
     for t in range(1, 400):
         before = policy._core[shadow.NEXT_SOLVE]
         policy.learn(policy.decide(costs=[[0.5], [-0.5]]), 0.5)
-        begun += [t] * (policy._core[shadow.NEXT_SOLVE] != before)
+        if policy._core[shadow.NEXT_SOLVE] != before:
+            begun.append(t)
     assert begun[:5] == [2, 4, 8, 16, 32]
     assert (np.diff(begun[5:]) == 21).all()
     assert len(begun) > 18
@@ -104,15 +105,15 @@ def test_a_file_holds_it(tmp_path):
 
 
 def test_scales_forget():
-    """Costs a hundred times larger for a while: their scale is back after ten half-lives, and the total is paid back."""
+    """Costs a hundred times larger for a while: after twenty half-lives their scale is what it was."""
     found = {}
-    for half_life in (None, 100.0):
+    for half_life in (None, 50.0):
         policy = arms(half_life=half_life)
-        for t in range(1800):
+        for t in range(1700):
             size = 100.0 if 500 <= t < 600 else 1.0
             policy.learn(policy.decide(costs=[[0.5 * size], [-0.5 * size]]), 0.5)
         found[half_life] = float(policy.cost_sizes()[0])
-    assert found[100.0] == pytest.approx(0.5, rel=0.05)
+    assert found[50.0] == pytest.approx(0.5, rel=0.05)
     assert found[None] > 5.0
 
 
@@ -130,16 +131,20 @@ def test_a_gpu_refuses():
 
 def test_prices_follow_a_world_that_has_changed():
     """Half of the rounds may take the action that costs. What it is worth in the median round is its price: 0.2, then 0.8."""
-    found = {}
+    prices, above = {}, {}
     for half_life in (None, 200.0):
         policy = tr.ShadowPrice(reward=tr.Ridge(2), constraints=1, half_life=half_life)
-        rng = np.random.default_rng(0)
+        rng, totals = np.random.default_rng(0), []
         for t in range(3500):
             worth = rng.uniform(0.0, 0.4) + (0.6 if t >= 2500 else 0.0)
             x = np.array([[worth, 0.0], [0.0, 1.0]])
             decision = policy.decide(x, np.array([[0.5], [-0.5]]))
             policy.learn(decision, worth if decision.action == 0 else 0.0)
-        found[half_life] = float(shadow.vector(policy._core, shadow.PRICE)[0])
-        assert policy.totals[0] <= 0.0
-    assert found[200.0] == pytest.approx(0.8, abs=0.06)
-    assert found[None] < 0.6
+            totals.append(policy.totals[0])
+        prices[half_life] = float(shadow.vector(policy._core, shadow.PRICE)[0])
+        assert max(totals[500:2500]) <= 0.0
+        above[half_life] = int(np.sum(np.array(totals[2500:]) > 0.0))
+    assert prices[200.0] == pytest.approx(0.8, abs=0.06)
+    assert prices[None] < 0.4
+    assert above[200.0] < 50
+    assert above[None] > 500
