@@ -99,7 +99,16 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Features", "Logistic", "Ridge", "SparseCosts", "Standardised"]
+__all__ += [
+    "ArmMeans",
+    "Catalogue",
+    "DisjointRidge",
+    "Features",
+    "Logistic",
+    "Ridge",
+    "SparseCosts",
+    "Standardised",
+]
 __all__ += [
     "CLUCB",
     "LFG",

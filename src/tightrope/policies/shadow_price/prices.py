@@ -15,7 +15,6 @@ from tightrope.policies.shadow_price.sampling import member_of
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.validation import Array
 
-
 # A solve that a refit starts waits until the last one is over, as many rounds again, and at least so many.
 LEAST_WAIT = 8.0
 # The multiplications that a row of a model without kernels is taken to be worth: some microseconds.
@@ -81,9 +80,7 @@ def draw_rounds(policy: Any, models: Predictions, solve: PriceSolve, i: int, n: 
         solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
 
 
-def expected_costs(
-    entries: Sequence[Remembered], models: Predictions, columns: Any
-) -> tuple[Array, Array]:
+def expected_costs(entries: Sequence[Remembered], models: Predictions, columns: Any) -> tuple[Array, Array]:
     """Costs of remembered rounds (R, K), as known or as estimated now, and their standard deviations."""
     means = np.concatenate([entry.W for entry in entries])
     spreads = np.zeros(means.shape)
