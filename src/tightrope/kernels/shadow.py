@@ -42,8 +42,8 @@ from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards,
 ) = range(12)
 HEAD = 12
 # vectors of K: cumulative costs that are known, estimates booked for outcomes to come, Σ mean size, Σ mean square size and Σ of
-# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, whether it is known before.
-# Behind them the half-life, where there is one.
+# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, if it is seen before;
+# then the half-life, where there is one
 TOTALS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(10)
 VECTORS = 10
 

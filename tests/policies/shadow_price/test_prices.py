@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tightrope as tr
 from kernel_tools import same
-from shadow_tools import SETTINGS, K, Setting, play
+from shadow_tools import SETTINGS, Bagged, D, J, K, Setting, equal_states, play
 from tightrope.kernels import shadow
 from tightrope.policies.shadow_price import prices
 from tightrope.policies.shadow_price.solve import PriceSolve
@@ -65,3 +66,68 @@ def test_when_there_is_work_to_do():
     policy._solve = PriceSolve.start(*policy._memory.sample(np.inf), 8.0, 1.0, K)
     assert prices.next_work(policy) == 0.0
     assert prices.next_work(Setting("before", constraints=0).make()) == np.inf
+
+
+class TestRefits:
+    """A model that was fitted anew has its prices solved for."""
+
+    @staticmethod
+    def solves(policy, T, start=0):
+        """The rounds in which a solve began."""
+        begun, setting = [], Setting("members")
+        for t in range(start, start + T):
+            before = policy._core[shadow.NEXT_SOLVE]
+            play(policy, setting, 1, start=t)
+            if policy._core[shadow.NEXT_SOLVE] != before:
+                begun.append(t + 1)
+        return begun
+
+    def test_a_solve_starts_after_each_as_well_as_at_doublings(self):
+        policy = tr.ShadowPrice(reward=Bagged(J, D, growth=1.3), constraints=K)
+        # Fits after 10, 13, 17, 23, 30, 39, 51, 67, 88 outcomes; from the first of them on solves are eight rounds apart at least.
+        assert self.solves(policy, 100) == [2, 4, 8, 11, 19, 27, 35, 43, 52, 68, 89]
+        assert policy._reward.fits == 9
+
+    def test_costs_fitted_anew_count_as_well(self):
+        policy = tr.ShadowPrice(reward=Bagged(J, D), cost=Bagged(J, D, growth=2.0), constraints=K)
+        setting, begun = Setting("members, after"), []
+        for t in range(50):
+            before = policy._core[shadow.NEXT_SOLVE]
+            play(policy, setting, 1, start=t)
+            if policy._core[shadow.NEXT_SOLVE] != before:
+                begun.append(t + 1)
+        assert begun == [2, 4, 8, 11, 21, 41]
+
+    def test_a_model_that_is_always_fitted_anew_does_not_slow_every_decision(self):
+        policy = tr.ShadowPrice(reward=Bagged(J, D, growth=1.0), constraints=K)
+        begun = self.solves(policy, 200)
+        assert policy._reward.fits > 150
+        assert min(np.diff([t for t in begun if t > 8])) >= prices.LEAST_WAIT
+
+    def test_not_while_one_is_under_way(self, monkeypatch):
+        monkeypatch.setattr(shadow, "BUDGET", 3_000.0)
+        monkeypatch.setattr(shadow, "deadline", lambda t, rows, row_work, K: t + min(30.0, t // 2))
+        policy = tr.ShadowPrice(reward=Bagged(J, D, growth=1.0), constraints=K)
+        begun = [t for t in self.solves(policy, 300) if t > 60]
+        assert min(np.diff(begun)) >= 60
+
+    def test_a_file_and_a_proposal_know_of_it(self, tmp_path):
+        policy = tr.ShadowPrice(reward=Bagged(J, D, growth=1.3), constraints=K)
+        setting = Setting("members")
+        play(policy, setting, 42)
+        policy.save(tmp_path / "policy")
+        twin = tr.load(tmp_path / "policy")
+        before = policy.state()
+        x, W = np.ones((J, D)), np.zeros((J, K))
+        proposed = policy.propose(x, W)
+        assert equal_states(before, policy.state())
+        same(proposed.trace, twin.decide(x, W).trace)
+        same(proposed.trace, policy.decide(x, W).trace)
+        assert policy._core[shadow.NEXT_SOLVE] == 86.0
+        assert equal_states(twin.state(), policy.state())
+
+    def test_states_of_models_that_are_not_are_what_they_were(self):
+        for name in ("before", "own model"):
+            policy = Setting(name).make()
+            play(policy, Setting(name), 20)
+            assert "refits" not in policy.state()

@@ -1,8 +1,8 @@
 """How an action is drawn: from normal laws, by following one of the model's members, or by inverse gap weighting.
 
 Behind the numbers that every decision has (`kernels.shadow.trace_parts`), those of the latter two have a tail, from which the
-probabilities are made: how far each member is from the mean (M, J), or the slope of the gaps, then M (0 for gaps) and K. It is never
-of a length by which a trace without a tail could be longer.
+probabilities are made: how far each member is from the mean (M, J), or the slope of the gaps, then M (0 for gaps) and K. Its length
+is never a multiple of J + TRACE_VECTORS, by which traces without a tail differ, so that a trace tells whether it has one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def member_of(seed: np.uint64, t: float, draw: int, M: int) -> int:
 
 
 def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) -> tuple[int, Array]:
-    """A row by inverse gap weighting, and the tail. `learnt`: outcomes behind the means; the trace is as `shadow.weigh` leaves it."""
+    """A row by inverse gap weighting, and the tail.
+
+    `learnt`: outcomes behind the means, where they are counted. The trace is as `shadow.weigh` leaves it.
+    """
     K = int(core[shadow.CONSTRAINTS])
     means, deviations, values, marks, costs, _ = shadow.trace_parts(J, K)
     t = float(core[shadow.ROUNDS])
@@ -97,7 +100,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
 def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
     """Inverse gap weighting: an action whose value is Δ below the best has probability 1/(n + slope·Δ), the best has the rest.
 
-    n counts the actions that may be taken; of equal ones the lowest row is the best. Abe and Long (1999), Foster and Rakhlin (2020).
+    n counts the actions that may be taken; of equal ones the lowest row is the best (Foster and Rakhlin 2020, `SquareCB`).
 
     >>> gap_probabilities(np.array([0.0, 1.0, 0.5]), np.ones(3, bool), 2.0).round(3)
     array([0.2 , 0.55, 0.25])
