@@ -9,6 +9,8 @@ would cost every array argument and every view. Arrays are read by flat addresse
 Small quantities are packed into flat vectors, whose places `layout` knows.
 """
 
+from tightrope.kernels import forgetting as forgetting
+from tightrope.kernels import logistic as logistic
 from tightrope.kernels import prices as prices
 from tightrope.kernels import probabilities as probabilities
 from tightrope.kernels import shadow as shadow

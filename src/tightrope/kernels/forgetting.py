@@ -4,9 +4,9 @@ At time t a block believes Σ_t = λI + Σ_s 2^(−(t−s)/h) x_s x_sᵀ, with b
 much as learning, and would let the ridge fall too. So a block is kept as it stood at its birth, and an outcome that comes later is
 learnt with the weight w = 2^(age/h) instead: Σ̃ = λI + Σ w_s x_s x_sᵀ, Σ = Σ̃/w as far as it comes from outcomes. Rank-one updates
 go on as ever, and θ̂ = Σ̃⁻¹b̃ needs no correction. Only the ridge fades with age, as λ/w, until `renew` divides what was learnt by w,
-puts λ back and computes Σ⁻¹ afresh: at an age of h/32, or later where that would cost more than learning does. Blocks take turns, so
-that one which nothing is learnt of is renewed too. Weights are exact at all times; a variance never exceeds ‖x‖²/λ, that of a block
-which has learnt nothing.
+puts λ back and computes Σ⁻¹ afresh: at an age of h/32, or later where that would cost more than learning does. Blocks take turns,
+so that one which nothing is learnt of is renewed too. Weights are exact at all times; a variance never exceeds ‖x‖²/λ, that of a
+block which has learnt nothing.
 
 Time is counted in outcomes that were learnt by any block, or it is told (`TICK` is 0), as by a service that counts in seconds.
 

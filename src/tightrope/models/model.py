@@ -107,7 +107,7 @@ class Model(ABC):
 
     @property
     def fits(self) -> int:
-        """How often it was fitted anew to what it keeps, after which prices are solved for again; 0 where every outcome moves it."""
+        """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
         return 0
 
     def check_outcome(self, outcome: Any) -> None:

@@ -29,8 +29,8 @@ class Ridge(Linear):
     n_outputs : int
         Quantities learnt from the same features. A policy sets it to the number of costs that it learns.
     half_life : float or str, optional
-        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`), or, in the service, a time such as "2h";
-        None forgets nothing. What is proved of the paper's policy is proved without it.
+        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`), or, in the service, a time such as
+        "2h"; None forgets nothing. What is proved of the paper's policy is proved without it.
 
     Examples
     --------
