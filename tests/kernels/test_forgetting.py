@@ -254,3 +254,52 @@ def test_whole_runs_are_compiled_and_the_same():
     plain = tr.simulate(policy, env, 400, 2, seed=0, workers=1)
     same(compiled.reward, plain.reward)
     same(compiled.cost, plain.cost)
+
+
+# Half-lives in time
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda h: tr.Ridge(3, half_life=h),
+        lambda h: tr.DisjointRidge(3, 3, half_life=h),
+        lambda h: tr.ArmMeans(3, half_life=h),
+        lambda h: tr.Standardised(3, 3, half_life=h),
+        lambda h: tr.Logistic(3, 3, half_life=h),
+        lambda h: tr.Features("splines", tr.Standardised(3, 3), first=20, half_life=h),
+    ],
+)
+def test_told_a_second_with_every_outcome_it_is_one_that_counts_rounds(make):
+    rows, outcomes, actions, _, _ = log(150)
+    outcomes = (outcomes > 5.0).astype(float)
+    by_rounds, by_time = make(3600.0), make("1h")
+    assert by_time.copy().half_life == "1h"
+    for model in (by_rounds, by_time):
+        for i, (row, y, a) in enumerate(zip(rows, outcomes, actions.tolist())):
+            if model is by_time and i:
+                model.elapse(1.0)
+            model.learn(row if model.takes_features else None, y, a)
+    offered = (rows[:3], np.arange(3)) if by_time.takes_features else (None, np.arange(3))
+    np.testing.assert_allclose(by_time.means(*offered), by_rounds.means(*offered), rtol=1e-3)
+    np.testing.assert_allclose(by_time.deviations(*offered), by_rounds.deviations(*offered), rtol=1e-2)
+    before = by_time.deviations(*offered)
+    by_time.elapse(3600.0)
+    assert (by_time.deviations(*offered) > 1.05 * before).all()
+
+
+@pytest.mark.parametrize("value", ["2 hours", "h", "0s", "-3min", "", "1e3s"])
+def test_what_is_no_time_is_refused(value):
+    with pytest.raises(tr.InvalidInput, match='a time such as "90s", "30min", "2h" or "7d"'):
+        tr.Ridge(3, half_life=value)
+
+
+def test_a_policy_tells_only_those_that_count_seconds():
+    policy = tr.ShadowPrice(reward=tr.Ridge(3, half_life="30min"), cost=tr.Ridge(3, half_life=100.0), constraints=1)
+    assert policy.counts_seconds
+    assert not tr.ShadowPrice(reward=tr.Ridge(3, half_life=100.0)).counts_seconds
+    ages = [model.spread[-forgetting.ages_size(1) :] for model in (policy._reward, policy._cost)]
+    policy.elapse(90.0)
+    assert [one[forgetting.TIME] for one in ages] == [90.0, 0.0]
+    with pytest.raises(tr.InvalidInput, match="seconds must be finite and >= 0"):
+        policy.elapse(-1.0)

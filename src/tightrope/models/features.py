@@ -20,10 +20,10 @@ from tightrope.validation import Array, real_array, require_finite, whole_number
 class Features(Model):
     """A model of transformed features: a linear one becomes one of curves, kernels or whatever the transformer makes.
 
-    The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are; then
-    it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the state, so
-    that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same seed, as it
-    does for all transformers named here, answers to the bit as before.
+    The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
+    then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the
+    state, so that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same
+    seed, as it does for all transformers named here, answers to the bit as before.
 
     Parameters
     ----------
