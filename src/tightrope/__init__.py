@@ -99,8 +99,17 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ensemble", "Features", "Logistic", "Ridge", "SparseCosts"]
-__all__ += ["Standardised"]
+__all__ += [
+    "ArmMeans",
+    "Catalogue",
+    "DisjointRidge",
+    "Ensemble",
+    "Features",
+    "Logistic",
+    "Ridge",
+    "SparseCosts",
+    "Standardised",
+]
 __all__ += [
     "CLUCB",
     "LFG",

@@ -10,6 +10,8 @@ Small quantities are packed into flat vectors, whose places `layout` knows.
 """
 
 from tightrope.kernels import bootstrap as bootstrap
+from tightrope.kernels import forgetting as forgetting
+from tightrope.kernels import logistic as logistic
 from tightrope.kernels import prices as prices
 from tightrope.kernels import probabilities as probabilities
 from tightrope.kernels import shadow as shadow

@@ -4,11 +4,14 @@ At time t a block believes Σ_t = λI + Σ_s 2^(−(t−s)/h) x_s x_sᵀ, with b
 much as learning, and would let the ridge fall too. So a block is kept as it stood at its birth, and an outcome that comes later is
 learnt with the weight w = 2^(age/h) instead: Σ̃ = λI + Σ w_s x_s x_sᵀ, Σ = Σ̃/w as far as it comes from outcomes. Rank-one updates
 go on as ever, and θ̂ = Σ̃⁻¹b̃ needs no correction. Only the ridge fades with age, as λ/w, until `renew` divides what was learnt by w,
-puts λ back and computes Σ⁻¹ afresh: at an age of h/32, or later where that would cost more than learning does, at an age of h at the
-latest. Weights are exact at all times; the ridge is λ at each birth, and never below half of it.
+puts λ back and computes Σ⁻¹ afresh: at an age of h/32, or later where that would cost more than learning does. Blocks take turns,
+so that one which nothing is learnt of is renewed too. Weights are exact at all times; a variance never exceeds ‖x‖²/λ, that of a
+block which has learnt nothing.
 
-ages   the rate log(2)/h, the time (outcomes learnt by all blocks, and what `elapse` adds), the age at which a block is renewed, then
-       the time of each block's birth
+Time is counted in outcomes that were learnt by any block, or it is told (`TICK` is 0), as by a service that counts in seconds.
+
+ages   the rate log(2)/h, the time, by how much an outcome moves it, the time of the last outcome, the age at which a block is
+       renewed, then the time of each block's birth
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from tightrope.kernels import layout
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.models import REFRESH_EVERY, REFRESH_ROWS, ridge_refresh
 
-RATE, TIME, RENEWAL, BORN = range(4)
+RATE, TIME, TICK, LAST, RENEWAL, BORN = range(6)
 # An age at which the ridge has fallen by a fiftieth.
 SHARE_OF_HALF_LIFE = 1.0 / 32.0
 
@@ -31,18 +34,27 @@ def ages_size(G):
     return BORN + G
 
 
-def begin_ages(ages, half_life, G, p):
+def begin_ages(ages, half_life, tick, G, p):
     """Ages of G blocks of p features that have learnt nothing."""
     ages[:] = 0.0
-    ages[RATE] = math.log(2.0) / half_life
-    ages[RENEWAL] = min(half_life, max(half_life * SHARE_OF_HALF_LIFE, float(G * p)))
+    ages[RATE], ages[TICK] = math.log(2.0) / half_life, tick
+    ages[RENEWAL] = min(half_life, max(half_life * SHARE_OF_HALF_LIFE, float(tick * G * p)))
 
 
-def new_ages(half_life, G, p):
+def new_ages(half_life, tick, G, p):
     """`begin_ages` in an array of its own."""
     ages = np.empty(ages_size(G))
-    begin_ages(ages, half_life, G, p)
+    begin_ages(ages, half_life, tick, G, p)
     return ages
+
+
+@kernel
+def note_outcome(ages, at):
+    """An outcome comes: by how much sums over all outcomes so far fade with it."""
+    ages[at + TIME] += ages[at + TICK]
+    fade = math.exp(-(ages[at + RATE] * (ages[at + TIME] - ages[at + LAST])))
+    ages[at + LAST] = ages[at + TIME]
+    return fade
 
 
 @inlined

@@ -1,9 +1,9 @@
 """Logistic regression, one outcome at a time: Laplace's approximation of the posterior, carried on as a ridge model's Σ and b.
 
-Before an outcome y of the row x the logit ⟨θ, x⟩ is believed to be N(m, h), m = ⟨θ̂, x⟩, h = xᵀΣ⁻¹x. The mode of the posterior lies
-on the line θ̂ + αΣ⁻¹x, so that one number is to be found: the logit t with t = m + h(y − σ(t)). There the likelihood has the curvature
-v = σ(t)(1 − σ(t)), and in place of y the pseudo-outcome t + (y − σ(t))/v, learnt with weight v by `ridge_learn`, moves θ̂ to that
-very mode and Σ to Σ + v·xxᵀ. Whatever keeps a ridge model right (refreshes, forgetting) serves this one too.
+Before an outcome y of the row x the logit ⟨θ, x⟩ is believed to be N(m, h), m = ⟨θ̂, x⟩, h = xᵀΣ⁻¹x. The mode of the posterior
+lies on the line θ̂ + αΣ⁻¹x, so that one number is to be found: the logit t with t = m + h(y − σ(t)). There the likelihood has the
+curvature v = σ(t)(1 − σ(t)), and in place of y the pseudo-outcome t + (y − σ(t))/v, learnt with weight v by `ridge_learn`, moves θ̂
+to that very mode and Σ to Σ + v·xxᵀ. Whatever keeps a ridge model right (refreshes, forgetting) serves this one too.
 """
 
 from __future__ import annotations

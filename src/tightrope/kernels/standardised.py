@@ -175,6 +175,8 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
     w = faded(spread, g)
     whole = w * max(0.0, inner(Z, z, room, 0, q))
+    if forgets(spread):
+        whole = min(whole, inner(Z, z, Z, z, q) / ridge_of(q - 1))
     hidden = min(whole, w * ridge_of(q - 1) * inner(room, 0, room, 0, q))
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
@@ -257,7 +259,7 @@ def learn(flat, spread, g, Z, z, Y, y, room):
     M, mean, squares, errors, _ = spread_parts(spread)
     forgetful = forgets(spread)
     if forgetful:
-        pass_time(spread, 1.0)
+        fade_sums(spread)
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     n = spread[LEARNT_OUTCOMES]
@@ -294,12 +296,10 @@ def learn(flat, spread, g, Z, z, Y, y, room):
 
 
 @kernel
-def pass_time(spread, rounds):
-    """So many rounds go by: all that was learnt counts less."""
+def fade_sums(spread):
+    """An outcome comes: what was seen before counts less."""
     M, _, squares, errors, _ = spread_parts(spread)
-    ages = ages_at(spread)
-    spread[ages + forgetting.TIME] += rounds
-    fade = math.exp(-(spread[ages + forgetting.RATE] * rounds))
+    fade = forgetting.note_outcome(spread, ages_at(spread))
     spread[LEARNT_OUTCOMES] *= fade
     spread[ERROR_WEIGHT] *= fade
     for i in range(M):
@@ -344,6 +344,7 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
         begin_unit(spread, psi, a, 1 if one_row else J, p)
     if flat[0] == 1.0 and not one_row:
         w = faded(spread, 0)
+        forgetful = forgets(spread)
         for j in range(0, J, 8):
             predict_eight(flat, spread, psi, a + j * p, min(8, J - j), room)
             for i in range(M):
@@ -351,6 +352,10 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
                 c = centre(spread, i)
                 for r in range(min(8, J - j)):
                     whole = w * max(0.0, room[r])
+                    if forgetful:
+                        x = a + (j + r) * p
+                        norm = inner(psi, x, psi, x, p) / (spread[UNIT] * spread[UNIT]) + 1.0
+                        whole = min(whole, norm / ridge_of(p))
                     hidden = min(whole, w * ridge_of(p) * room[8 + r])
                     at_row = (j + r) * K + (columns[i] if columns.shape[0] > 0 else 0)
                     out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]

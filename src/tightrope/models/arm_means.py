@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.models.model import (
     Model,
-    checked_half_life,
     checked_outcome,
     factor,
+    half_life_of,
     known_action,
     register,
+    shown_half_life,
 )
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
@@ -33,7 +34,7 @@ class ArmMeans(Model):
         Multiplies the width; 1 is the paper's.
     n_outputs : int
         Quantities learnt for each arm. A policy sets it to the number of costs that it learns.
-    half_life : float, optional
+    half_life : float or str, optional
         Outcomes learnt, of all arms together, until one counts half of what it did; None forgets nothing.
 
     Examples
@@ -51,13 +52,14 @@ class ArmMeans(Model):
     n_actions: int
 
     def __init__(
-        self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1, half_life: float | None = None
+        self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1, half_life: float | str | None = None
     ) -> None:
         self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.bonus = factor("bonus", bonus)
-        self.half_life = checked_half_life(half_life)
-        if self.half_life is not None:
+        self._fades = half_life_of(half_life)
+        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        if self._fades is not None:
             self.compiled = None
         self.stat = np.zeros(kernels.STAT_SIZE)
         self.stat[kernels.BONUS] = self.bonus
@@ -78,13 +80,14 @@ class ArmMeans(Model):
         """Take in one outcome (a number, or n_outputs of them) of `action`; there are no features."""
         a = known_action(action, self.n_actions)
         y = checked_outcome(outcome, self.n_outputs)
-        self.elapse(1.0)
+        if self._fades is not None:
+            self.elapse(self._fades.tick)
         kernels.arms_learn(a, y, self.counts, self.sums, self.stat)
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome."""
-        if self.half_life is not None:
-            fade = 2.0 ** -(finite_number("rounds", rounds, low=0.0) / self.half_life)
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
+        if self._fades is not None:
+            fade = 2.0 ** -(time / self._fades.length)
             self.counts *= fade
             self.sums *= fade
 
@@ -134,5 +137,4 @@ class ArmMeans(Model):
         return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
 
     def __repr__(self) -> str:
-        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
-        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g}{fades})"
+        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g}{shown_half_life(self.half_life)})"

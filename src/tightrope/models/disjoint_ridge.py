@@ -47,7 +47,7 @@ class DisjointRidge(Linear):
         m: float = 1.0,
         ridge: float = 1.0,
         n_outputs: int = 1,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
     ) -> None:
         self.n_actions = whole_number("n_actions", n_actions, low=1)
         self._start(self.n_actions, n_features, bonus, m, ridge, n_outputs, half_life)

@@ -19,7 +19,7 @@ from tightrope.kernels import normal
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes
 from tightrope.models.members import Members, Plan, fit_members, units_of
-from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, known_action, register
+from tightrope.models.model import Ids, Model, checked_outcome, half_life_of, known_action, register
 from tightrope.validation import (
     Array,
     finite_number,
@@ -47,7 +47,7 @@ LEARNT, NEXT_FIT, IN_FORCE, UNDER_WAY, TAKES_EFFECT, FITS, MARK, MARK_IN_FORCE, 
 class Ensemble(Model):
     """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
 
-    Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when the outcomes have
+    Every outcome counts a number of times for each member, drawn once from Poisson(1). Members are fitted anew when outcomes have
     grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times their
     standard deviation is how unsure it is. A policy follows one member in a round. `docs/ensembles.md` says what was measured, what
     is saved, and which estimators answer in under a millisecond.
@@ -75,8 +75,8 @@ class Ensemble(Model):
         Outcomes that a fit is made of, at most.
     keep_rule : {"both", "recent", "reservoir"}
         Which those are: the newest, an even sample of all, or half and half.
-    half_life : float, optional
-        Outcomes learnt until one counts half of what it did; None forgets nothing.
+    half_life : float or str, optional
+        Outcomes learnt until one counts half of what it did, or a time such as "2h"; None forgets nothing.
     refit : {"background", "now"}
         Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, and who asks then waits
         for it, so that choices are the same on every run.
@@ -115,7 +115,7 @@ class Ensemble(Model):
         first: int = 30,
         keep: int = 50_000,
         keep_rule: str = "both",
-        half_life: float | None = None,
+        half_life: float | str | None = None,
         refit: str = "background",
         made_up: int = 2,
         exploration: str | None = None,
@@ -133,7 +133,8 @@ class Ensemble(Model):
         self.growth = finite_number("growth", growth, low=1.0, open_low=True)
         self.first = whole_number("first", first, low=1)
         self.keep, self.keep_rule = whole_number("keep", keep, low=1), keep_rule
-        self.half_life = checked_half_life(half_life)
+        self._fades = half_life_of(half_life)
+        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
         require_choice("refit", refit, ("background", "now"))
         self.refit = refit
         self.made_up = whole_number("made_up", made_up)
@@ -148,7 +149,7 @@ class Ensemble(Model):
             self.n_actions,
             self.shared,
             self.n_outputs,
-            self.half_life,
+            None if self._fades is None else self._fades.length,
             self.made_up,
             self.seed,
         )
@@ -157,7 +158,7 @@ class Ensemble(Model):
         )
         self._clock = np.zeros(9, dtype=np.int64)
         self._clock[NEXT_FIT] = self.first
-        # Rounds that have gone by, by which outcomes age: until now, and when the fit in force and the one under way began.
+        # The time by which outcomes age: until now, and when the fit in force and the one under way began.
         self._times = np.zeros(3)
         self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
         self._shifts = np.zeros(self.n_outputs)
@@ -197,6 +198,11 @@ class Ensemble(Model):
         """Outcomes learnt so far, over all actions."""
         return int(self._clock[LEARNT])
 
+    @property
+    def working_features(self) -> int:
+        """As if each member took a thousand multiplications, about what a hundred steps down its trees are."""
+        return math.ceil(math.sqrt(1000.0 * self.n_members))
+
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """By action whether it has no outcome; None where actions are not told apart."""
         return None if self.n_actions is None else np.asarray(self._seen == 0)
@@ -214,7 +220,7 @@ class Ensemble(Model):
         clock = self._clock
         clock[LEARNT] += 1
         self._seen[a] += 1
-        self._times[0] += 1.0
+        self._times[0] += 1.0 if self._fades is None else self._fades.tick
         self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0])
         clock[MARK] = _mark(clock[MARK], x, a, y)
         if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
@@ -229,9 +235,9 @@ class Ensemble(Model):
                 f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome}: name a regressor."
             )
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome; what was learnt counts less in the next fit where there is a half-life."""
-        self._times[0] += rounds
+    def elapse(self, time: float) -> None:
+        """So much time goes by beside what outcomes count; what was learnt counts less in the next fit where there is a half-life."""
+        self._times[0] += time
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, those that were learnt too, become larger by so much."""

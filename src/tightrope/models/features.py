@@ -21,9 +21,9 @@ class Features(Model):
     """A model of transformed features: a linear one becomes one of curves, kernels or whatever the transformer makes.
 
     The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
-    then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the state,
-    so that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same seed, as all
-    transformers named here do, answers to the bit as before.
+    then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the
+    state, so that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same
+    seed, as it does for all transformers named here, answers to the bit as before.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Features(Model):
     seed : int
         Of what the transformer draws.
     n_outputs : int
-    half_life : float, optional
+    half_life : float or str, optional
         That of the inner model, where it has none.
 
     Examples
@@ -62,7 +62,7 @@ class Features(Model):
         size: int | None = None,
         seed: int = 0,
         n_outputs: int = 1,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
     ) -> None:
         self.transformer = transformers.as_data(transformer)
         self._data = json.dumps(self.transformer, sort_keys=True)
@@ -131,11 +131,11 @@ class Features(Model):
                 self._model.elapse(float(self.waits[i]))
                 self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome."""
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
         if not self.seen[1]:
-            self.waits[self.seen[0]] += rounds
-        self._in_use.elapse(rounds)
+            self.waits[self.seen[0]] += time
+        self._in_use.elapse(time)
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, those that were learnt too, become larger by so much."""
@@ -268,7 +268,7 @@ class Features(Model):
         return int.from_bytes(digest, "little") >> 1 | 1
 
 
-def _inner_model(inner: Any, half_life: float | None) -> Model:
+def _inner_model(inner: Any, half_life: float | str | None) -> Model:
     if isinstance(inner, dict):
         inner = model_from_settings(inner)
     if not isinstance(inner, Model):

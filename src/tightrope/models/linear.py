@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import forgetting
-from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, factor
+from tightrope.models.model import Ids, Model, checked_outcome, factor, half_life_of, shown_half_life
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
 
@@ -52,10 +52,11 @@ class Linear(Model):
         self.stat[:] = 0.0, self.bonus, self.m, self.ridge, self.dimension
         self.Sigma[:] = self.ridge * np.eye(p)
         self.Sigma_inv[:] = np.eye(p) / self.ridge
-        self.half_life = checked_half_life(half_life)
-        if self.half_life is not None:
+        fades = half_life_of(half_life)
+        self.half_life = half_life if fades is None or not fades.tick else fades.length
+        if fades is not None:
             self.compiled = None
-            self.ages = forgetting.new_ages(self.half_life, blocks, p)
+            self.ages = forgetting.new_ages(*fades, blocks, p)
 
     @property
     def n_learnt(self) -> int:
@@ -69,7 +70,9 @@ class Linear(Model):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
         names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear")
-        return {name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life else ()))}
+        return {
+            name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life is not None else ()))
+        }
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
@@ -135,17 +138,17 @@ class Linear(Model):
         require_rows_in_ball("features", x[None, :])
         y = checked_outcome(outcome, self.n_outputs)
         if self.half_life is not None:
-            self.ages[forgetting.TIME] += 1.0
+            forgetting.note_outcome(self.ages, 0)
             root = math.sqrt(forgetting.weight(self.ages, 0, block))
             x, y = root * x, root * y
         worn = kernels.ridge_learn(self.flat, block, x, 0, y, 0, np.empty_like(x), 0)
         if worn or self.half_life is not None:
             self.refresh(block)
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome."""
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
         if self.half_life is not None:
-            self.ages[forgetting.TIME] += finite_number("rounds", rounds, low=0.0)
+            self.ages[forgetting.TIME] += time
 
     def of_sum(self, z: Array) -> tuple[float, float]:
         """⟨θ̂, z⟩ and ‖z‖_{Σ⁻¹} for features that were added up, by block (blocks, p)."""
@@ -182,14 +185,16 @@ class Linear(Model):
         return self.Sigma / w, self.Sigma_inv * w
 
     def _shown(self) -> str:
-        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
-        return f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}{fades}"
+        return f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}{shown_half_life(self.half_life)}"
 
     def _widths(self, rows: Array, blocks: Ids) -> Array:
         widths = np.empty(len(rows))
         scratch = np.empty(kernels.scratch_size(self.n_features))
         kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
-        return widths if self.half_life is None else widths * np.sqrt(self._faded(blocks))
+        if self.half_life is None:
+            return widths
+        most = np.sqrt(np.einsum("np,np->n", rows, rows) / self.ridge)
+        return np.minimum(widths * np.sqrt(self._faded(blocks)), most)
 
     def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
         # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.

@@ -14,8 +14,8 @@ from tightrope.kernels import forgetting, logistic
 from tightrope.models.model import (
     Ids,
     Model,
-    checked_half_life,
     checked_outcome,
+    half_life_of,
     known_action,
     register,
 )
@@ -63,7 +63,7 @@ class Logistic(Model):
     keep : int
         Outcomes that are kept to be fitted anew; 0 learns purely online.
     n_outputs : int
-    half_life : float, optional
+    half_life : float or str, optional
         Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
 
     Examples
@@ -85,7 +85,7 @@ class Logistic(Model):
         high: Any = 1.0,
         keep: int = 1024,
         n_outputs: int = 1,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
     ) -> None:
         self.n_features = p = whole_number("n_features", n_features)
         self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
@@ -96,13 +96,17 @@ class Logistic(Model):
         self.takes_features = p > 0
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
-        ends = [finite_array(name, np.asarray(end, dtype=float), (), (M,)) for name, end in (("low", low), ("high", high))]
+        ends = [
+            finite_array(name, np.asarray(end, dtype=float), (), (M,))
+            for name, end in (("low", low), ("high", high))
+        ]
         self.low, self.high = (end.tolist() for end in ends)
         self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
         if (self._low >= self._high).any():
             raise InvalidInput(f"low must be below high, but got low={self.low} and high={self.high}.")
         self.keep = whole_number("keep", keep)
-        self.half_life = checked_half_life(half_life)
+        self._fades = half_life_of(half_life)
+        self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
         blocks, q = (self.n_actions or 1) * M, p + 1
         # The square norm of a typical row, p scaled features and the constant, is 2.
         self._ridge = (2.0 if p else 1.0) / self.prior**2
@@ -110,7 +114,9 @@ class Logistic(Model):
         self._views = kernels.ridge_views(self.flat)
         self._views.Sigma[:] = self._ridge * np.eye(q)
         self._views.Sigma_inv[:] = np.eye(q) / self._ridge
-        self.units = np.zeros((2, p))  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
+        self.units = np.zeros(
+            (2, p)
+        )  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
         self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
         self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
         self.offset = np.zeros(M)  # the logit that is believed of what was never tried
@@ -120,10 +126,14 @@ class Logistic(Model):
         self.which, self.when = np.zeros(self.keep, dtype=np.int64), np.zeros(self.keep)
         self.kept = np.zeros(1, dtype=np.int64)
         # The precision and b of those before them, as they stood at a time.
-        self.before_S, self.before_b, self.before_at = np.zeros((blocks, q, q)), np.zeros((blocks, q)), np.zeros(1)
+        self.before_S, self.before_b, self.before_at = (
+            np.zeros((blocks, q, q)),
+            np.zeros((blocks, q)),
+            np.zeros(1),
+        )
         self.ages = np.zeros(0)
-        if self.half_life is not None:
-            self.ages = forgetting.new_ages(self.half_life, blocks, q)
+        if self._fades is not None:
+            self.ages = forgetting.new_ages(*self._fades, blocks, q)
 
     @classmethod
     def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Logistic:
@@ -163,7 +173,6 @@ class Logistic(Model):
         y = np.clip(y, 0.0, 1.0)
         if not self.n_learnt:
             self._begin_units(x)
-        self.elapse(1.0)
         self._note(x, y)
         M, q = self.n_outputs, self.n_features + 1
         row, room, scratch = self._extended(x[None, :])[0], np.empty(q + 1), np.empty(2 * q * q)
@@ -185,19 +194,20 @@ class Logistic(Model):
             if self.keep:
                 self._fit_anew()
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome."""
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
         if self.half_life is not None:
-            self.ages[forgetting.TIME] += finite_number("rounds", rounds, low=0.0)
-            fade = 2.0 ** -(rounds / self.half_life)
-            self.tally *= fade
-            self.moments[1] *= fade
+            self.ages[forgetting.TIME] += time
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, and their limits, become larger by so much."""
         self.shifted[output] += by
 
     def _note(self, x: Array, y: Array) -> None:
+        if self.half_life is not None:
+            fade = forgetting.note_outcome(self.ages, 0)
+            self.tally *= fade
+            self.moments[1] *= fade
         self.tally[0] += 1.0
         self.tally[1:] += y
         mean, squares = self.moments
@@ -245,9 +255,9 @@ class Logistic(Model):
         """The mode of each block's posterior, given all that is kept; of a full memory the older half joins what was before."""
         n, M, now = int(self.kept[0]), self.n_outputs, self._now()
         Z, weights = self._extended(self.rows[:n]), np.ones(n)
-        if self.half_life is not None:
-            weights = 2.0 ** -((now - self.when[:n]) / self.half_life)
-            fade = 2.0 ** -((now - self.before_at[0]) / self.half_life)
+        if self._fades is not None:
+            weights = 2.0 ** -((now - self.when[:n]) / self._fades.length)
+            fade = 2.0 ** -((now - self.before_at[0]) / self._fades.length)
             self.before_S *= fade
             self.before_b *= fade
             self.before_at[0] = self.ages[forgetting.BORN :] = now
@@ -305,13 +315,20 @@ class Logistic(Model):
         if self.takes_features and not self.n_learnt:
             return np.zeros((n, M)), np.full((n, M), self.prior)
         Z = self._extended(rows)
-        means, deviations, scratch = np.empty((n, M)), np.empty((n, M)), np.empty(kernels.scratch_size(Z.shape[1]))
+        means, deviations, scratch = (
+            np.empty((n, M)),
+            np.empty((n, M)),
+            np.empty(kernels.scratch_size(Z.shape[1])),
+        )
         for i in range(M):
             blocks = (ids if self.n_actions is not None else np.zeros(n, dtype=np.int64)) * M + i
             means[:, i] = np.einsum("np,np->n", self._views.Theta[blocks, 0], Z) + self.offset[i]
             out = np.empty(n)
             kernels.ridge_widths(self.flat, Z.reshape(-1), 0, False, blocks, scratch, 0, out, 0, 1)
-            deviations[:, i] = out * np.sqrt(self._faded(blocks))
+            deviations[:, i] = out
+            if self.half_life is not None:
+                most = np.sqrt(np.einsum("np,np->n", Z, Z) / self._ridge)
+                deviations[:, i] = np.minimum(out * np.sqrt(self._faded(blocks)), most)
         return means, deviations
 
     def sampled(
@@ -338,7 +355,19 @@ class Logistic(Model):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
-        names = ["flat", "units", "moments", "tally", "offset", "shifted", "rows", "outcomes", "which", "when", "kept"]
+        names = [
+            "flat",
+            "units",
+            "moments",
+            "tally",
+            "offset",
+            "shifted",
+            "rows",
+            "outcomes",
+            "which",
+            "when",
+            "kept",
+        ]
         names += ["before_S", "before_b", "before_at", *(["ages"] if self.half_life else [])]
         return {name: getattr(self, name) for name in names}
 
@@ -356,7 +385,11 @@ class Logistic(Model):
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         n = self.n_actions if actions is None else len(actions)
         rows = self._rows(features, n)
-        ids = np.arange(len(rows) if n is None else n) if actions is None else np.asarray(actions, dtype=np.int64)
+        ids = (
+            np.arange(len(rows) if n is None else n)
+            if actions is None
+            else np.asarray(actions, dtype=np.int64)
+        )
         return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
 
     def _rows(self, features: Any, n: int | None) -> Array:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +21,7 @@ from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
-__all__ = [
-    "MODELS",
-    "Model",
-    "checked_half_life",
-    "checked_outcome",
-    "known_action",
-    "model_from_settings",
-    "register",
-]
+__all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
 
 Ids = NDArray[np.int64]
 
@@ -63,8 +56,8 @@ class Model(ABC):
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
-    # Outcomes learnt until one counts half of what it did; None for a model that forgets nothing.
-    half_life: float | None = None
+    # Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for a model that forgets nothing.
+    half_life: float | str | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -118,15 +111,15 @@ class Model(ABC):
 
     @property
     def fits(self) -> int:
-        """How often it was fitted anew to what it keeps, after which prices are solved for again; 0 where every outcome moves it."""
+        """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
         return 0
 
     def check_outcome(self, outcome: Any) -> None:
         """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
         return
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome: what was learnt fades where there is a `half_life`."""
+    def elapse(self, time: float) -> None:
+        """So much time goes by, in rounds or seconds as `half_life` is, beside what outcomes count: what was learnt fades."""
         return
 
     def of_sum(self, z: Array) -> tuple[float, float]:
@@ -254,9 +247,45 @@ def known_action(action: Any, n_actions: int) -> int:
     return a
 
 
-def checked_half_life(value: Any) -> float | None:
-    """A half-life, at least one round; None forgets nothing."""
-    return None if value is None else finite_number("half_life", value, low=1.0)
+class HalfLife(NamedTuple):
+    """How long it is, and by how much an outcome moves time: 1 where rounds are counted, 0 where time is told in seconds."""
+
+    length: float
+    tick: float
+
+
+def half_life_of(value: Any) -> HalfLife | None:
+    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing.
+
+    >>> half_life_of("30min")
+    HalfLife(length=1800.0, tick=0.0)
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return HalfLife(finite_number("half_life", value, low=1.0), 1.0)
+    stated = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)", value)
+    length = (
+        0.0
+        if stated is None
+        else float(stated[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}[stated[2]]
+    )
+    if not length:
+        raise InvalidInput(
+            f'half_life must be a number of rounds, or a time such as "90s", "30min", "2h" or "7d", but got {value!r}.'
+        )
+    return HalfLife(length, 0.0)
+
+
+def shown_half_life(value: float | str | None) -> str:
+    """For a model's `repr`."""
+    return (
+        ""
+        if value is None
+        else f", half_life={value:g}"
+        if isinstance(value, float)
+        else f", half_life={value!r}"
+    )
 
 
 def factor(name: str, value: Any) -> float:

@@ -28,9 +28,9 @@ class Ridge(Linear):
         λ in Σ = λI + Σ φφᵀ; at least 1e-8.
     n_outputs : int
         Quantities learnt from the same features. A policy sets it to the number of costs that it learns.
-    half_life : float, optional
-        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`); None forgets nothing. What is proved of
-        the paper's policy is proved without it.
+    half_life : float or str, optional
+        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`), or, in the service, a time such as
+        "2h"; None forgets nothing. What is proved of the paper's policy is proved without it.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Ridge(Linear):
         m: float = 1.0,
         ridge: float = 1.0,
         n_outputs: int = 1,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
     ) -> None:
         self._start(1, n_features, bonus, m, ridge, n_outputs, half_life)
 

@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
-from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, known_action, register
+from tightrope.models.model import (
+    Ids,
+    Model,
+    checked_outcome,
+    half_life_of,
+    known_action,
+    register,
+    shown_half_life,
+)
 from tightrope.validation import (
     Array,
     finite_array,
-    finite_number,
     real_array,
     require_finite,
     whole_number,
@@ -40,7 +47,7 @@ class Standardised(Model):
     prior : float or (n_outputs,) of float
         The standard deviation of an outcome as far as it is known beforehand, which counts as one observation; 0 for unknown.
     n_outputs : int
-    half_life : float, optional
+    half_life : float or str, optional
         Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
 
     Examples
@@ -63,7 +70,7 @@ class Standardised(Model):
         centred: bool = True,
         prior: Any = 0.0,
         n_outputs: int = 1,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
     ) -> None:
         self.n_features = p = whole_number("n_features", n_features)
         self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
@@ -77,16 +84,17 @@ class Standardised(Model):
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
             raise InvalidInput(f"prior must be at least 0, but got {given.min():g}.")
-        self.half_life = checked_half_life(half_life)
+        fades = half_life_of(half_life)
+        self.half_life = half_life if fades is None or not fades.tick else fades.length
         self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
         G = self.n_actions or 1
         self.flat = np.zeros(standardised.flat_size(G, p, M))
-        ages = 0 if self.half_life is None else forgetting.ages_size(G)
+        ages = 0 if fades is None else forgetting.ages_size(G)
         self.spread = np.zeros(standardised.spread_size(M, ages))
         priors = np.array(np.broadcast_to(given, (M,)))
         standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, priors)
-        if self.half_life is not None:
-            forgetting.begin_ages(self.spread[-ages:], self.half_life, G, p + 1)
+        if fades is not None:
+            forgetting.begin_ages(self.spread[-ages:], *fades, G, p + 1)
 
     @property
     def n_learnt(self) -> int:
@@ -121,10 +129,10 @@ class Standardised(Model):
         """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
         standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
 
-    def elapse(self, rounds: float) -> None:
-        """So many rounds go by without an outcome."""
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
         if self.half_life is not None:
-            standardised.pass_time(self.spread, finite_number("rounds", rounds, low=0.0))
+            self.spread[standardised.ages_at(self.spread) + forgetting.TIME] += time
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """The expected outcome of each row, (n,) or (n, n_outputs)."""
@@ -189,8 +197,7 @@ class Standardised(Model):
 
     def __repr__(self) -> str:
         J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
-        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
-        return f"Standardised({self.n_features}{J}{fades})"
+        return f"Standardised({self.n_features}{J}{shown_half_life(self.half_life)})"
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:

@@ -330,6 +330,17 @@ class Policy(ABC):
             self._totals[...] += w
         self.decisions.learnt(number, parts)
 
+    @property
+    def counts_seconds(self) -> bool:
+        """Whether some model has a half-life in seconds, and waits for `elapse`."""
+        return any(isinstance(getattr(model, "half_life", None), str) for model in (self._reward, self._cost))
+
+    def elapse(self, seconds: float) -> None:
+        """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""
+        for model in (self._reward, self._cost):
+            if model is not None and isinstance(model.half_life, str):
+                model.elapse(finite_number("seconds", seconds, low=0.0))
+
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
         del self.decisions[self.decisions.number_of(decision)]
