@@ -76,7 +76,11 @@ def test_every_registered_policy_is_in_the_league():
 
 
 ENVIRONMENTS = {
-    **{name: (lambda name=name: scenario(name).env) for name in SCENARIOS if name != "switching-best"},
+    **{
+        name: (lambda name=name: scenario(name).env)
+        for name in SCENARIOS
+        if name not in ("switching-best", "slow-drift", "seasons", "tightened-limit")
+    },
     "switching-best, first half": lambda: scenario("switching-best").env.phases[0],
     "switching-best, second half": lambda: scenario("switching-best").env.phases[1],
     "bandit, costs before": lambda: tr.environments.bandit(costs_seen="before"),

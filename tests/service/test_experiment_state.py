@@ -71,6 +71,37 @@ def test_every_model_can_be_served(model: str) -> None:
     assert verify(bench.journal).digest == bench.digest()
 
 
+@pytest.mark.parametrize(
+    "reward",
+    [
+        {"model": "disjoint-ridge", "half_life": "10min"},
+        {"model": "logistic", "half_life": "10min"},
+        {"model": "features", "transformer": {"kind": "fourier", "n_components": 20}, "first": 30, "half_life": "10min"},
+    ],
+)
+def test_a_half_life_in_seconds_is_counted_by_the_clock_and_replayed(reward: dict[str, object]) -> None:
+    bench = Bench(ward(policy={"kind": "shadow-price", "reward": reward}), snapshot_every=25)
+
+    def width() -> float:
+        policy = bench.experiment._state.policy  # type: ignore[union-attr]
+        return float(policy.reward_model.deviations(np.array([[0.5, 1.0, 0.0]] * 3), np.arange(3)).sum())
+
+    for i in range(60):
+        bench.now += 2.5
+        assert bench.decide(visit(i)).status == 200
+        bench.learn(f"visit-{i}", reward=float(i % 3 == 0), costs={"hours": 0.5})
+    before = width()
+    assert bench.decide({"event_id": "refused", "context": {"age": 500, "sex": "f"}}).status == 422
+    assert width() == before, "a refused decision leaves no trace"
+    bench.now += 3600.0
+    assert bench.decide(visit(60)).status == 200
+    assert width() > 1.5 * before, "six half-lives"
+    assert verify(bench.journal).digest == bench.digest()
+    alive = bench.digest()
+    bench.reopened()
+    assert bench.digest() == alive, "snapshot plus replay"
+
+
 def test_usage_groups_and_costs_by_the_caller() -> None:
     rules = [
         {"kind": "share", "action": "a", "at_least": 0.2, "among": "young"},

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
+from tightrope.environments import model_routing
 from tightrope.environments.bandit import bandit
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.hospital import hospital
@@ -29,7 +30,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, DisjointRidge, Model, Ridge
 from tightrope.problem import Problem
 from tightrope.registry import Registry
-from tightrope.rules import Budget, Capacity, Rules, Share
+from tightrope.rules import Capacity, Rules, Share
 from tightrope.validation import Array, whole_number
 
 FAILURE = 0.01
@@ -578,26 +579,39 @@ def _changing_actions() -> Scenario:
 
 @SCENARIOS.register("switching-best")
 def _switching_best() -> Scenario:
-    models = ["house", "blue", "green", "reasoning"]
-    rules = Rules([Budget("price", at_most=0.35), Capacity("reasoning", at_most=0.1)], actions=models)
-    price = np.array([[0.02, 0.36, 0.36, 0.70], [0.03, 0.44, 0.44, 0.90], [0.03, 0.48, 0.48, 1.00]])
-    quality = np.array([[0.70, 0.86, 0.62, 0.88], [0.40, 0.80, 0.50, 0.90], [0.25, 0.60, 0.36, 0.92]])
-    before = Tabular(
-        [0.5, 0.3, 0.2],
-        np.eye(3),
-        quality,
-        np.stack([rules.costs({"price": one}) for one in price]),
-        cost_range=rules.cost_range,
-        actions=models,
-        constraints=rules.names,
-    )
-    after = changed(before, rewards=quality[:, [0, 2, 1, 3]])
     return Scenario(
-        Drifting([before, after], name="switching-best"),
+        model_routing.switching_best(),
         "Queries of three kinds go to one of four language models. The average price is capped, and the dearest model "
         "takes 10 % at most. Two models, blue and green, cost the same, and half-way their qualities change places, of "
         "which nobody is told. Both rules bind in both halves, at the same shadow prices, so nothing is gained by saving "
         "up for the second.",
+    )
+
+
+@SCENARIOS.register("slow-drift")
+def _slow_drift() -> Scenario:
+    return Scenario(
+        model_routing.slow_drift(),
+        "The queries, models and rules of switching-best, but blue and green change places in twenty small steps, spread over "
+        "the run: no round differs from the one before by anything that could be noticed.",
+    )
+
+
+@SCENARIOS.register("seasons")
+def _seasons() -> Scenario:
+    return Scenario(
+        model_routing.seasons(),
+        "The queries, models and rules of switching-best, with two summers and two winters: blue and green change places, back, "
+        "and once more.",
+    )
+
+
+@SCENARIOS.register("tightened-limit")
+def _tightened_limit() -> Scenario:
+    return Scenario(
+        model_routing.tightened_limit(),
+        "The queries, models and rules of switching-best, where nothing is to be learnt anew, but half-way the cap on the average "
+        "price falls from 0.35 to 0.25: the costs that are shown before acting change, and prices that were right are too low.",
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Model(ABC):
 
     kind: ClassVar[str]
     # The compiled kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
-    compiled: ClassVar[str | None] = None
+    compiled: str | None = None
     # Whether a prediction is linear in the features, so that features may be added up.
     linear: ClassVar[bool] = False
     takes_features: bool = True
@@ -55,6 +56,8 @@ class Model(ABC):
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
+    # Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for a model that forgets nothing.
+    half_life: float | str | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -69,7 +72,11 @@ class Model(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies, of the same shapes at all times."""
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Give the own arrays the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
+        return
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """How unsure the means are, before any radius: ‖φ‖_{Σ⁻¹} where there is a Σ, else the standard deviation."""
@@ -78,6 +85,12 @@ class Model(ABC):
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """The standard deviation of each mean, in the outcome's own units."""
         raise NotImplementedError(f"{type(self).__name__} must define deviations, or widths")
+
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and deviations, (n, n_outputs) each, for what needs both."""
+        means, deviations = self.means(features, actions), self.deviations(features, actions)
+        n = len(means)
+        return np.reshape(means, (n, -1)), np.reshape(deviations, (n, -1))
 
     def radius(self, horizon: float) -> float:
         """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
@@ -98,8 +111,16 @@ class Model(ABC):
 
     @property
     def fits(self) -> int:
-        """How often it was fitted anew to what it keeps, after which prices are solved for again; 0 where every outcome moves it."""
+        """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
         return 0
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
+        return
+
+    def elapse(self, time: float) -> None:
+        """So much time goes by, in rounds or seconds as `half_life` is, beside what outcomes count: what was learnt fades."""
+        return
 
     def of_sum(self, z: Array) -> tuple[float, float]:
         """Mean and width of features that were added up; of a `linear` model alone."""
@@ -109,6 +130,11 @@ class Model(ABC):
     def dimension(self) -> int:
         """The d of the formulas: how many parameters an output has."""
         return max(1, self.n_features) * (self.n_actions or 1)
+
+    @property
+    def working_features(self) -> int:
+        """How many features it computes with, which says how long an answer takes."""
+        return self.n_features
 
     @property
     def n_learnt(self) -> int:
@@ -153,6 +179,7 @@ class Model(ABC):
         fresh = type(self)(**settings)
         if n == self.n_outputs:
             mine = self.arrays()
+            fresh.make_room(mine)
             for name, array in fresh.arrays().items():
                 array[...] = mine[name]
         elif self.n_learnt:
@@ -218,6 +245,47 @@ def known_action(action: Any, n_actions: int) -> int:
     if a >= n_actions:
         raise InvalidInput(f"action must be below {n_actions}, but got {a}.")
     return a
+
+
+class HalfLife(NamedTuple):
+    """How long it is, and by how much an outcome moves time: 1 where rounds are counted, 0 where time is told in seconds."""
+
+    length: float
+    tick: float
+
+
+def half_life_of(value: Any) -> HalfLife | None:
+    """A half-life of at least one round, or one in time: "90s", "30min", "2h", "7d"; None forgets nothing.
+
+    >>> half_life_of("30min")
+    HalfLife(length=1800.0, tick=0.0)
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return HalfLife(finite_number("half_life", value, low=1.0), 1.0)
+    stated = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)", value)
+    length = (
+        0.0
+        if stated is None
+        else float(stated[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}[stated[2]]
+    )
+    if not length:
+        raise InvalidInput(
+            f'half_life must be a number of rounds, or a time such as "90s", "30min", "2h" or "7d", but got {value!r}.'
+        )
+    return HalfLife(length, 0.0)
+
+
+def shown_half_life(value: float | str | None) -> str:
+    """For a model's `repr`."""
+    return (
+        ""
+        if value is None
+        else f", half_life={value:g}"
+        if isinstance(value, float)
+        else f", half_life={value!r}"
+    )
 
 
 def factor(name: str, value: Any) -> float:

@@ -9,9 +9,23 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import standardised
-from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
-from tightrope.validation import Array, finite_array, real_array, require_finite, whole_number
+from tightrope.kernels import forgetting, standardised
+from tightrope.models.model import (
+    Ids,
+    Model,
+    checked_outcome,
+    half_life_of,
+    known_action,
+    register,
+    shown_half_life,
+)
+from tightrope.validation import (
+    Array,
+    finite_array,
+    real_array,
+    require_finite,
+    whole_number,
+)
 
 
 @register("standardised")
@@ -33,6 +47,8 @@ class Standardised(Model):
     prior : float or (n_outputs,) of float
         The standard deviation of an outcome as far as it is known beforehand, which counts as one observation; 0 for unknown.
     n_outputs : int
+    half_life : float or str, optional
+        Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
 
     Examples
     --------
@@ -43,7 +59,7 @@ class Standardised(Model):
     array([1021., 1044.])
     """
 
-    compiled: ClassVar[str | None] = "standardised"
+    compiled: str | None = "standardised"
     linear: ClassVar[bool] = False
 
     def __init__(
@@ -54,6 +70,7 @@ class Standardised(Model):
         centred: bool = True,
         prior: Any = 0.0,
         n_outputs: int = 1,
+        half_life: float | str | None = None,
     ) -> None:
         self.n_features = p = whole_number("n_features", n_features)
         self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
@@ -67,17 +84,22 @@ class Standardised(Model):
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
             raise InvalidInput(f"prior must be at least 0, but got {given.min():g}.")
+        fades = half_life_of(half_life)
+        self.half_life = half_life if fades is None or not fades.tick else fades.length
         self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
         G = self.n_actions or 1
         self.flat = np.zeros(standardised.flat_size(G, p, M))
-        self.spread = np.zeros(standardised.spread_size(M))
+        ages = 0 if fades is None else forgetting.ages_size(G)
+        self.spread = np.zeros(standardised.spread_size(M, ages))
         priors = np.array(np.broadcast_to(given, (M,)))
         standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, priors)
+        if fades is not None:
+            forgetting.begin_ages(self.spread[-ages:], *fades, G, p + 1)
 
     @property
     def n_learnt(self) -> int:
         """Outcomes learnt so far, over all actions."""
-        return int(self.spread[standardised.LEARNT_OUTCOMES])
+        return int(self.flat[kernels.STAT + kernels.LEARNT])
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
         """The model as it is, for so many outputs."""
@@ -105,7 +127,12 @@ class Standardised(Model):
 
     def refresh(self, block: int) -> None:
         """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
-        kernels.ridge_refresh(self.flat, block, np.empty(2 * (self.n_features + 1) ** 2))
+        standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
+
+    def elapse(self, time: float) -> None:
+        """So much time goes by."""
+        if self.half_life is not None:
+            self.spread[standardised.ages_at(self.spread) + forgetting.TIME] += time
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """The expected outcome of each row, (n,) or (n, n_outputs)."""
@@ -170,7 +197,7 @@ class Standardised(Model):
 
     def __repr__(self) -> str:
         J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
-        return f"Standardised({self.n_features}{J})"
+        return f"Standardised({self.n_features}{J}{shown_half_life(self.half_life)})"
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
@@ -186,4 +213,5 @@ def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -
         centred=centred,
         prior=prior,
         n_outputs=n_outputs,
+        half_life=model.half_life,
     )

@@ -314,17 +314,32 @@ class Policy(ABC):
             self.decisions.require(number, AWAITS_REWARD)
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
+            if self._reward is not None:
+                self._reward.check_outcome(y)
         if costs is not None and self.n_constraints:
             if self.sees_costs:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self.decisions.require(number, AWAITS_COSTS)
             w = self._observed(costs)
+            if self._cost is not None:
+                self._cost.check_outcome(w)
         if costs is not None:
             parts |= AWAITS_COSTS
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         if w is not None:
             self._totals[...] += w
         self.decisions.learnt(number, parts)
+
+    @property
+    def counts_seconds(self) -> bool:
+        """Whether some model has a half-life in seconds, and waits for `elapse`."""
+        return any(isinstance(getattr(model, "half_life", None), str) for model in (self._reward, self._cost))
+
+    def elapse(self, seconds: float) -> None:
+        """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""
+        for model in (self._reward, self._cost):
+            if model is not None and isinstance(model.half_life, str):
+                model.elapse(finite_number("seconds", seconds, low=0.0))
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
@@ -364,6 +379,7 @@ class Policy(ABC):
         """
         if self.sees_costs and not same_costs:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
+        self._make_room(old._all_arrays())
         for name, array in old._all_arrays().items():
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
@@ -400,6 +416,7 @@ class Policy(ABC):
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+        self._make_room(arrays)
         for name, array in self._all_arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
         self.decisions.clear()
@@ -515,6 +532,13 @@ class Policy(ABC):
 
     def _parameter(self, name: str) -> Any:
         return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)
+
+    def _make_room(self, arrays: Arrays) -> None:
+        """Let models whose arrays grow have room for what they are given."""
+        for part, model in (("reward/", self._reward), ("cost/", self._cost)):
+            given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
+            if model is not None and given.keys() >= model.arrays().keys():
+                model.make_room(given)
 
     def _all_arrays(self) -> Arrays:
         found: Arrays = {"totals": self._totals, **self.arrays()}

@@ -125,6 +125,8 @@ class ExperimentState:
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
+        # When time was last told to a policy that counts in seconds.
+        self.clock = 0
         self.mode: Mode = "live"
         self.default: int | None = None
         self.measured = 0
@@ -253,6 +255,7 @@ class ExperimentState:
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_costs else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
+        self._pass_time(time)
         self._mark(time)
         # A default is served for certain, whatever the policy would have drawn.
         probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
@@ -453,6 +456,7 @@ class ExperimentState:
                 "labels": self.labels,
                 "policy": packed_arrays(self.policy.state()),
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
+                **({"clock": self.clock} if self.policy.counts_seconds else {}),
             }
         )
         return packed, digest_of(packed)
@@ -471,6 +475,7 @@ class ExperimentState:
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self._totals[:] = saved.get("totals", self._totals)
+        self.clock = saved.get("clock", 0)
         with _fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
@@ -547,6 +552,12 @@ class ExperimentState:
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )
         return served
+
+    def _pass_time(self, time: int) -> None:
+        """Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace."""
+        if self.policy.counts_seconds:
+            self.policy.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
+            self.clock = max(time, self.clock)
 
     def _mark(self, time: int) -> None:
         """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""

@@ -15,7 +15,7 @@ from tightrope import policies
 from tightrope.environments.drifting import Drifting
 from tightrope.environments.scenarios import Scenario
 from tightrope.errors import InvalidInput
-from tightrope.models import ArmMeans
+from tightrope.models import ArmMeans, model_from_settings
 from tightrope.oracle import solve
 from tightrope.policies.build import build_policy, missing_from, parameters_of
 from tightrope.schedules import Power, known_costs
@@ -162,6 +162,18 @@ def _capped(scenario: Scenario, horizon: int) -> Any:
     return _fitted(policies.PessimisticOptimistic, scenario, horizon, tightening="capped")
 
 
+def _forgetful(scenario: Scenario, horizon: int) -> Any:
+    """What was learnt and remembered counts half after a tenth of the run: a stated number, as everybody's, and not a tuned one."""
+    half_life = max(1.0, horizon / 10.0)
+    known = scenario.known(horizon)
+    models = {part: known[part] for part in ("reward", "cost") if known.get(part) is not None}
+    fading = {
+        part: model_from_settings({**model.settings(), "half_life": half_life})
+        for part, model in models.items()
+    }
+    return _fitted(policies.ShadowPrice, scenario, horizon, **fading, half_life=half_life)
+
+
 def _opb(scenario: Scenario, horizon: int) -> Any:
     if scenario.env.n_constraints != 1:
         raise Unfit([f"it has {scenario.env.n_constraints} constraints, but the policy has 1"])
@@ -203,6 +215,7 @@ _ON_REQUEST = ("provable-shadow-price",)
 
 # Those that are not simply given what a scenario knows.
 _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
+    f"{CENTRE}-forgetful": _forgetful,
     f"{_PAPER}-a": _light_schedules,
     f"{_PAPER}-measured": _measured,
     f"{_PAPER}-capped": _capped,
@@ -215,7 +228,7 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lagrangian plain-lagrangian guarded-lagrangian guarded-linucb
+_ORDER = f"""{CENTRE} {CENTRE}-forgetful {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lagrangian plain-lagrangian guarded-lagrangian guarded-linucb
     prudent opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
