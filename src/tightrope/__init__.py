@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         theory,
     )
     from tightrope.catalogue import Catalogue, SparseCosts
+    from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.models import ArmMeans, DisjointRidge, Ridge, Standardised
     from tightrope.oracle import Solution, check, solve
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
+    "encoder": "Encoder",
     "engine": "simulate",
     "models": "ArmMeans DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
@@ -99,7 +101,7 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
+__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Encoder", "Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",
