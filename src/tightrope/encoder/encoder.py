@@ -111,10 +111,10 @@ class Encoder:
                 f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
             )
         made = {name: fitted_column(name, one, frame.column(name)) for name, one in declared.items()}
-        self._become(made, 1.0)
-        x = self._design(frame)
-        if self.unit:
-            self.norm = float(np.linalg.norm(x, axis=1).max())
+        raw = type(self)(unit=self.unit)
+        raw._become(made, 1.0)
+        x = raw._design(frame)
+        self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
         return self
 
     def transform(self, rows: Any) -> Array:
