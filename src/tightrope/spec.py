@@ -297,8 +297,9 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> tuple[dict[str, 
             if name != "encoder":
                 reader.refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
         try:
-            is_file = isinstance(stated, str)
-            return {}, Encoder.load(reader.folder / stated) if is_file else Encoder.from_dict(stated)
+            if isinstance(stated, str):
+                return {}, Encoder.load(reader.folder / stated)
+            return {}, Encoder.from_dict(stated)
         except InvalidInput as error:
             reader.refuse("context.encoder", str(error))
     for name, entry in table.items():

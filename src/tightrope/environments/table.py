@@ -264,7 +264,7 @@ class Table(Tabular):
             table["action"] = (
                 [str(one) for one in chosen] if isinstance(chosen, list | tuple) else str(chosen)
             )
-        if usage in fixed:
+        if usage is not None and usage in fixed:
             table["usage"] = dict(fixed[usage])
         return table
 
