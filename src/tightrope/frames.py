@@ -17,6 +17,8 @@ from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PLAIN = (str, bool, int, float, datetime.date, np.datetime64)
+_MAY_BE_NONE = (float, np.floating, np.datetime64)
 # What stands in an array where nothing is known, by the kind of its dtype.
 _NOTHING: dict[str, Any] = {"U": "", "b": False, "M": np.datetime64("NaT", "us")}
 
@@ -55,7 +57,7 @@ class Frame:
         self._length: int | None = None
 
     def __len__(self) -> int:
-        if self._length is None:
+        if self._length is None and self.names:
             self._raw(self.names[0])
         return self._length or 0
 
@@ -106,10 +108,9 @@ class Frame:
         return column
 
     def _unknown(self, name: Any) -> InvalidInput:
-        known = ", ".join(self.names) or "none"
-        return InvalidInput(
-            f"frame must have a column {name!r}{did_you_mean(name, self.names)}; it has: {known}"
-        )
+        known = [str(one) for one in self.names]
+        listed = f"; it has: {', '.join(known)}" if known else ""
+        return InvalidInput(f"frame must have a column {name!r}{did_you_mean(name, known)}{listed}")
 
 
 def frame_of(table: Any, names: Sequence[str] | None = None) -> Frame:
@@ -149,7 +150,7 @@ def is_missing(value: Any) -> bool:
     """
     if value is None:
         return True
-    if isinstance(value, float | np.floating | np.datetime64):
+    if isinstance(value, _MAY_BE_NONE):
         return bool(value != value)
     return type(value).__name__ in ("NAType", "NaTType")
 
@@ -181,23 +182,20 @@ def _is_sequence(value: Any) -> bool:
     )
 
 
-def _names(table: Any) -> tuple[str, ...]:
-    dtype = getattr(table, "dtype", None)
-    for found in (
-        getattr(table, "column_names", None),
-        getattr(table, "columns", None),
-        getattr(dtype, "names", None),
-    ):
-        if found is not None and not callable(found) and not isinstance(table, Mapping):
-            try:
-                names = tuple(found)
-            except TypeError:
-                continue
-            if all(isinstance(one, str) for one in names):
-                return names
-            raise InvalidInput(f"columns must have names of type str, but got {list(names)}")
+def _names(table: Any) -> tuple[Any, ...]:
+    """What its columns are called; nothing where it does not say."""
     if isinstance(table, Mapping):
-        return tuple(map(str, table))
+        return tuple(table)
+    for holder, name in (
+        (table, "column_names"),
+        (table, "columns"),
+        (getattr(table, "dtype", None), "names"),
+    ):
+        found = getattr(holder, name, None)
+        if found is not None and not callable(found):
+            return tuple(found)
+    if hasattr(table, "__getitem__") and not isinstance(table, str | bytes):
+        return ()
     raise InvalidInput(
         f"a table of named columns is needed, or a list of rows, but got {type(table).__name__}"
     )
@@ -229,10 +227,12 @@ def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
 def _typed(name: str, column: NDArray[Any]) -> Values:
     """A column of any objects as one of a plain type."""
     entries = column.tolist()
+    if set(map(type, entries)) == {str}:  # most columns of objects, and no need to look at each
+        return Values(np.array(entries), np.zeros(len(entries), dtype=bool))
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
     present = [one for one, gap in zip(entries, missing) if not gap]
     for i, one in enumerate(entries):
-        if not missing[i] and not isinstance(one, str | bool | int | float | datetime.date | np.datetime64):
+        if not missing[i] and not isinstance(one, _PLAIN):
             raise InvalidInput(f"column {name!r}[{i}] must be a string, a number or a date, but got {one!r}")
     kinds = {_kind(one) for one in present}
     if len(kinds) > 1:

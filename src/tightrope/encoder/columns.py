@@ -17,9 +17,12 @@ from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.validation import Array
 
 MOST_LEVELS = 100
+_BOOLEANS = (bool, np.bool_)
+_NUMBERS = (int, float, np.integer, np.floating)
 _DAY = 86_400_000_000  # in microseconds
 
 Level: TypeAlias = str | int | float
+Rows: TypeAlias = NDArray[np.int64]
 # Puts what a value becomes into a list of numbers, from a place on.
 Write: TypeAlias = Callable[[list[float], int, Any], None]
 
@@ -62,9 +65,10 @@ class _Column(
         """How one value is written."""
         raise NotImplementedError
 
-    def block(self, values: Values) -> Array | None:
-        """The entries of all rows at once, (n, entries), the same to the bit; None for row by row."""
-        return None
+    def block(self, values: Values) -> tuple[Array, Rows]:
+        """The entries of all rows at once, (n, entries), the same to the bit; and the rows that must be written one by one."""
+        n = values.array.size
+        return np.zeros((n, len(self.suffixes()))), np.arange(n)
 
     def gap(self) -> NoReturn:
         """Refuse a missing value."""
@@ -102,7 +106,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     def fitted(self, name: str, values: Values) -> Self:
         """Mean and standard deviation of what is there."""
-        numbers = self._numbers(name, values)[~values.missing]
+        numbers = self._numbers(name, values)
         if numbers.size == 0:
             raise InvalidInput(f"column {name!r} must have a value in some row, but it has none")
         spread = 0.0 if np.ptp(numbers) == 0 else float(numbers.std())
@@ -110,9 +114,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
     def number(self, value: Any) -> float:
         """What a value is as a number."""
-        if isinstance(value, bool | np.bool_) or not isinstance(
-            value, int | float | np.integer | np.floating
-        ):
+        if isinstance(value, _BOOLEANS) or not isinstance(value, _NUMBERS):
             raise Refused(f"must be {self.wanted}, but got {value!r}")
         try:
             number = float(value)
@@ -150,17 +152,17 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
         return write
 
-    def block(self, values: Values) -> Array | None:
-        """Whole columns of numbers at once."""
-        if values.array.dtype.kind not in "iuf" or (self.missing == "error" and values.missing.any()):
-            return None
-        numbers = values.array.astype(np.float64)
-        if np.isinf(numbers).any():
-            return None
-        return self._block_of(numbers, values.missing)
+    def plain(self, values: Values) -> Array | None:
+        """A column that is one of numbers already, NaN where it is missing; None where each value must be looked at."""
+        return values.array.astype(np.float64) if values.array.dtype.kind in "iuf" else None
 
-    def _block_of(self, numbers: Array, missing: NDArray[np.bool_]) -> Array:
-        numbers = np.where(missing, self.stand_in, numbers) if missing.any() else numbers
+    def block(self, values: Values) -> tuple[Array, Rows]:
+        """Whole columns of numbers at once, but for what is refused."""
+        numbers, missing = self.plain(values), values.missing
+        if numbers is None:
+            return _Column.block(self, values)
+        refused = np.isinf(numbers) | (missing & (self.missing == "error"))
+        numbers = np.where(refused, 0.0, np.where(missing, self.stand_in, numbers))
         parts: list[Array] = []
         if not self.standardise:
             parts.append(numbers)
@@ -168,19 +170,16 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
             parts.append((numbers - float(self.mean or 0.0)) / self.deviation)
         if self.missing == "indicator":
             parts.append(missing.astype(np.float64))
-        return np.column_stack(parts) if parts else np.empty((numbers.size, 0))
+        block = np.column_stack(parts) if parts else np.empty((numbers.size, 0))
+        return block, np.flatnonzero(refused)
 
     def _numbers(self, name: str, values: Values) -> Array:
-        """A column as numbers, NaN where it is missing."""
-        if values.array.dtype.kind in "iuf" and not np.isinf(values.array).any():
-            return values.array.astype(np.float64)
-        read = _at_row(name, self.number)
-        return np.array(
-            [
-                math.nan if gap else read(i, one)
-                for i, (one, gap) in enumerate(zip(values.array.tolist(), values.missing))
-            ]
-        )
+        """What of a column is there, as numbers."""
+        numbers = self.plain(values)
+        if numbers is not None and not np.isinf(numbers).any():
+            return numbers[~values.missing]
+        read, entries = _at_row(name, self.number), zip(values.array.tolist(), values.missing.tolist())
+        return np.array([read(i, one) for i, (one, gap) in enumerate(entries) if not gap])
 
 
 class DateColumn(NumberColumn, frozen=True, kw_only=True, tag="date"):
@@ -207,15 +206,10 @@ class DateColumn(NumberColumn, frozen=True, kw_only=True, tag="date"):
         """What a missing date counts as."""
         return self.number(self.fill) if self.missing == "fill" else float(self.mean or 0.0)
 
-    def block(self, values: Values) -> Array | None:
-        """Whole columns of dates at once."""
-        if values.array.dtype.kind != "M" or (self.missing == "error" and values.missing.any()):
-            return None
-        return self._block_of(self._numbers("", values), values.missing)
-
-    def _numbers(self, name: str, values: Values) -> Array:
+    def plain(self, values: Values) -> Array | None:
+        """A column of times, in days; None where each value must be looked at."""
         if values.array.dtype.kind != "M":
-            return NumberColumn._numbers(self, name, values)
+            return None
         since = values.array.astype("datetime64[us]").astype(np.int64) / _DAY
         return np.where(values.missing, math.nan, since)
 
@@ -233,16 +227,18 @@ class BooleanColumn(_Column, frozen=True, kw_only=True, tag="boolean"):
         """One entry, and one that says where it is missing."""
         return ["", " missing"] if self.missing == "indicator" else [""]
 
-    def block(self, values: Values) -> Array | None:
-        """Whole columns of booleans at once."""
-        plain = values.array.dtype.kind == "b" and not values.missing.any() and self.missing != "indicator"
-        return values.array.astype(np.float64)[:, None] if plain else None
+    def block(self, values: Values) -> tuple[Array, Rows]:
+        """Whole columns of booleans at once, but for gaps."""
+        block, rows = _Column.block(self, values)
+        if values.array.dtype.kind != "b":
+            return block, rows
+        block[:, 0] = values.array
+        return block, np.flatnonzero(values.missing)
 
     def fitted(self, name: str, values: Values) -> Self:
         """The share of what is true."""
-        read = _at_row(name, _truth)
-        entries = enumerate(zip(values.array.tolist(), values.missing))
-        known = [read(i, one) for i, (one, gap) in entries if not gap]
+        read, entries = _at_row(name, _truth), zip(values.array.tolist(), values.missing.tolist())
+        known = [read(i, one) for i, (one, gap) in enumerate(entries) if not gap]
         return msgspec.structs.replace(self, mean=sum(known) / len(known) if known else 0.0)
 
     def writer(self) -> Write:
@@ -257,7 +253,7 @@ class BooleanColumn(_Column, frozen=True, kw_only=True, tag="boolean"):
         )
 
         def write(x: list[float], at: int, value: Any) -> None:
-            if is_missing(value):
+            if value is not True and value is not False and is_missing(value):
                 if refuses:
                     gap()
                 if indicates:
@@ -298,8 +294,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
 
     def suffixes(self) -> list[str]:
         """The indicators of values, of others, of nothing."""
-        shown = (self.values or ())[0 if self.unseen == "ignore" else 1 :]
-        own = [f"={value}" for value in shown]
+        own = [f"={value}" for value in self._own()]
         return own + [" other"] * (self.unseen == "other") + [" missing"] * (self.missing == "indicator")
 
     def fitted(self, name: str, values: Values) -> Self:
@@ -311,7 +306,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
             raise InvalidInput(
                 f"column {name!r} must hold texts or numbers to be a category, but got {present[0]!r}"
             )
-        levels = np.unique(present).tolist()
+        levels = sorted(set(present.tolist()))
         if len(levels) > MOST_LEVELS:
             raise InvalidInput(
                 f"column {name!r} must have at most {MOST_LEVELS} levels to be a context, but has {len(levels)}: "
@@ -322,12 +317,30 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
         plain = tuple(int(one) if isinstance(one, float) and one.is_integer() else one for one in levels)
         return msgspec.structs.replace(self, values=plain)
 
+    def _own(self) -> tuple[Level, ...]:
+        """The values that have an indicator."""
+        return (self.values or ())[0 if self.unseen == "ignore" else 1 :]
+
+    def _codes(self) -> dict[Any, int]:
+        """The place of each value's indicator, −1 for none."""
+        return dict.fromkeys(self.values or (), -1) | {value: i for i, value in enumerate(self._own())}
+
+    def block(self, values: Values) -> tuple[Array, Rows]:
+        """All known values at once."""
+        block, rows = _Column.block(self, values)
+        if values.array.dtype.kind not in "iufU":
+            return block, rows
+        codes = self._codes()
+        places = np.array([codes.get(one, -2) for one in values.array.tolist()], dtype=np.int64)
+        places[values.missing] = -2
+        shown = np.flatnonzero(places >= 0)
+        block[shown, places[shown]] = 1.0
+        return block, np.flatnonzero(places == -2)
+
     def writer(self) -> Write:
         """A 1 in the place of the value."""
-        values = self.values or ()
-        first = 0 if self.unseen == "ignore" else -1
-        codes: dict[Any, int] = {value: first + i for i, value in enumerate(values)}
-        others = len(values) + first if self.unseen == "other" else -1
+        values, codes = self.values or (), self._codes()
+        others = len(self._own()) if self.unseen == "other" else -1
         nothing = len(self.suffixes()) - 1 if self.missing == "indicator" else -1
         instead = codes.get(self.fill, -1) if self.missing == "fill" else nothing
         refuses_gaps, refuses, gap = self.missing == "error", self.unseen == "error", self.gap
@@ -342,9 +355,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
                     if refuses_gaps:
                         gap()
                     code = instead
-                elif isinstance(value, bool | np.bool_) or not isinstance(
-                    value, str | int | float | np.number
-                ):
+                elif isinstance(value, _BOOLEANS) or not isinstance(value, (str, *_NUMBERS)):
                     raise Refused(f"must be a text or a number, but got {value!r}")
                 elif refuses:
                     raise Refused(
@@ -446,7 +457,7 @@ def _at_row(name: str, read: Callable[[Any], float]) -> Callable[[int, Any], flo
 
 
 def _truth(value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or (isinstance(value, int | float) and value in (0, 1)):
+    if isinstance(value, _BOOLEANS) or (isinstance(value, _NUMBERS) and value in (0, 1)):
         return float(value)
     raise Refused(f"must be true or false, but got {value!r}")
 

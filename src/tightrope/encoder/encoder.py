@@ -105,12 +105,13 @@ class Encoder:
         declared = self._declared if columns is None else declarations(columns)
         frame = frame_of(table, None if declared is None else list(declared))
         if declared is None:
-            declared = {key: {} for key in frame.names}
+            declared = declarations(frame.names)
+        read = {name: frame.column(name) for name in declared}
         if not declared or len(frame) == 0:
             raise InvalidInput(
                 f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
             )
-        made = {name: fitted_column(name, one, frame.column(name)) for name, one in declared.items()}
+        made = {name: fitted_column(name, one, read[name]) for name, one in declared.items()}
         raw = type(self)(unit=self.unit)
         raw._become(made, 1.0)
         x = raw._design(frame)
@@ -148,12 +149,10 @@ class Encoder:
         self._require_fitted()
         if not isinstance(context, Mapping):
             raise InvalidInput(f"context must be a row by column names, but got {context!r}.")
-        for name in context:
-            if name not in self.columns:
-                known = ", ".join(self.columns)
-                raise InvalidInput(
-                    f"context.{name} is not a declared field{did_you_mean(name, self.columns)}; declared: {known}."
-                )
+        if not context.keys() <= self.columns.keys():
+            name = next(one for one in context if one not in self.columns)
+            known, near = ", ".join(self.columns), did_you_mean(name, self.columns)
+            raise InvalidInput(f"context.{name} is not a declared field{near}; declared: {known}.")
         return self._vector(context, "context.{}")
 
     def example(self) -> dict[str, Any]:
@@ -271,14 +270,13 @@ class Encoder:
 
     def _block(self, name: str, write: Write, values: Values) -> Array:
         column = self.columns[name]
-        block = column.block(values)
-        if block is not None:
-            return block
-        n, width = values.array.size, len(column.suffixes())
-        rows = [[0.0] * width for _ in range(n)]
-        for i, (row, one, gap) in enumerate(zip(rows, values.array.tolist(), values.missing.tolist())):
+        block, left = column.block(values)
+        entries = values.array.tolist() if left.size else []
+        for i in left.tolist():
+            row = [0.0] * block.shape[1]
             try:
-                write(row, 0, None if gap else one)
+                write(row, 0, None if values.missing[i] else entries[i])
             except Refused as refused:
                 raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
-        return np.array(rows, dtype=np.float64).reshape(n, width)
+            block[i] = row
+        return block
