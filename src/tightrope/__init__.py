@@ -39,8 +39,19 @@ if TYPE_CHECKING:
         theory,
     )
     from tightrope.catalogue import Catalogue, SparseCosts
+    from tightrope.encoder import Encoder
     from tightrope.engine import simulate
-    from tightrope.models import ArmMeans, DisjointRidge, Ensemble, Features, Logistic, Ridge, Standardised
+    from tightrope.fitting import fit
+    from tightrope.models import (
+        ArmMeans,
+        Auto,
+        DisjointRidge,
+        Ensemble,
+        Features,
+        Logistic,
+        Ridge,
+        Standardised,
+    )
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,
@@ -71,8 +82,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
+    "encoder": "Encoder",
     "engine": "simulate",
-    "models": "ArmMeans DisjointRidge Ensemble Features Logistic Ridge Standardised",
+    "fitting": "fit",
+    "models": "ArmMeans Auto DisjointRidge Ensemble Features Logistic Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy Lagrangian LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
     "PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
@@ -99,17 +112,8 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += [
-    "ArmMeans",
-    "Catalogue",
-    "DisjointRidge",
-    "Ensemble",
-    "Features",
-    "Logistic",
-    "Ridge",
-    "SparseCosts",
-    "Standardised",
-]
+__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Encoder", "Ensemble", "Features", "Logistic"]
+__all__ += ["Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",
@@ -127,7 +131,7 @@ __all__ += [
 __all__ += ["PessimisticOptimistic", "PrimalDualBwK", "ProvableShadowPrice", "RoundRobin", "SafeLTS"]
 __all__ += ["SafeLUCB", "ShadowPrice", "Uniform", "load"]
 __all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
-__all__ += ["check", "simulate", "solve"]
+__all__ += ["check", "fit", "simulate", "solve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -196,7 +196,7 @@ class PolicySuite:
         *_, foreign = _rounds(other, env, rounds=3, learn=False)
         (fresh,) = _rounds(policy, env, start=4, rounds=1, learn=False)
         untouched = policy.copy(3)
-        for reward in (math.nan, math.inf, "1", True) if self.learns else ():
+        for reward in (math.nan, math.inf, "1") if self.learns else ():
             _refuses(partial(policy.learn, fresh.decision, reward, *fresh.costs), f"reward {reward!r}")
         for costs in ([math.nan] * env.n_constraints, ["x"]) if fresh.costs else ():
             _refuses(partial(policy.learn, fresh.decision, fresh.reward, costs), f"costs {costs!r}")

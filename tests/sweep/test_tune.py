@@ -14,12 +14,13 @@ from cli_tools import EXAMPLES
 from sweep_tools import GRID, run_of, spec_of, stored
 from tightrope import engine
 from tightrope.cli import main
+from tightrope.encoder import Encoder
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.errors import InvalidInput
 from tightrope.intervals import mean_interval
 from tightrope.spec import SpecError, make_spec, read_spec
 from tightrope.sweep import TargetMissed, cells, tune
-from tightrope.sweep.toml import dumps
+from tightrope.toml import dumps
 
 
 def test_tune_takes_the_least_regret_that_meets_the_target_twice(tmp_path, capsys):
@@ -131,13 +132,17 @@ def test_tune_with_halving_leaves_rounds_to_judge(tmp_path):
     assert all(row["met"] for row in found.checked)
 
 
-def test_a_tuned_spec_finds_its_file_from_another_folder(tmp_path):
+def test_a_tuned_spec_finds_its_files_from_another_folder(tmp_path):
     np.savez(tmp_path / "a.npz", weights=[1.0], rewards=[[0.5, 0.1]], costs=[[[0.1], [-0.5]]])
+    encoder = Encoder(["age"]).fit({"age": [20, 40]})
+    encoder.save(tmp_path / "e.json")
     (tmp_path / "s.toml").write_text(
-        '[environment]\nkind="tabular"\nfile="a.npz"\n[simulation]\nrounds=20\nreplications=2\n[sweep]\n"policy.caution"=[1.0]\n'
+        '[context]\nencoder="e.json"\n[environment]\nkind="tabular"\nfile="a.npz"\n[simulation]\nrounds=20\nreplications=2\n[sweep]\n"policy.caution"=[1.0]\n'
     )
     found = tune(read_spec(tmp_path / "s.toml"), "regret<=1e9", tmp_path / "deep" / "out", workers=1)
-    assert environment_of(read_spec(found.path)).rewards.tolist() == [[0.5, 0.1]]
+    tuned = read_spec(found.path)
+    assert environment_of(tuned).rewards.tolist() == [[0.5, 0.1]]
+    assert tuned.encoder == encoder
 
 
 ADS = {

@@ -224,7 +224,7 @@ def test_a_list_of_features_and_any_number_as_a_reward_take_the_fast_path(monkey
                 careful_path_closed.setattr(type(policy.decisions), "number_of", None)
                 policy.learn(policy.decide(x.tolist(), second), reward, *outcome)
         decision = policy.decide(x.tolist(), second)
-        for bad in (True, "1", np.float64(np.nan), 10**400, -(10**400), 1j):
+        for bad in ("1", np.float64(np.nan), 10**400, -(10**400), 1j):
             with pytest.raises(tr.InvalidInput, match="reward"):
                 policy.learn(decision, bad, *outcome)
         twin.decide(x, second)

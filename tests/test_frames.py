@@ -1,0 +1,68 @@
+"""Columns of any table: names, lengths, gaps, and one plain type for each."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import tightrope as tr
+from tightrope.frames import Frame, row_of
+
+TIMES = [datetime.datetime(2026, 1, 2, 3, 4, 5), None]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [(["a", None], "U"), ([1, None], "f"), ([True, None], "b"), (TIMES, "M"), ([1.5, None], "f")],
+)
+def test_gaps_are_found_whoever_made_the_column(values: list[Any], kind: str) -> None:
+    for table in (
+        {"c": values},
+        [{"c": values[0]}, {}],
+        pd.DataFrame({"c": values}),
+        pl.DataFrame({"c": values}),
+    ):
+        array, missing = Frame(table if not isinstance(table, list) else [*table]).column("c")
+        assert missing.tolist() == [False, True], type(table)
+        assert array.dtype.kind == kind, type(table)
+        assert array[0] == (np.datetime64(values[0]) if kind == "M" else values[0])
+    with pytest.raises(tr.InvalidInput, match=r"column 'c'\[1\] is missing"):
+        Frame({"c": values}).whole("c")
+
+
+def test_nullable_columns_of_pandas() -> None:
+    frame = pd.DataFrame({"n": [1, None], "b": [True, None], "t": ["x", None]}).convert_dtypes()
+    for name in frame:
+        assert Frame(frame).column(name).missing.tolist() == [False, True]
+
+
+def test_columns_that_are_not_asked_for_may_be_anything() -> None:
+    frame = Frame(pd.DataFrame({"a": [1, 2], 7: ["x", "y"]}))
+    assert (len(frame), frame.whole("a").tolist()) == (2, [1, 2])
+
+    class Columns:
+        def __getitem__(self, name: str) -> list[int]:
+            return {"a": [1, 2]}[name]
+
+    assert Frame(Columns()).whole("a").tolist() == [1, 2]
+    with pytest.raises(tr.InvalidInput, match=r"frame must have a column 'b'$"):
+        Frame(Columns()).whole("b")
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    frame = Frame({"a": [1, 2], "b": [1]})
+    frame.column("a")
+    with pytest.raises(tr.InvalidInput, match="column 'b' must have 2 entries, but has 1"):
+        frame.column("b")
+
+
+def test_a_row_and_a_table_are_told_apart() -> None:
+    assert row_of({"a": "text", "b": None}, []) is not None
+    assert row_of({"a": np.array([1])}, []) is None
+    assert row_of(pd.DataFrame({"a": [1]}), []) is None
+    assert row_of(pd.Series({"a": 1}), []) == {"a": 1}
