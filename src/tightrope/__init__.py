@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
-    from tightrope.models import ArmMeans, DisjointRidge, Ridge, Standardised
+    from tightrope.models import ArmMeans, Auto, DisjointRidge, Ridge, Standardised
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
     "engine": "simulate",
-    "models": "ArmMeans DisjointRidge Ridge Standardised",
+    "models": "ArmMeans Auto DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy Lagrangian LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
     "PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
@@ -99,7 +99,7 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
+__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",

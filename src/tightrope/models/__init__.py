@@ -1,6 +1,7 @@
 """Models: what is believed of a reward or of costs, one a file, all known by name in `MODELS`."""
 
 from tightrope.models.arm_means import ArmMeans
+from tightrope.models.auto import Auto
 from tightrope.models.disjoint_ridge import DisjointRidge
 from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
@@ -9,6 +10,7 @@ from tightrope.models.standardised import Standardised
 __all__ = [
     "MODELS",
     "ArmMeans",
+    "Auto",
     "DisjointRidge",
     "Model",
     "Ridge",
