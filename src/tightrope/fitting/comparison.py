@@ -187,7 +187,7 @@ def made_for(settings: Mapping[str, Any], log: Log, n_outputs: int) -> Model:
     """The model of these settings for the actions and features of a log, in any unit."""
     stated = dict(settings)
     make = MODELS.find(str(stated.pop("model", None)))
-    x = _features(log)
+    x = features_of(log)
     n_features = 0 if x is None else x.shape[1]
     model: Model = make.sized(n_actions=log.n_actions, n_features=n_features, per_action=False, **stated)
     return model.standardised(n_outputs, centred=True, prior=np.zeros(n_outputs))
@@ -198,7 +198,7 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
     if models is None:
         bounded = bool((y >= 0.0).all() and (y <= 1.0).all())
         for name, settings, unit in CANDIDATES:
-            if (bounded or not unit) and (name == "arm-means" or _features(log) is not None):
+            if (bounded or not unit) and (name == "arm-means" or features_of(log) is not None):
                 yield name, settings
         return
     if isinstance(models, str) or not len(models):
@@ -213,7 +213,8 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
             yield str(name), dict(settings)
 
 
-def _features(log: Log) -> Array | None:
+def features_of(log: Log) -> Array | None:
+    """x of each row, (n, p); of numbered contexts indicators."""
     contexts = log.contexts
     if contexts is None:
         return None
@@ -226,7 +227,7 @@ def _features(log: Log) -> Array | None:
 
 def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Array, random: bool) -> Fitted:
     n, J, M = log.n_rows, log.n_actions, y.shape[1]
-    x = _features(log)
+    x = features_of(log)
     expected = np.empty((n, J, M))
     begun = time.perf_counter()
     for seen, unseen in parts(log):
