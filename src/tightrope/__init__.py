@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from tightrope.catalogue import Catalogue, SparseCosts
     from tightrope.engine import simulate
+    from tightrope.fitting import fit
     from tightrope.models import ArmMeans, Auto, DisjointRidge, Ridge, Standardised
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
     "engine": "simulate",
+    "fitting": "fit",
     "models": "ArmMeans Auto DisjointRidge Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy Lagrangian LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
@@ -117,7 +119,7 @@ __all__ += [
 __all__ += ["PessimisticOptimistic", "PrimalDualBwK", "ProvableShadowPrice", "RoundRobin", "SafeLTS"]
 __all__ += ["SafeLUCB", "ShadowPrice", "Uniform", "load"]
 __all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
-__all__ += ["check", "simulate", "solve"]
+__all__ += ["check", "fit", "simulate", "solve"]
 
 
 def __getattr__(name: str) -> Any:

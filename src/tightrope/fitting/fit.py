@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,7 +133,7 @@ class Fit:
         note = "\n".join(f"# {sentence}" for sentence in self.words())
         write(place / SPEC, f"{note}\n\n{dumps(data)}")
         write_json(place / "summary.json", {"rows": self.rows(), "words": self.words()}, indent=2)
-        return self._page().write(place)
+        return self._page().write(place, date=datetime.date.today().isoformat())
 
     def _page(self) -> Report:
         log = self.log
@@ -167,7 +167,8 @@ class Fit:
             ]
             page.figure(
                 calibration_figure(panels, comparison.what),
-                f"calibration-{comparison.what}",
+                name=f"calibration-{comparison.what}",
+                alt=f"For each model, the {comparison.what} that was seen against what was expected, with a dashed diagonal",
                 caption="Rows in ten levels by what was expected of them. On the dashed line expectations are right on average; bars "
                 "are two standard errors.",
             )
