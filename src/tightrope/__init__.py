@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         theory,
     )
     from tightrope.catalogue import Catalogue, SparseCosts
+    from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.fitting import fit
     from tightrope.models import ArmMeans, Auto, DisjointRidge, Ridge, Standardised
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "catalogue": "Catalogue SparseCosts",
+    "encoder": "Encoder",
     "engine": "simulate",
     "fitting": "fit",
     "models": "ArmMeans Auto DisjointRidge Ridge Standardised",
@@ -101,7 +103,7 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Ridge", "SparseCosts", "Standardised"]
+__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Encoder", "Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",
