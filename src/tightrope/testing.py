@@ -259,6 +259,7 @@ class ModelSuite:
         model = self.make()
         self._teach(model, 25)
         twin = model_from_settings(model.settings())
+        twin.make_room(model.arrays())
         for name, array in twin.arrays().items():
             array[...] = model.arrays()[name]
         copy = model.copy()

@@ -9,11 +9,13 @@ would cost every array argument and every view. Arrays are read by flat addresse
 Small quantities are packed into flat vectors, whose places `layout` knows.
 """
 
+from tightrope.kernels import bootstrap as bootstrap
 from tightrope.kernels import prices as prices
 from tightrope.kernels import probabilities as probabilities
 from tightrope.kernels import shadow as shadow
 from tightrope.kernels import shadow_loop as shadow_loop
 from tightrope.kernels import standardised as standardised
+from tightrope.kernels import trees as trees
 from tightrope.kernels.checks import *
 from tightrope.kernels.comparators import *
 from tightrope.kernels.compile import *

@@ -3,6 +3,7 @@
 from tightrope.models.arm_means import ArmMeans
 from tightrope.models.auto import Auto
 from tightrope.models.disjoint_ridge import DisjointRidge
+from tightrope.models.ensemble import Ensemble
 from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
 from tightrope.models.standardised import Standardised
@@ -12,6 +13,7 @@ __all__ = [
     "ArmMeans",
     "Auto",
     "DisjointRidge",
+    "Ensemble",
     "Model",
     "Ridge",
     "Standardised",

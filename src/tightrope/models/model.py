@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -78,7 +78,11 @@ class Model(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies, of the same shapes at all times."""
+        """The state, by name: the arrays themselves, not copies, of the same shapes at all times unless `make_room` changes them."""
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Give the own arrays the shapes of these, whose numbers are about to be copied into them; of a model whose arrays grow."""
+        return
 
     def widths(self, features: Any = None, actions: Any = None) -> Array:
         """How unsure the means are, before any radius: ‖φ‖_{Σ⁻¹} where there is a Σ, else the standard deviation."""
@@ -162,6 +166,7 @@ class Model(ABC):
         fresh = type(self)(**settings)
         if n == self.n_outputs:
             mine = self.arrays()
+            fresh.make_room(mine)
             for name, array in fresh.arrays().items():
                 array[...] = mine[name]
         elif self.n_learnt:

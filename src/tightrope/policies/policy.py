@@ -364,6 +364,7 @@ class Policy(ABC):
         """
         if self.sees_costs and not same_costs:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
+        self._make_room(old._all_arrays())
         for name, array in old._all_arrays().items():
             mine = self._all_arrays().get(name)
             if mine is not None and mine.shape == array.shape:
@@ -400,6 +401,7 @@ class Policy(ABC):
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
+        self._make_room(arrays)
         for name, array in self._all_arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
         self.decisions.clear()
@@ -515,6 +517,13 @@ class Policy(ABC):
 
     def _parameter(self, name: str) -> Any:
         return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)
+
+    def _make_room(self, arrays: Arrays) -> None:
+        """Let models whose arrays grow have room for what they are given."""
+        for part, model in (("reward/", self._reward), ("cost/", self._cost)):
+            given = {name.removeprefix(part): one for name, one in arrays.items() if name.startswith(part)}
+            if model is not None and given.keys() >= model.arrays().keys():
+                model.make_room(given)
 
     def _all_arrays(self) -> Arrays:
         found: Arrays = {"totals": self._totals, **self.arrays()}

@@ -1,0 +1,385 @@
+"""An ensemble of any estimators, made into means and deviations by an online bootstrap."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.kernels import normal
+from tightrope.models.estimators import as_data, is_zero_or_one, recipe
+from tightrope.models.kept import KeptOutcomes, Sample
+from tightrope.models.members import Members, Plan, fit_members, units_of
+from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
+from tightrope.validation import Array, finite_number, real_array, require_choice, require_finite, whole_number
+
+__all__ = ["Ensemble"]
+
+# Outcomes between two fits at least.
+_LEAST_APART = 10
+# A fit in the background takes effect after this part of the outcomes that lie between two fits.
+_LAG = 0.1
+# In the place of the replication of draws, for what is said before the first fit.
+_STREAM = 0x656E73
+
+# The clock, whole numbers: outcomes learnt; when the next fit begins; when the fit in force and the one under way began, and when that
+# one takes effect (0 for none); fits that have taken effect; and marks of all that was learnt, until now and when those fits began.
+LEARNT, NEXT_FIT, IN_FORCE, UNDER_WAY, TAKES_EFFECT, FITS, MARK, MARK_IN_FORCE, MARK_UNDER_WAY = range(9)
+
+
+@register("ensemble")
+class Ensemble(Model):
+    """Any estimator with `fit` and `predict`, several times over, each on its own bootstrap of the outcomes.
+
+    Every outcome counts a number of times for each member, drawn once from Poisson(1). The members are fitted anew when the outcomes
+    have grown by a fraction, not with every one; in between nothing changes. Their mean is the model's mean, and `spread` times
+    their standard deviation is how unsure it is. A policy follows one member in a round ("members"). `docs/models.md` says what was
+    measured, what is saved, and which estimators answer in under a millisecond.
+
+    Parameters
+    ----------
+    estimator : str or object
+        "boosted-trees" (where outcomes are noisy), "extra-trees" (where they hardly are), "random-forest" or "mlp"; `module:Class`
+        with `params`; or an object like those of scikit-learn. An object is kept as its class and parameters. A classifier learns outcomes
+        of 0 and 1 alone.
+    n_actions : int, optional
+        J. None where one row of features tells all about an action.
+    n_features : int
+    members : int
+        1 for one fit to all outcomes, without deviations; it explores by "gaps".
+    shared : bool
+        One estimator for all actions, which is given features and action, in place of one for each.
+    spread : float
+        What deviations are of those between members. Groups of trees differ by more than they err.
+    growth : float
+        A fit begins when what is kept has grown by this factor since the last one began.
+    first : int
+        Outcomes before the first fit. Until then all actions look alike, and as unsure as outcomes are apart.
+    keep : int
+        Outcomes that a fit is made of, at most.
+    keep_rule : {"both", "recent", "reservoir"}
+        Which those are: the newest, an even sample of all, or half and half.
+    half_life : float, optional
+        Outcomes after which one counts half as much; None for ever the same.
+    refit : {"background", "now"}
+        Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, which waits for it, so that
+        choices are the same again on every run.
+    made_up : int
+        Rounds with the best or the worst outcome that each member imagines of each action.
+    exploration : {"members", "gaps", "normal"}, optional
+        How a policy explores with it; "members" by default.
+    params : mapping, optional
+        Parameters of the estimator that is named.
+    seed : int
+        Of the bootstrap and of the estimators.
+    n_outputs : int
+
+    Examples
+    --------
+    An action that pays off where two features have the same sign, which no linear model can tell:
+
+    >>> model = Ensemble("extra-trees", n_actions=1, n_features=2)
+    >>> rows = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    >>> for x in rows:
+    ...     model.learn(x, float(x[0] * x[1] > 0), action=0)
+    >>> model.means([[0.5, 0.5], [0.5, -0.5]], [0, 0]).round()
+    array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        estimator: Any = "boosted-trees",
+        n_actions: int | None = None,
+        n_features: int = 0,
+        *,
+        members: int = 10,
+        shared: bool = False,
+        spread: float = 0.5,
+        growth: float = 1.3,
+        first: int = 30,
+        keep: int = 50_000,
+        keep_rule: str = "both",
+        half_life: float | None = None,
+        refit: str = "background",
+        made_up: int = 2,
+        exploration: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        n_outputs: int = 1,
+    ) -> None:
+        self.estimator, self.params = as_data(estimator, params)
+        self._recipe = recipe(self.estimator, self.params)
+        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
+        self.n_features = whole_number("n_features", n_features, low=1)
+        self.n_members = whole_number("members", members, low=1)
+        self.shared = bool(shared)
+        self.spread = finite_number("spread", spread, low=0.0)
+        self.growth = finite_number("growth", growth, low=1.0, open_low=True)
+        self.first = whole_number("first", first, low=1)
+        self.keep, self.keep_rule = whole_number("keep", keep, low=1), keep_rule
+        self.half_life = (
+            None if half_life is None else finite_number("half_life", half_life, low=0.0, open_low=True)
+        )
+        require_choice("refit", refit, ("background", "now"))
+        self.refit = refit
+        self.made_up = whole_number("made_up", made_up)
+        if exploration is not None:
+            require_choice("exploration", exploration, ("members", "gaps", "normal"))
+        self.exploration = exploration or ("members" if self.n_members > 1 else "gaps")
+        self.seed = whole_number("seed", seed)
+        self.n_outputs = whole_number("n_outputs", n_outputs, low=1)
+        self._plan = Plan(
+            self._recipe,
+            self.n_members,
+            self.n_actions,
+            self.shared,
+            self.n_outputs,
+            self.half_life,
+            self.made_up,
+            self.seed,
+        )
+        self._kept = KeptOutcomes(
+            self.n_features, self.n_outputs, limit=self.keep, rule=self.keep_rule, seed=self.seed
+        )
+        self._clock = np.zeros(9, dtype=np.int64)
+        self._clock[NEXT_FIT] = self.first
+        self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
+        self._shifts = np.zeros(self.n_outputs)
+        # Fits by the mark of what they were made of: the one in force, and the one under way. What is here can be made again.
+        self._fitted: dict[int, Future[Members]] = {}
+        self._last_asked: tuple[Any, Array] | None = None
+
+    # What it expects
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The mean of the members' expectations of each row, (n,) or (n, n_outputs)."""
+        return self._shaped(self._said(features, actions).mean(axis=0))
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """`spread` times the standard deviation between members, (n,) or (n, n_outputs); 0 for a single member that is fitted."""
+        said = self._said(features, actions)
+        if not self.fits:
+            return self._shaped(np.broadcast_to(self._unit(), said.shape[1:]).copy())
+        if self.n_members == 1:
+            return self._shaped(np.zeros(said.shape[1:]))
+        return self._shaped(self.spread * said.std(axis=0, ddof=1))
+
+    def members(self, features: Any = None, actions: Any = None) -> Array:
+        """What each member expects of each row, (M, n) or (M, n, n_outputs), its distance from the mean times `spread`."""
+        said = self._said(features, actions)
+        mean, spread = said.mean(axis=0), self.spread if self.fits else 1.0
+        drawn: Array = mean + spread * (said - mean)
+        return drawn[:, :, 0] if self.n_outputs == 1 else drawn
+
+    @property
+    def fits(self) -> int:
+        """How often it was fitted anew."""
+        return int(self._clock[FITS])
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far, over all actions."""
+        return int(self._clock[LEARNT])
+
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether it has no outcome; None where actions are not told apart."""
+        return None if self.n_actions is None else np.asarray(self._seen == 0)
+
+    # What it learns
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) of `action` at `features` (n_features,)."""
+        a = 0 if self.n_actions is None else known_action(action, self.n_actions)
+        x = real_array("features", features, (self.n_features,))
+        require_finite("features", x)
+        y = checked_outcome(outcome, self.n_outputs) - self._shifts
+        if self._recipe.classifier and not is_zero_or_one(y):
+            raise InvalidInput(
+                f"outcome must be 0 or 1, for {self.estimator} is a classifier, but got {outcome!r}: name a regressor."
+            )
+        clock = self._clock
+        clock[LEARNT] += 1
+        self._seen[a] += 1
+        self._kept.add(x, a, y, int(clock[LEARNT]))
+        clock[MARK] = _mark(clock[MARK], x, a, y)
+        if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
+            self._take_up()
+        if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
+            self._begin()
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output, those that were learnt too, become larger by so much."""
+        self._shifts[output] += by
+
+    def _begin(self) -> None:
+        """Choose what the next fit is made of, and say when it takes effect."""
+        clock = self._clock
+        self._kept.choose()
+        apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted()))
+        lag = max(1, math.floor(_LAG * apart)) if self.refit == "background" else 0
+        clock[UNDER_WAY], clock[MARK_UNDER_WAY] = clock[LEARNT], clock[MARK]
+        clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
+        if lag:
+            self._start(int(clock[MARK]), self._kept.next(), int(clock[LEARNT]))
+        else:
+            self._take_up()
+
+    def _take_up(self) -> None:
+        """The fit under way comes into force; who asks first waits for it."""
+        clock = self._clock
+        self._kept.take_up()
+        clock[IN_FORCE], clock[MARK_IN_FORCE] = clock[UNDER_WAY], clock[MARK_UNDER_WAY]
+        clock[UNDER_WAY], clock[TAKES_EFFECT] = 0, 0
+        clock[FITS] += 1
+        for mark, fit in list(self._fitted.items()):
+            if mark != clock[MARK_IN_FORCE]:
+                fit.cancel()
+                del self._fitted[mark]
+
+    def _counted(self) -> float:
+        """How many outcomes the chosen sample is worth, older ones counted by the half-life."""
+        numbers = self._kept.next().numbers
+        if self.half_life is None:
+            return float(len(numbers))
+        return float(np.exp2(-(self._clock[LEARNT] - numbers) / self.half_life).sum())
+
+    # Fits
+
+    def _in_force(self) -> Members:
+        """The members in force, made again from what is kept where they are not here, as after loading."""
+        clock = self._clock
+        mark = int(clock[MARK_IN_FORCE])
+        if not self._is_made(mark):
+            self._start(mark, self._kept.in_force(), int(clock[IN_FORCE]))
+        if clock[UNDER_WAY] and not self._is_made(int(clock[MARK_UNDER_WAY])):
+            self._start(int(clock[MARK_UNDER_WAY]), self._kept.next(), int(clock[UNDER_WAY]))
+        return self._fitted[mark].result()
+
+    def _is_made(self, mark: int) -> bool:
+        """Whether that fit is here or under way; a copy of this model may have given it up."""
+        return mark in self._fitted and not self._fitted[mark].cancelled()
+
+    def _start(self, mark: int, sample: Sample, begun: int) -> None:
+        if self.refit == "background":
+            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, self._plan, sample, begun)
+        else:
+            self._fitted[mark] = made = Future()
+            made.set_result(fit_members(self._plan, sample, begun))
+
+    def _said(self, features: Any, actions: Any) -> Array:
+        """What each member expects of each row, (M, n, n_outputs); a policy asks for means and deviations of the same rows."""
+        rows, ids = self._rows(features, actions)
+        clock = self._clock
+        at = clock[MARK_IN_FORCE if self.fits else MARK], rows.tobytes(), ids.tobytes()
+        if self._last_asked is None or self._last_asked[0] != at:
+            said = self._in_force().predict(rows, ids) if self.fits else self._guesses(ids)
+            self._last_asked = at, said
+        return self._last_asked[1] + self._shifts
+
+    def _guesses(self, ids: Ids) -> Array:
+        """What members say before the first fit, (M, n, n_outputs): nothing of the features, another order of the actions each."""
+        M, K = self.n_members, self.n_outputs
+        known, where = np.unique(ids, return_inverse=True)
+        z = np.array(
+            [
+                [normal(self.seed, _STREAM, self.n_learnt, int(a) * M * K + i) for i in range(M * K)]
+                for a in known
+            ]
+        ).reshape(len(known), M, K)
+        z -= z.mean(axis=1, keepdims=True)
+        outcomes = self._kept.all().outcomes
+        centre = outcomes.mean(axis=0) if len(outcomes) else np.zeros(K)
+        return centre + self._unit() * z[where].swapaxes(0, 1)
+
+    def _unit(self) -> Array:
+        return units_of(self._kept.all().outcomes)
+
+    def _rows(self, features: Any, actions: Any) -> tuple[Array, Ids]:
+        """Checked rows (n, n_features) and their actions (n,)."""
+        if actions is not None:
+            ids = np.ascontiguousarray(actions, dtype=np.int64)
+        elif self.n_actions is not None:
+            ids = np.arange(self.n_actions)
+        else:
+            ids = np.arange(len(np.atleast_2d(features)))
+        rows = real_array("features", features, (self.n_features,), (len(ids), self.n_features))
+        require_finite("features", rows)
+        if self.n_actions is not None and len(ids) and not 0 <= ids.min() <= ids.max() < self.n_actions:
+            raise InvalidInput(f"actions must be below {self.n_actions}, but got {ids.min()} to {ids.max()}.")
+        return np.array(np.broadcast_to(rows, (len(ids), self.n_features)), order="C"), ids
+
+    def _shaped(self, values: Array) -> Array:
+        return values.reshape(-1) if self.n_outputs == 1 else values
+
+    # Settings and state
+
+    def settings(self) -> dict[str, Any]:
+        """Plain data from which an equal, untaught model can be made."""
+        names = [name for name in inspect.signature(type(self)).parameters if name != "members"]
+        return {
+            "model": self.kind,
+            "members": self.n_members,
+            **{name: getattr(self, name) for name in names},
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: what is kept, what the clock says. Fits are made again from it."""
+        kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
+        return {"clock": self._clock, "seen": self._seen, "shifts": self._shifts, **kept}
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have room for as much as these arrays keep."""
+        kept = {
+            name.removeprefix("kept/"): array for name, array in arrays.items() if name.startswith("kept/")
+        }
+        self._kept.make_room(kept)
+
+    def with_outputs(self, n: int) -> Self:
+        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
+        twin = super().with_outputs(n)
+        if n == self.n_outputs:
+            # A fit is never changed, so that both may use it.
+            twin._fitted = dict(self._fitted)
+        return twin
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Ensemble:
+        """One estimator for all where each action has features of its own, else one for each action."""
+        return cls(n_actions=None if per_action else n_actions, n_features=n_features, **settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: all but the fits, which are made again there."""
+        return {**vars(self), "_fitted": {}, "_last_asked": None}
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        given = self.settings()
+        shown = [
+            f"{name}={given[name]!r}"
+            for name, one in usual.items()
+            if name not in ("estimator", "n_actions", "n_features", "n_outputs", "exploration", "params")
+            and given[name] != one.default
+        ]
+        return f"Ensemble({', '.join([repr(self.estimator), repr(self.n_actions), repr(self.n_features), *shown])})"
+
+
+def _mark(before: Any, x: Array, action: int, y: Array) -> int:
+    """A number for all that was learnt, in order: two that learnt differently share it with a chance of 2⁻⁶⁴."""
+    digest = hashlib.blake2b(int(before).to_bytes(8, signed=True), digest_size=8)
+    digest.update(x.tobytes() + action.to_bytes(8) + y.tobytes())
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+@cache
+def _worker(process: int) -> ThreadPoolExecutor:
+    """The thread in which a process makes its fits, one after the other."""
+    return ThreadPoolExecutor(1, thread_name_prefix="tightrope-fit")

@@ -1,0 +1,165 @@
+"""The outcomes that a model keeps for its next fit: so many at most, by a rule that says which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.kernels import bootstrap
+from tightrope.models.model import Ids
+from tightrope.validation import Array, require_choice, whole_number
+
+__all__ = ["RULES", "KeptOutcomes", "Sample"]
+
+RULES = ("both", "recent", "reservoir")
+
+# What a row is in: the sample that the fit in force was made of, that of the fit that is to follow it; or it was passed over for that
+# one. A row that has come since is in none.
+IN_FORCE, NEXT, PASSED_OVER = np.int8(1), np.int8(2), np.int8(4)
+_SMALLEST = 64
+
+
+class Sample(NamedTuple):
+    """Outcomes to fit to, oldest first: features (n, d), actions (n,), outcomes (n, n_outputs), and their numbers (n,), from 1 on."""
+
+    features: Array
+    actions: Ids
+    outcomes: Array
+    numbers: Ids
+
+
+class KeptOutcomes:
+    """A bounded memory of outcomes, in order of arrival.
+
+    A fit is made of a sample that `choose` picks from what is here; what comes later waits, and nothing that a fit in force was made
+    of is dropped, so that at any time the fit can be made again from the arrays. `take_up` puts the chosen sample in force and
+    forgets the rest.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+    limit : int
+        Outcomes in a sample. Beside it the memory holds those that have come since.
+    rule : {"both", "recent", "reservoir"}
+        Which stay when there are more: the newest, an even sample of all that ever came, or half and half.
+    seed : int
+        Of the even sample.
+
+    Examples
+    --------
+    >>> kept = KeptOutcomes(1, 1, limit=4, rule="recent", seed=0)
+    >>> for i in range(6):
+    ...     kept.add([float(i)], 0, 1.0, i + 1)
+    >>> kept.choose()
+    >>> kept.take_up()
+    >>> kept.in_force().numbers
+    array([3, 4, 5, 6])
+    """
+
+    def __init__(self, n_features: int, n_outputs: int, *, limit: int, rule: str, seed: int) -> None:
+        self.limit = whole_number("keep", limit, low=1)
+        require_choice("keep_rule", rule, RULES)
+        self.rule, self.seed = rule, seed
+        self.used = np.zeros(1, dtype=np.int64)
+        self._rows = {
+            "features": np.zeros((0, n_features)),
+            "actions": np.zeros(0, dtype=np.int64),
+            "outcomes": np.zeros((0, n_outputs)),
+            "numbers": np.zeros(0, dtype=np.int64),
+            "samples": np.zeros(0, dtype=np.int8),
+        }
+        self._reserve(_SMALLEST)
+
+    def __len__(self) -> int:
+        return int(self.used[0])
+
+    def add(self, features: Any, action: int, outcome: Any, number: int) -> None:
+        """One more outcome; numbers only rise."""
+        i = len(self)
+        if i == len(self._rows["numbers"]):
+            self._reserve(2 * i)
+        rows = self._rows
+        rows["features"][i], rows["actions"][i], rows["outcomes"][i] = features, action, outcome
+        rows["numbers"][i], rows["samples"][i] = number, 0
+        self.used[0] = i + 1
+
+    def choose(self) -> None:
+        """Pick the sample of the next fit from all that is here."""
+        n = len(self)
+        samples, chosen = self._rows["samples"][:n], np.zeros(n, dtype=np.bool_)
+        chosen[self._chosen(self._rows["numbers"][:n])] = True
+        samples[:] = (samples & IN_FORCE) | np.where(chosen, NEXT, PASSED_OVER)
+
+    def take_up(self) -> None:
+        """Put the chosen sample in force; forget what is neither in it nor newer."""
+        n, rows = len(self), self._rows
+        samples = rows["samples"][:n]
+        stays = (samples == 0) | (samples & NEXT != 0)
+        left = int(stays.sum())
+        for name, array in rows.items():
+            array[:left] = array[:n][stays]
+            if name != "samples":
+                array[left:n] = 0
+        samples[:left] = np.where(samples[:left] & NEXT, IN_FORCE, 0)
+        samples[left:] = 0
+        self.used[0] = left
+
+    def in_force(self) -> Sample:
+        """A copy of the sample that the fit in force was made of."""
+        return self._sample(IN_FORCE)
+
+    def next(self) -> Sample:
+        """A copy of the sample that the next fit is made of, once it is chosen."""
+        return self._sample(NEXT)
+
+    def all(self) -> Sample:
+        """Everything that is here, not copied."""
+        n = len(self)
+        return Sample(*(self._rows[name][:n] for name in Sample._fields))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, which have more room than they use and double when it is used up."""
+        return {"used": self.used, **self._rows}
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have room for as many outcomes as these arrays; refused where they do not belong together."""
+        rooms = {len(arrays[name]) if arrays[name].ndim else 0 for name in self._rows}
+        if len(rooms) != 1 or arrays["used"].shape != (1,) or not 0 <= arrays["used"][0] <= max(rooms):
+            raise ValueError(f"kept outcomes must have one length, but have room for {sorted(rooms)}")
+        if rooms != {len(self._rows["numbers"])}:
+            self.used[0] = 0
+            self._reserve(rooms.pop())
+
+    def _reserve(self, room: int) -> None:
+        n = len(self)
+        for name, array in self._rows.items():
+            self._rows[name] = larger = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+            larger[:n] = array[:n]
+
+    def _sample(self, which: np.int8) -> Sample:
+        picked = self._rows["samples"][: len(self)] & which != 0
+        return Sample(*(self._rows[name][: len(self)][picked] for name in Sample._fields))
+
+    def _chosen(self, numbers: Ids) -> Ids:
+        n, limit = len(numbers), self.limit
+        if n <= limit:
+            return np.arange(n)
+        newest = {"recent": limit, "reservoir": 0, "both": math.ceil(limit / 2)}[self.rule]
+        older = numbers[: n - newest]
+        # An outcome's priority never changes, so that the highest of those kept and those that came are the highest of all.
+        drawn = np.empty(len(older))
+        bootstrap.priorities(self.seed, older, drawn)
+        picked = np.sort(np.argsort(-drawn, kind="stable")[: limit - newest])
+        return np.concatenate([picked, np.arange(n - newest, n)])
+
+
+def poisson_weights(seed: int, numbers: Ids, members: int) -> NDArray[np.uint8]:
+    """How often each outcome counts for each member, (n, members): drawn once for all, by its number."""
+    weights = np.empty((len(numbers), members), dtype=np.uint8)
+    bootstrap.poisson_weights(seed, numbers, weights)
+    return weights

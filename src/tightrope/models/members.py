@@ -1,0 +1,208 @@
+"""The members of an ensemble, fitted: each to outcomes as often as its bootstrap counts them; and what they expect of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.models.estimators import Recipe
+from tightrope.models.kept import Sample, poisson_weights
+from tightrope.models.model import Ids
+from tightrope.models.networks import StackedNetworks, network
+from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
+from tightrope.validation import Array
+
+__all__ = ["Members", "Plan", "fit_members", "units_of"]
+
+# Of one fit at a time: how many threads a library may use is set for the whole process.
+_FITTING = Lock()
+# Outcomes below which an estimator is their mean.
+_FEWEST = 10
+
+
+class Plan(NamedTuple):
+    """What is to be fitted: members, a group of estimators for each action (G) or one for all, outputs."""
+
+    recipe: Recipe
+    members: int
+    n_actions: int | None
+    shared: bool
+    n_outputs: int
+    half_life: float | None
+    made_up: int
+    seed: int
+
+    @property
+    def groups(self) -> int:
+        """How many estimators a member has for an output."""
+        return 1 if self.shared or self.n_actions is None else self.n_actions
+
+    def inputs(self, features: Array, actions: Ids) -> Array:
+        """What an estimator is given of rows: features, and which action it is where all share one."""
+        if not self.shared or self.n_actions is None:
+            return features
+        return np.concatenate([features, np.eye(self.n_actions)[actions]], axis=1)
+
+    def group_of(self, actions: Ids) -> Ids:
+        """Which estimator is asked of a row."""
+        return actions if self.groups > 1 else np.zeros(len(actions), dtype=np.int64)
+
+
+class Predictor(Protocol):
+    """Fitted estimators of one kind, (M, G, n_outputs) of them."""
+
+    def predict(self, rows: Array, groups: Ids) -> Array:
+        """(M, n, n_outputs)."""
+
+
+class Members(NamedTuple):
+    """Fitted members: what they expect, in the user's units."""
+
+    plan: Plan
+    predictor: Predictor
+    centre: Array
+    unit: Array
+    feature_centre: Array
+    feature_unit: Array
+
+    def predict(self, features: Array, actions: Ids) -> Array:
+        """What each member expects of each row, (M, n, n_outputs)."""
+        rows = self.plan.inputs(features, actions)
+        if self.plan.recipe.scaled:
+            rows = (rows - self.feature_centre) / self.feature_unit
+        said = self.predictor.predict(np.ascontiguousarray(rows), self.plan.group_of(actions))
+        return said * self.unit + self.centre
+
+
+def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
+    """Every member fitted to the sample as it stood after outcome number `begun`: a function of these alone."""
+    outcomes, M = sample.outcomes, plan.members
+    centre, unit = outcomes.mean(axis=0), units_of(outcomes)
+    if plan.recipe.classifier:
+        centre, unit = np.zeros_like(centre), np.ones_like(unit)
+    rows = plan.inputs(sample.features, sample.actions)
+    feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
+    feature_unit = np.where(feature_unit > 1e-12 * np.abs(feature_centre), feature_unit, 1.0)
+    counted = poisson_weights(plan.seed, sample.numbers, M).astype(float) if M > 1 else np.ones((len(rows), 1))
+    if plan.half_life is not None:
+        counted *= np.exp2(-(begun - sample.numbers) / plan.half_life)[:, None]
+    draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
+    said: list[Any] = []
+    with _FITTING, _one_thread():
+        for m in range(M):
+            taught, actions, targets, weights = _with_made_up(plan, sample, counted[:, m], draws)
+            inputs, targets = plan.inputs(taught, actions), (targets - centre) / unit
+            if plan.recipe.scaled:
+                inputs = (inputs - feature_centre) / feature_unit
+            if not plan.recipe.weighted:
+                weights = np.floor(weights + draws.random(len(weights)))
+            mine = plan.group_of(actions)
+            for g in range(plan.groups):
+                picked = (mine == g) & (weights > 0.0)
+                for k in range(plan.n_outputs):
+                    state = _random_state(plan.seed, m, g, k)
+                    said.append(_fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state))
+    return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
+
+
+def units_of(outcomes: Array) -> Array:
+    """What outcomes vary by; their size where they do not vary, and 1 for nothing but zeros."""
+    spread = outcomes.std(axis=0) if len(outcomes) else np.zeros(outcomes.shape[1])
+    size = np.abs(outcomes).max(axis=0, initial=0.0)
+    return np.where(spread > 1e-9 * size, spread, np.where(size > 0.0, size, 1.0))
+
+
+def _with_made_up(
+    plan: Plan, sample: Sample, weights: Array, draws: np.random.Generator
+) -> tuple[Array, Ids, Array, Array]:
+    """The sample and, for each action, a few rounds that never were: contexts that were seen, the best or the worst outcome.
+
+    Without them all members agree on an action that never earned anything, and none would try it again.
+    """
+    J, n = plan.n_actions or 1, len(sample.features)
+    actions = np.repeat(np.arange(J), plan.made_up)
+    at = (draws.random(len(actions)) * n).astype(np.int64)
+    low, high = sample.outcomes.min(axis=0), sample.outcomes.max(axis=0)
+    if plan.recipe.classifier:
+        low, high = np.zeros_like(low), np.ones_like(high)
+    else:
+        unit = np.where(low < high, 0.0, units_of(sample.outcomes))
+        low, high = low - unit, high + unit
+    lucky = draws.random((len(actions), plan.n_outputs)) < 0.5
+    return (
+        np.concatenate([sample.features, sample.features[at]]),
+        np.concatenate([sample.actions, actions]),
+        np.concatenate([sample.outcomes, np.where(lucky, high, low)]),
+        np.concatenate([weights, np.ones(len(actions))]),
+    )
+
+
+def _fitted(recipe: Recipe, X: Array, y: Array, weights: Array, random_state: int) -> Any:
+    """A fitted estimator; a number where there is too little to fit, or nothing to tell apart."""
+    if not len(y):
+        return 0.5 if recipe.classifier else 0.0
+    if len(y) < _FEWEST or y.min() == y.max():
+        return float(weights @ y / weights.sum())
+    try:
+        return recipe.fitted(X, y, weights, random_state)
+    except Exception as error:
+        raise InvalidInput(f"{recipe.name} can't be fitted to {len(y)} outcomes: {error}") from error
+
+
+def _predictor(plan: Plan, said: Sequence[Any]) -> Predictor:
+    """The fastest way to ask them all."""
+    shape = plan.members, plan.n_outputs
+    sums = [TreeSum([], one) if isinstance(one, float) else tree_sum(one) for one in said]
+    whole = [one for one in sums if one is not None]
+    if len(whole) == len(sums):
+        return FlatTrees(whole, *shape)
+    nets = [one if isinstance(one, float) else network(one) for one in said]
+    if all(one is not None for one in nets):
+        return StackedNetworks(nets, *shape)
+    return OneByOne(plan.recipe, said, *shape)
+
+
+class OneByOne:
+    """Estimators that can't be laid out side by side: each is asked by itself, once for all rows of its group."""
+
+    def __init__(self, recipe: Recipe, fitted: Sequence[Any], members: int, outputs: int) -> None:
+        self.recipe, self.fitted, self.members, self.outputs = recipe, fitted, members, outputs
+
+    def predict(self, rows: Array, groups: Ids) -> Array:
+        """(M, n, n_outputs)."""
+        out = np.empty((self.members, len(rows), self.outputs))
+        G = len(self.fitted) // (self.members * self.outputs)
+        for g in np.unique(groups).tolist():
+            picked = groups == g
+            for m in range(self.members):
+                for k in range(self.outputs):
+                    one = self.fitted[(m * G + g) * self.outputs + k]
+                    constant = isinstance(one, float)
+                    out[m, picked, k] = one if constant else self.recipe.predict(one, rows[picked])
+        return out
+
+
+def _random_state(seed: int, *which: int) -> int:
+    """A stream for each estimator, the same in every fit, so that two fits differ by their data alone."""
+    return int(np.random.SeedSequence([seed, *which]).generate_state(1)[0] >> 1)
+
+
+@cache
+def _thread_pools() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ModuleNotFoundError:
+        return None
+    return ThreadpoolController()
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Libraries add up in another order on another number of threads; on one they give the same bits everywhere."""
+    pools = _thread_pools()
+    return nullcontext() if pools is None else pools.limit(limits=1)
