@@ -19,7 +19,7 @@ from tightrope.sweep import run_sweep, write_page
 from tightrope.sweep.analysis import pareto_layers
 from tightrope.sweep.run import RUNGS
 from tightrope.sweep.store import Store
-from tightrope.sweep.toml import dumps
+from tightrope.toml import dumps
 
 
 def test_nothing_is_repeated_after_an_interruption(tmp_path, monkeypatch):

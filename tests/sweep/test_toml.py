@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cli_tools import EXAMPLES
 from tightrope.errors import InvalidInput
-from tightrope.sweep.toml import dumps
+from tightrope.toml import dumps
 
 _scalars = (
     st.booleans()

@@ -19,7 +19,7 @@ from tightrope.errors import InvalidInput
 from tightrope.intervals import mean_interval
 from tightrope.spec import SpecError, make_spec, read_spec
 from tightrope.sweep import TargetMissed, cells, tune
-from tightrope.sweep.toml import dumps
+from tightrope.toml import dumps
 
 
 def test_tune_takes_the_least_regret_that_meets_the_target_twice(tmp_path, capsys):

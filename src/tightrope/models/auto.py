@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -239,6 +239,35 @@ class Auto(Model):
         for i, model in enumerate(self.models):
             own |= {f"{i}/{name}": array for name, array in model.arrays().items()}
         return own
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have room for as much as these arrays keep of each candidate."""
+        for i, model in enumerate(self.models):
+            own = f"{i}/"
+            model.make_room({k.removeprefix(own): one for k, one in arrays.items() if k.startswith(own)})
+
+    def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
+        """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
+        n = len(outcomes)
+        first = n * 4 // 5
+        parts = (None if one is None else one[:first] for one in (features, outcomes, actions))
+        rows, seen, ids = parts
+        if first:
+            for model in self.models:
+                model.learn_many(rows, seen, ids)
+            y = np.asarray(seen, dtype=float).reshape(first, self.n_outputs)
+            # As Welford's sums of all of them.
+            counts, (mean, square) = self._counts, self._moments
+            before = float(counts[_LEARNT])
+            gap = y.mean(axis=0) - mean
+            square += first * y.var(axis=0) + gap**2 * before * first / (before + first)
+            mean += gap * first / (before + first)
+            counts[_LEARNT] += first
+        for i in range(first, n):
+            self.learn(
+                None if features is None else features[i], outcomes[i], None if actions is None else int(actions[i])
+            )
+        self._look()
 
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output become larger by so much."""

@@ -22,7 +22,7 @@ from tightrope.sweep.engines import EngineName
 from tightrope.sweep.run import Runner, Sweep, running
 from tightrope.sweep.store import Rows
 from tightrope.sweep.target import Target
-from tightrope.sweep.toml import dumps
+from tightrope.toml import dumps
 from tightrope.sweep.verdict import Check, Trial, listed
 
 CHECKS = 5  # candidates that may fail the check before it is given up
