@@ -143,7 +143,11 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
 
 def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
     if not policy.compiles:
-        raise InvalidInput("a shadow-price policy whose model has no kernels needs engine='cpu'.")
+        raise InvalidInput(
+            "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
+        )
+    if policy.half_life is not None:
+        raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
         raise InvalidInput(
             "costs that are drawn anew in every round and seen before acting make no two rounds equal, which a GPU's memory of "

@@ -42,7 +42,8 @@ from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards,
 ) = range(12)
 HEAD = 12
 # vectors of K: cumulative costs that are known, estimates booked for outcomes to come, Σ mean size, Σ mean square size and Σ of
-# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, whether it is known before
+# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, whether it is known before.
+# Behind them the half-life, where there is one.
 TOTALS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(10)
 VECTORS = 10
 
@@ -55,8 +56,10 @@ CARRY, CARRY_KEPT = 64.0, 0.5
 COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
 # Until one is seen, rewards and costs without a declared range are taken to be about 1; a guess that is off by more is given up.
 UNIT_OFF = 100.0
-# Old rounds fade: a full memory takes the present one with probability FADE · capacity / t.
+# Old rounds fade: a full memory takes the present one with probability FADE · capacity / t, with a half-life capacity · ln 2 /
+# half-life if that is more: each of them then leaves at that rate. There are prices anew at least so often in a half-life.
 FADE = 2.0
+LN2, SOLVES_IN_HALF_LIFE = math.log(2.0), 4.0
 # Prices are at most this many ρ/m; a rule whose price is there, with enough rounds remembered and a mean cost so many standard
 # errors above 0, can't be met.
 CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
@@ -72,16 +75,13 @@ MOST_NUMBERS, LEAST_CAPACITY = 4_000_000, 64
 BUDGET, LAST_BUDGETS, USUAL_PASSES, ROW_WORK = 500_000.0, 20.0, 24.0, 24.0
 
 
-def core_size(K):
-    """Length of core for K constraints."""
-    return HEAD + VECTORS * K
-
-
-def new_core(K, explore, caution, memory, guard, known):
+def new_core(K, explore, caution, memory, guard, known, half_life=None):
     """The state before the first round."""
-    core = np.zeros(core_size(K))
+    core = np.zeros(HEAD + VECTORS * K + (half_life is not None))
     core[[CONSTRAINTS, RHO, EXPLORE, CAUTION, GUARD]] = K, 1.0, explore, caution, guard
     core[[CAPACITY, SLOT, NEXT_SOLVE]] = -memory, -1.0, 2.0
+    if half_life is not None:
+        core[-1] = half_life
     vector(core, KNOWN)[:] = known
     return core
 
@@ -96,6 +96,12 @@ def vector(core, which):
 def at(core, which):
     """The address of one of the vectors."""
     return HEAD + which * int(core[CONSTRAINTS])
+
+
+@inlined
+def half_life(core):
+    """Rounds after which what was remembered and measured counts half; ∞ where it always counts."""
+    return core[at(core, VECTORS)] if core.shape[0] > at(core, VECTORS) else math.inf
 
 
 # Behind a decision: r̂, mean, standard deviation, drawn value (J each), 1 where the action may be taken (J,), costs (J, K), then by
@@ -145,23 +151,8 @@ def fingerprint(x, y, marks):
 
 @kernel
 def decide(
-    features,
-    cost_features,
-    ids,
-    W,
-    reward,
-    reward_spread,
-    cost,
-    cost_spread,
-    columns,
-    idle,
-    core,
-    trace,
-    x,
-    z,
-    seed,
-    room,
-):
+    features, cost_features, ids, W, reward, reward_spread, cost, cost_spread, columns, idle, core, trace, x, z, seed, room
+):  # fmt: skip
     """One decision with compiled models: the row, φ of it into x, ψ of it and the costs booked for it into z. −1: not valid.
 
     W (J, K) has the costs that are seen before acting in their columns; `columns` are those of the others, which are set to 0 and
@@ -271,6 +262,17 @@ def step(J, spreads, core, trace, seed, forced):
     Moves scales, correction, totals and bookings, counts the round, and says where it enters the memory. `forced`: the row that
     somebody else has chosen, else −1.
     """
+    weigh(J, spreads, core, trace)
+    row = draw_values(J, int(core[CONSTRAINTS]), trace, seed, core[ROUNDS])
+    if forced >= 0:
+        row = forced
+    count(J, core, trace, row, seed)
+    return row
+
+
+@inlined
+def weigh(J, spreads, core, trace):
+    """The first part of `step`: count the round, set prices; values' means and deviations, and which actions may be taken."""
     K = int(core[CONSTRAINTS])
     means, deviations, _, marks, W, rules = trace_parts(J, K)
     core[ROUNDS] += 1.0
@@ -298,14 +300,17 @@ def step(J, spreads, core, trace, seed, forced):
         trace[deviations + j] = math.sqrt(variance)
     if core[GUARD] != 0.0 and K > 0:
         keep_least_excess(J, core, trace)
-    row = draw_values(J, K, trace, seed, core[ROUNDS])
-    if forced >= 0:
-        row = forced
+
+
+@inlined
+def count(J, core, trace, row, seed):
+    """The last part of `step`: the costs of the row that is taken, and whether the round is remembered."""
+    K = int(core[CONSTRAINTS])
+    W = trace_parts(J, K)[4]
     for k in range(K):
         which = TOTALS if core[at(core, KNOWN) + k] != 0.0 else BOOKED
         core[at(core, which) + k] += trace[W + row * K + k]
     enter_memory(J, core, seed)
-    return row
 
 
 @kernel
@@ -313,6 +318,13 @@ def measure(J, spreads, core, trace, W):
     """How large the costs are that can be chosen, and for those known before how far they move the total."""
     K = int(core[CONSTRAINTS])
     size, square, moved, known = at(core, SIZE), at(core, SQUARE), at(core, MOVED), at(core, KNOWN)
+    if half_life(core) < math.inf:
+        kept, clock = math.exp(-LN2 / half_life(core)), at(core, CLOCK)
+        for k in range(K):
+            core[size + k] *= kept
+            core[square + k] *= kept
+            core[moved + k] *= kept
+            core[clock + k] *= kept
     for k in range(K):
         sizes = 0.0
         squares = 0.0
@@ -454,15 +466,30 @@ def enter_memory(J, core, seed):
     if K == 0:
         return
     if core[CAPACITY] < 0.0:
-        most = max(LEAST_CAPACITY, MOST_NUMBERS // (J * (1 + K)))
-        core[CAPACITY] = min(-core[CAPACITY], most)
+        core[CAPACITY] = capacity(core, J)
     if core[REMEMBERED] < core[CAPACITY]:
         core[SLOT] = core[REMEMBERED]
         core[REMEMBERED] += 1.0
         return
     u, v = uniforms(seed, 0, core[ROUNDS], MEMORY_SLOT)
-    if u * core[ROUNDS] < FADE * core[CAPACITY]:
+    if u * core[ROUNDS] < FADE * core[CAPACITY] or u * half_life(core) < LN2 * core[CAPACITY]:
         core[SLOT] = math.floor(v * core[CAPACITY])
+
+
+@kernel
+def capacity(core, J):
+    """How many rounds are remembered, if they are as large as one of J actions; all that still count where there is a half-life."""
+    most = max(LEAST_CAPACITY, MOST_NUMBERS // (J * (1 + int(core[CONSTRAINTS]))))
+    if half_life(core) < math.inf:
+        most = min(most, max(LEAST_CAPACITY, int(half_life(core) / LN2)))
+    return min(-core[CAPACITY], float(most))
+
+
+@kernel
+def rounds_that_count(core):
+    """How many rounds are behind what is measured: all, or with a half-life the sum of their weights."""
+    rate = LN2 / half_life(core)
+    return math.expm1(-rate * core[ROUNDS]) / math.expm1(-rate) if rate > 0.0 else core[ROUNDS]
 
 
 # Learning
@@ -551,6 +578,13 @@ def deadline(t, rows, row_work, K):
 
 
 @kernel
+def next_solve(t, over, core):
+    """The round of the solve after one in rounds t … `over`: when rounds have doubled, or a part of the half-life has passed."""
+    part = half_life(core) / SOLVES_IN_HALF_LIFE
+    return min(2.0 * t, max(over + 1.0, math.floor(t + part) + 1.0)) if part < math.inf else 2.0 * t
+
+
+@kernel
 def draw_round(J, means, deviations, spreads, core, columns, rewards, costs, row, seed, t):
     """Draw J rows of the sample from `row` on: rewards from means and deviations (J,), costs, which stand there, by spreads (J, K).
 
@@ -625,28 +659,9 @@ def draw_sample(
         if columns.shape[0] > 0:
             one_cost_row = psi_at[r + 1] - psi_at[r] == int(cost[1]) - 1 and J != 1
         spread = draw_remembered(
-            phi,
-            phi_at[r],
-            one_row,
-            psi,
-            psi_at[r],
-            one_cost_row,
-            offered,
-            W,
-            (row - first) * K,
-            reward,
-            reward_spread,
-            cost,
-            cost_spread,
-            columns,
-            core,
-            rewards,
-            costs,
-            row,
-            seed,
-            t,
-            room,
-        )
+            phi, phi_at[r], one_row, psi, psi_at[r], one_cost_row, offered, W, (row - first) * K, reward, reward_spread, cost,
+            cost_spread, columns, core, rewards, costs, row, seed, t, room
+        )  # fmt: skip
         sums[0] += weights[i + r] * spread
         sums[1] += weights[i + r]
 
@@ -661,8 +676,7 @@ def begin_solve(core, solver, rho, room):
         size[k] = m
         cap[k] = CAP * rho / m if m > 0.0 else 0.0
         margin[k] = 0.0
-    price = at(core, PRICE)
-    prices.begin_prices(solver, core[price : price + K], cap, size, margin, rho)
+    prices.begin_prices(solver, core[at(core, PRICE) : at(core, PRICE) + K], cap, size, margin, rho)
 
 
 @kernel

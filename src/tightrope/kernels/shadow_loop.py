@@ -173,7 +173,7 @@ def work_on_prices(env, policy, workspace):
         start_solve(env, policy.memory, sample, t, shadow.rows_allowed(t, row_work, K))
         rows = sample.offsets[int(state[SAMPLED])]
         state[DEADLINE] = shadow.deadline(t, rows, row_work, K)
-        core[shadow.NEXT_SOLVE] = 2.0 * t
+        core[shadow.NEXT_SOLVE] = shadow.next_solve(t, state[DEADLINE], core)
     if state[SAMPLED] == 0.0:
         return
     budget = shadow.BUDGET if t < state[DEADLINE] else math.inf

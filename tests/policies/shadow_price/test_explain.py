@@ -10,7 +10,10 @@ from shadow_tools import SETTINGS, J, K, Setting, play, rounds
 from tightrope.policies.shadow_price.explain import parts, price_words
 
 
-@pytest.mark.parametrize("name", ["before", "after", "arms, after", "rules"])
+@pytest.mark.parametrize(
+    "name",
+    ["before", "after", "arms, after", "rules", "members", "members, linear costs", "gaps", "gaps, after"],
+)
 @pytest.mark.parametrize("guard", [False, True])
 def test_probabilities_are_those_of_the_policys_own_draws(name, guard):
     """Copies with other seeds in the same state, which choose on the same offer; a round without a solve, which would draw too."""
@@ -41,7 +44,8 @@ def test_the_numbers_add_up(name):
         np.testing.assert_allclose(why.probabilities, decision.probabilities, atol=1e-12)
         drawn = parts(decision.trace, J)
         allowed = np.flatnonzero(drawn["allowed"])
-        assert decision.row == allowed[np.argmax(drawn["values"][allowed])]
+        if not name.startswith("gaps"):
+            assert decision.row == allowed[np.argmax(drawn["values"][allowed])]
         rows = why.rows()
         assert sum(row["chosen"] for row in rows) == 1
         assert sum(row["probability"] for row in rows) == pytest.approx(1.0, abs=1e-6)

@@ -32,7 +32,7 @@ class Odd(tr.models.Model):
 
 
 def test_what_was_never_seen_is_as_uncertain_as_can_be():
-    means, sds = Predictions(Odd(3), None).rewards(None, np.arange(3))
+    means, sds, _ = Predictions(Odd(3), None).rewards(None, np.arange(3))
     same(means, [0.0, 5.0, 5.0])
     assert sds[0] > 10.0 * 5.0
     same(sds[1:], [0.5, 0.5])
@@ -48,7 +48,7 @@ def test_compiled_predictions_are_the_models_own(name):
     policy = Setting(name).make()
     play(policy, Setting(name), 30)
     rows = None if name == "arms" else np.random.default_rng(0).normal(size=(J, D))
-    means, sds = Predictions(policy._reward, None).rewards(rows, np.arange(J))
+    means, sds, _ = Predictions(policy._reward, None).rewards(rows, np.arange(J))
     same(means, policy.reward_model.means(rows))
     same(sds, policy.reward_model.deviations(rows))
 
@@ -70,4 +70,4 @@ def test_one_row_stands_for_all_actions():
         policy.learn(decision, float(decision.action))
     models, ids = Predictions(policy._reward, None), np.arange(J)
     one, each = models.rewards(x[None], ids), models.rewards(np.tile(x, (J, 1)), ids)
-    np.testing.assert_allclose(one, each, atol=1e-12)
+    np.testing.assert_allclose(one[:2], each[:2], atol=1e-12)

@@ -39,9 +39,7 @@ def find(policy: Any) -> Conflict | None:
     if not K or not len(policy._memory):
         return None
     entries, weights = policy._memory.sample(MOST_ROWS)
-    models = policy._models()
-    found = [expected_costs(entry, models, policy._columns)[0] for entry in entries]
-    costs = np.concatenate(found) * policy._scales
+    costs = expected_costs(entries, policy._models(), policy._columns)[0] * policy._scales
     sizes = np.array([len(entry.ids) for entry in entries])
     moves = least_moves(weights, costs, sizes, range(K))
     names = policy._input.constraints

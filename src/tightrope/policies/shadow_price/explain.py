@@ -9,6 +9,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
+from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities, tail_of
 from tightrope.validation import Array
 
 # For more actions than this probabilities are not computed: they would take a second and more.
@@ -17,9 +18,9 @@ MOST_ACTIONS = 1024
 
 def parts(trace: Array, J: int) -> dict[str, Array]:
     """The numbers behind a decision, by name."""
-    K = (len(trace) - 5 * J) // (J + shadow.TRACE_VECTORS)
+    K, _ = tail_of(trace, J)
     mean, deviation, value, mark, costs, rules = shadow.trace_parts(J, K)
-    by_rule = trace[rules:].reshape(shadow.TRACE_VECTORS, K)
+    by_rule = trace[rules : shadow.trace_size(J, K)].reshape(shadow.TRACE_VECTORS, K)
     return {
         "rewards": trace[:mean],
         "means": trace[mean:deviation],
@@ -32,13 +33,20 @@ def parts(trace: Array, J: int) -> dict[str, Array]:
 
 
 def choice_probabilities(trace: Array, J: int) -> Array:
-    """The probability of every action on offer, exact to 1e-6 (`tightrope.kernels.probabilities`); the guard's ban counts."""
+    """The probability of every action on offer; the guard's ban counts.
+
+    Exact to 1e-6 where normal laws are drawn from (`tightrope.kernels.probabilities`), else to rounding.
+    """
     if J > MOST_ACTIONS:
         raise InvalidInput(
             f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
         )
-    seen = parts(trace, J)
+    seen, (_, tail) = parts(trace, J), tail_of(trace, J)
     allowed = seen["allowed"]
+    if tail is not None and tail.members is not None:
+        return member_probabilities(seen["means"], seen["deviations"], allowed, tail.members)
+    if tail is not None:
+        return gap_probabilities(seen["values"], allowed, tail.slope)
     found = np.zeros(J)
     n = int(allowed.sum())
     out, room = np.empty(n), np.empty(probabilities.probabilities_room(n))

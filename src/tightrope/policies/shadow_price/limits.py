@@ -42,7 +42,7 @@ def change_limit(
     else:
         policy._memory.restate(change)
     core = policy._core
-    rounds = 1.0 if forgive else max(1.0, float(core[shadow.ROUNDS]))
+    rounds = 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(core)))
     _measure_again(policy, [k], rounds)
     shadow.vector(core, shadow.CORRECTION)[k] = 0.0
     if forgive:
@@ -91,9 +91,11 @@ def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:
         return
     models = policy._models()
     squares, sizes = np.zeros(policy.n_constraints), np.zeros(policy.n_constraints)
-    for entry, weight in zip(entries, weights / weights.sum()):
-        means, spreads = expected_costs(entry, models, policy._columns)
-        size2 = means**2 + spreads**2
+    means, spreads = expected_costs(entries, models, policy._columns)
+    ends = np.cumsum([len(entry.ids) for entry in entries])
+    for entry, end, weight in zip(entries, ends.tolist(), weights / weights.sum()):
+        own = slice(end - len(entry.ids), end)
+        size2 = means[own] ** 2 + spreads[own] ** 2
         squares += weight * size2.mean(axis=0)
         sizes += weight * np.sqrt(size2).mean(axis=0)
     for name, value in ((shadow.SQUARE, squares), (shadow.SIZE, sizes), (shadow.MOVED, squares)):
@@ -145,9 +147,7 @@ def remember_offers(policy: Any, offers: list[Remembered]) -> None:
         return
     core = policy._core
     if core[shadow.CAPACITY] < 0.0:
-        J, K = max(len(offer.ids) for offer in offers), policy.n_constraints
-        most = max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (J * (1 + K)))
-        core[shadow.CAPACITY] = min(-core[shadow.CAPACITY], most)
+        core[shadow.CAPACITY] = shadow.capacity(core, max(len(offer.ids) for offer in offers))
     capacity = int(core[shadow.CAPACITY])
     fresh = core[shadow.ROUNDS] == 0.0
     for offer in offers[-capacity:]:

@@ -26,7 +26,8 @@ from tightrope.policies.shadow_price import concerns, conflict, fast_path, limit
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
 from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
-from tightrope.policies.shadow_price.predict import Predictions
+from tightrope.policies.shadow_price.predict import Predictions, Rewards
+from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
@@ -101,6 +102,8 @@ class ShadowPrice(Constrained):
         guard: bool = False,
         seed: int = 0,
         cost_range: Any = None,
+        sampling: str | None = None,
+        half_life: float | None = None,
     ) -> None:
         for name, model in (("reward", reward), ("cost", cost)):
             if not isinstance(model, Model) and (name == "reward" or model is not None):
@@ -120,6 +123,9 @@ class ShadowPrice(Constrained):
         self.memory = whole_number("memory", memory, low=1)
         self.guard = bool(guard)
         self.seed = whole_number("seed", seed)
+        self.half_life = (
+            None if half_life is None else finite_number("half_life", half_life, low=0.0, open_low=True)
+        )
         ranges = finite_ranges(K, self.rules, cost_range)
         self.cost_range = None if ranges is None else ranges.tolist()
         prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
@@ -132,7 +138,13 @@ class ShadowPrice(Constrained):
         self._input = PriceInput(self._reward, self._cost, self.rules, K, known)
         self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
-        self._core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known)
+        self.sampling = sampling
+        self._sampling = sampling_for(sampling, self._reward)
+        self._core = shadow.new_core(
+            K, self.explore, self.caution, self.memory, self.guard, known, self.half_life
+        )
+        # See `prices.work`.
+        self._refits = np.zeros(3)
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
@@ -141,10 +153,12 @@ class ShadowPrice(Constrained):
         self._solve: PriceSolve | None = None
         self._seed = np.uint64(self.seed)
         self._disjoint = self._reward.n_actions is not None
-        self._compiled = self._reward.compiled == "standardised" and (
-            self._cost is None or self._cost.compiled == "standardised"
+        self._compiled = (
+            self._sampling == "normal"
+            and self._reward.compiled == "standardised"
+            and (self._cost is None or self._cost.compiled == "standardised")
         )
-        self._row_work = prices.work_of_a_row(self._reward, self._cost)
+        self._row_work = prices.work_of_a_row(self._reward, self._cost, self._compiled)
         # By the number of actions, all on offer: their ids, how many numbers are behind a decision, and room for it.
         self._offers: dict[int, tuple[NDArray[np.int64], int, Array]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
@@ -222,7 +236,7 @@ class ShadowPrice(Constrained):
         size, square, moved = (
             shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED)
         )
-        seen = np.sqrt(moved / max(1.0, self._core[shadow.ROUNDS]))
+        seen = np.sqrt(moved / max(1.0, shadow.rounds_that_count(self._core)))
         return np.asarray(np.maximum(square / np.where(size > 0.0, size, 1.0), seen))
 
     def guarantees(self) -> dict[str, Any]:
@@ -509,6 +523,7 @@ class ShadowPrice(Constrained):
             "cost": None if self._cost is None else self._cost.settings(),
             "constraints": self._constraints_as_data(),
             **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
+            **{name: getattr(self, name) for name in ("sampling", "half_life")},
             "cost_range": None if self.rules is not None else self.cost_range,
             "owner": self._pending.owner,
             "pending_groups": self._pending.groups(),
@@ -525,6 +540,8 @@ class ShadowPrice(Constrained):
         memory, places = self._memory.arrays(() if solve is None else solve.entries)
         parts = {"memory": memory, "solve": {} if solve is None else {"places": places, **solve.arrays()}}
         named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
+        if self._refits.any():
+            named["refits"] = self._refits.copy()
         return Policy.state(self) | named
 
     def load(self, arrays: Arrays) -> None:
@@ -537,6 +554,7 @@ class ShadowPrice(Constrained):
         if own := part("solve/"):
             solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.n_constraints)
         Policy.load(self, arrays)
+        self._refits[:] = arrays.get("refits", 0.0)
         self._memory, self._solve = memory, solve
         self._set_alarm()
 
@@ -574,17 +592,18 @@ class ShadowPrice(Constrained):
             made.append(f"cost={self._cost!r}")
         K = self.n_constraints
         made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
-        usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False}
+        usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}
         made += [
             f"{name}={getattr(self, name):g}" for name, one in usual.items() if getattr(self, name) != one
         ]
+        made += [] if self.sampling is None else [f"sampling={self.sampling!r}"]
         return f"ShadowPrice({', '.join(made)})"
 
     # One round
 
     def _commit(self, offer: Offer, forced: int = -1) -> Decision:
         core, models = self._core, self._models()
-        self._solve = prices.work(self, core, self._solve, models)
+        self._solve = prices.work(self, core, self._refits, self._solve, models)
         row, trace, kept = self._step(offer, core, models, forced)
         if core[shadow.SLOT] >= 0.0:
             self._remember(remembered(offer, self._input))
@@ -598,11 +617,13 @@ class ShadowPrice(Constrained):
     def _proposed(self, offer: Offer) -> tuple[int, Array, Any]:
         """The row that `decide` would choose and the numbers behind it; all on copies."""
         core, models = self._core.copy(), self._models().copy()
-        prices.work(self, core, None if self._solve is None else self._solve.copy(), models)
+        prices.work(
+            self, core, self._refits.copy(), None if self._solve is None else self._solve.copy(), models
+        )
         return self._step(offer, core, models, -1)
 
     def _models(self) -> Predictions:
-        return Predictions(self._reward, self._cost)
+        return Predictions(self._reward, self._cost, self._sampling)
 
     def _step(
         self, offer: Offer, core: Array, models: Predictions, forced: int
@@ -612,7 +633,8 @@ class ShadowPrice(Constrained):
         J, K = len(ids), self.n_constraints
         trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
         _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
-        trace[:J], trace[deviations:values] = models.rewards(phi, ids)
+        believed = models.rewards(phi, ids)
+        trace[:J], trace[deviations:values] = believed.means, believed.deviations
         costs = trace[costs_at:rules_at].reshape(J, K)
         costs[:] = W
         if self._cost is not None:
@@ -622,13 +644,30 @@ class ShadowPrice(Constrained):
                 late = force[self._columns]
                 means, sds = means * late, sds * late
             costs[:, self._columns], spreads[:, self._columns] = means, sds
-        row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._seed, forced))
+        if self._sampling == "normal":
+            row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._seed, forced))
+        else:
+            row, tail = self._draw(believed, spreads, core, trace)
+            row = forced if forced >= 0 else row
+            shadow.count(J, core, trace, row, self._seed)
+            trace = np.concatenate([trace, tail])
         x = None if phi is None else phi[row if len(phi) == J else 0].copy()
         z = None
         if self._cost is not None:
             first = np.empty(0) if psi is None else psi[row if len(psi) == J else 0]
             z = np.concatenate([first, costs[row, self._columns]])
         return row, trace, (x, z)
+
+    def _draw(self, believed: Rewards, spreads: Array, core: Array, trace: Array) -> tuple[int, Array]:
+        """A row that is not drawn from normal laws, and the tail of its trace; prices are set in `core`."""
+        J = len(believed.means)
+        _, deviations, values, *_ = shadow.trace_parts(J, self.n_constraints)
+        if believed.members is None:
+            shadow.weigh(J, spreads.reshape(-1), core, trace)
+            return weigh_gaps(J, core, trace, self._reward.n_learnt, self._seed)
+        trace[deviations:values] = 0.0
+        shadow.weigh(J, spreads.reshape(-1), core, trace)
+        return follow_member(J, core, trace, believed.members, self._seed)
 
     def _remember(self, entry: Remembered) -> None:
         core = self._core

@@ -1,13 +1,14 @@
-"""What models say of the actions on offer, by compiled kernels where they have them."""
+"""What models say of the actions on offer and of remembered rounds: by compiled kernels, or in one call for all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
 from tightrope.models import Model
 from tightrope.policies.offer import rows_for_each
@@ -19,39 +20,125 @@ Ids = NDArray[np.int64]
 _LINE = np.empty(0)
 
 
+class Rewards(NamedTuple):
+    """Of n rows: means and standard deviations (n,); how far each of M members is from the mean (M, n), where one is followed."""
+
+    means: Array
+    deviations: Array
+    members: Array | None = None
+
+
 class Predictions:
-    """Means and standard deviations of rewards (J,) and of the costs that are seen after acting (J, M)."""
+    """What is believed of rewards and of the costs that are seen after acting, as far as `sampling` asks for it."""
 
-    def __init__(self, reward: Model, cost: Model | None) -> None:
-        self.reward, self.cost = reward, cost
+    def __init__(self, reward: Model, cost: Model | None, sampling: str = "normal") -> None:
+        self.reward, self.cost, self.sampling = reward, cost, sampling
 
-    def rewards(self, phi: Array | None, ids: Ids) -> tuple[Array, Array]:
+    def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         """Of the actions on offer."""
-        means, sds = self._of(self.reward, phi, ids)
-        return means[:, 0], sds[:, 0]
+        return self._rewards([phi], [ids])
 
     def costs(self, psi: Array | None, ids: Ids) -> tuple[Array, Array]:
-        """Of the actions on offer."""
+        """Means and standard deviations of the actions on offer, (J, n_outputs) each."""
         assert self.cost is not None
-        return self._of(self.cost, psi, ids)
+        return _normal(self.cost, [psi], [ids])
+
+    def rewards_of(self, entries: Sequence[Remembered]) -> Rewards:
+        """Of the actions of remembered rounds, one round after the other."""
+        return self._rewards([entry.phi for entry in entries], [entry.ids for entry in entries])
+
+    def costs_of(self, entries: Sequence[Remembered]) -> tuple[Array, Array]:
+        """`costs` of remembered rounds, one after the other."""
+        assert self.cost is not None
+        return _normal(self.cost, [entry.psi for entry in entries], [entry.ids for entry in entries])
 
     def copy(self) -> Predictions:
-        """One whose models may take note of what they are shown."""
-        return Predictions(self.reward.copy(), None if self.cost is None else self.cost.copy())
+        """One whose models may take note of what they are shown, which only those with kernels do."""
 
-    def _of(self, model: Any, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
-        if model.compiled == "standardised":
-            seen: tuple[Array, Array] = model.seen(rows, ids)
-            return seen
-        J = len(ids)
-        rows = rows_for_each(rows, J)
-        means = np.asarray(model.means(rows, ids), dtype=float).reshape(J, -1)
-        sds = np.asarray(model.deviations(rows, ids), dtype=float).reshape(J, -1)
-        means = np.where(np.isnan(means), 0.0, means)
-        known = np.isfinite(sds)
-        # What was never seen is as uncertain as can be: ten times wider than all that is known.
-        wide = 10.0 * (1.0 + np.abs(means).max() + np.where(known, sds, 0.0).max())
-        return means, np.where(known, sds, wide)
+        def own(model: Any) -> Any:
+            return model.copy() if model is not None and model.compiled == "standardised" else model
+
+        return Predictions(own(self.reward), own(self.cost), self.sampling)
+
+    def _rewards(self, phi: Sequence[Array | None], ids: Sequence[Ids]) -> Rewards:
+        if self.sampling == "members":
+            members = _members(self.reward, phi, ids)[:, :, 0]
+            means = members.mean(axis=0)
+            return Rewards(means, members.std(axis=0), members - means)
+        if self.sampling == "gaps":
+            means = _means(self.reward, phi, ids)[:, 0]
+            return Rewards(means, np.zeros(len(means)))
+        means, sds = _normal(self.reward, phi, ids)
+        return Rewards(means[:, 0], sds[:, 0])
+
+
+def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tuple[Array, Array]:
+    """Means and standard deviations, (n, n_outputs) each; the latter 0 where a model has nothing but means."""
+    if model.compiled == "standardised":
+        seen = [model.seen(one, own) for one, own in zip(rows, ids)]
+        return (
+            seen[0]
+            if len(seen) == 1
+            else (np.concatenate([one for one, _ in seen]), np.concatenate([one for _, one in seen]))
+        )
+    if model.exploration == "members":
+        members = _members(model, rows, ids)
+        return members.mean(axis=0), members.std(axis=0)
+    means = _means(model, rows, ids)
+    if model.exploration == "gaps":
+        return means, np.zeros(means.shape)
+    sds = _told("deviations", model, rows, ids)
+    if not np.isfinite(sds).all():
+        for own in _rounds(ids):
+            known = np.isfinite(sds[own])
+            sds[own] = np.where(known, sds[own], _wide(means[own], np.where(known, sds[own], 0.0)))
+    return means, sds
+
+
+def _means(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
+    """Means, (n, n_outputs); 0 of what was never seen."""
+    if model.compiled == "standardised":
+        return _normal(model, rows, ids)[0]
+    means = _told("means", model, rows, ids)
+    return np.where(np.isnan(means), 0.0, means)
+
+
+def _members(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
+    """What each member expects, (M, n, n_outputs). What it can't tell, every other member takes to be far above all else."""
+    members = _told("members", model, rows, ids)
+    if not np.isfinite(members).all():
+        sides = np.where(np.arange(len(members)) % 2, -1.0, 1.0)[:, None, None]
+        for own in _rounds(ids):
+            known = np.isfinite(members[:, own])
+            seen = np.where(known, members[:, own], 0.0)
+            members[:, own] = np.where(known, seen, sides * _wide(seen, np.zeros(1)))
+    return members
+
+
+def _wide(means: Array, sds: Array) -> float:
+    """What was never seen is as uncertain as can be: ten times wider than all that is known."""
+    return float(10.0 * (1.0 + np.abs(means).max() + sds.max()))
+
+
+def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
+    """What a model says of all these rounds in one call, a copy: (n, n_outputs), or (M, n, n_outputs) of its members."""
+    actions = ids[0] if len(ids) == 1 else np.concatenate(ids)
+    each = [rows_for_each(one, len(own)) for one, own in zip(rows, ids)]
+    given = [one for one in each if one is not None]
+    features = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
+    found = np.array(getattr(model, what)(features, actions), dtype=float)
+    n = len(actions)
+    if what != "members":
+        return found.reshape(n, -1)
+    if found.ndim < 2 or len(found) == 0 or found.shape[1] != n:
+        raise InvalidInput(f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}.")
+    return found.reshape(len(found), n, -1)
+
+
+def _rounds(ids: Sequence[Ids]) -> list[slice]:
+    """Where the rows of each round stand."""
+    ends = np.cumsum([len(own) for own in ids]).tolist()
+    return [slice(end - len(own), end) for own, end in zip(ids, ends)]
 
 
 def draw_sample(

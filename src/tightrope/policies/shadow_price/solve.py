@@ -56,6 +56,11 @@ class PriceSolve:
         """The round in which it began."""
         return float(self.numbers[self.BEGUN])
 
+    @property
+    def deadline(self) -> float:
+        """The round in which its prices take effect."""
+        return float(self.numbers[self.DEADLINE])
+
     def work(self, t: float, core: Array, row_work: float, draw: Draw) -> bool:
         """Go on in round t as far as a decision may wait, in the last round to the end; whether it is over."""
         numbers, n = self.numbers, len(self.entries)

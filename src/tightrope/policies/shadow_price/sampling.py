@@ -1,0 +1,140 @@
+"""How an action is drawn: from normal laws, by following one of the model's members, or by inverse gap weighting.
+
+Behind the numbers that every decision has (`kernels.shadow.trace_parts`), those of the latter two have a tail, from which the
+probabilities are made: how far each member is from the mean (M, J), or the slope of the gaps, then M (0 for gaps) and K. It is never
+of a length by which a trace without a tail could be longer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.errors import InvalidInput
+from tightrope.kernels import probabilities, shadow
+from tightrope.kernels.layout import TIE
+from tightrope.models import Model
+from tightrope.validation import Array
+
+SAMPLINGS = ("normal", "members", "gaps")
+# The slots of draws of members: of the choice, then those of a solve that starts in the round; beyond all slots of `shadow`.
+MEMBER_SLOT = 3 * 2**30
+# γ = GAMMA √(J t): of gaps in units of ρ.
+GAMMA = 3.0
+# A slope that leaves the best alone.
+STEEPEST = 1e300
+
+
+def sampling_for(stated: Any, reward: Model) -> str:
+    """The way that is stated, or the one that the reward model asks for; refused where the model can't be drawn from like that."""
+    if stated is not None and stated not in SAMPLINGS:
+        raise InvalidInput(f"sampling must be one of {', '.join(SAMPLINGS)}, or None, but got {stated!r}.")
+    sampling = reward.exploration if stated is None else stated
+    if sampling not in SAMPLINGS:
+        raise InvalidInput(f"exploration of {reward!r} must be one of {', '.join(SAMPLINGS)}, but is {sampling!r}.")
+    if sampling == "members" and type(reward).members is Model.members:
+        raise InvalidInput(f'sampling "members" needs a reward model that has some, but {reward!r} is one model.')
+    if sampling == "normal" and type(reward).deviations is Model.deviations:
+        raise InvalidInput(f'sampling "normal" needs deviations, which {reward!r} has not: take "gaps".')
+    return sampling
+
+
+class Tail(NamedTuple):
+    """What is behind a trace: members' distances from the mean (M, J), or the slope of the gaps."""
+
+    members: Array | None
+    slope: float
+
+
+def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.uint64) -> tuple[int, Array]:
+    """The best row for one member, drawn at random, and the tail; unknown costs are drawn from their normal laws as ever.
+
+    `members` (M, J): their distances from the mean reward. The trace is as `shadow.weigh` leaves it.
+    """
+    K = int(core[shadow.CONSTRAINTS])
+    shifts = core[shadow.EXPLORE] * members
+    at, end, *_ = shadow.trace_parts(J, K)
+    means = trace[at:end].copy()
+    trace[at:end] += shifts[member_of(seed, core[shadow.ROUNDS], 0, len(shifts))]
+    row = int(shadow.draw_values(J, K, trace, seed, core[shadow.ROUNDS]))
+    trace[at:end] = means
+    M = len(shifts)
+    pad = [0.0] if (M * J + 2) % (J + shadow.TRACE_VECTORS) == 0 else []
+    return row, np.concatenate([shifts.reshape(-1), pad, [M, K]])
+
+
+def member_of(seed: np.uint64, t: float, draw: int, M: int) -> int:
+    """Which of M members a draw of round t follows: 0 for the choice, then one for each round of a solve's sample."""
+    return int(kernels.uniforms(seed, 0, t, MEMBER_SLOT + draw)[0] * M)
+
+
+def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) -> tuple[int, Array]:
+    """A row by inverse gap weighting, and the tail. `learnt`: outcomes behind the means; the trace is as `shadow.weigh` leaves it."""
+    K = int(core[shadow.CONSTRAINTS])
+    means, deviations, values, marks, costs, _ = shadow.trace_parts(J, K)
+    t = float(core[shadow.ROUNDS])
+    if K == 0:
+        # No solve measures ρ where there are no prices: a mean over rounds, the later the more.
+        core[shadow.RHO] += (np.ptp(trace[:means]) - core[shadow.RHO]) * min(1.0, shadow.FADE / t)
+    trace[values:marks] = trace[means:deviations]
+    trace[deviations:values] = 0.0
+    n = min(max(t, float(learnt)), shadow.half_life(core) / shadow.LN2)
+    unit = max(core[shadow.RHO], shadow.LEAST_RHO) * core[shadow.EXPLORE]
+    slope = min(STEEPEST, GAMMA * math.sqrt(J * n) / unit) if unit > 0.0 else STEEPEST
+    chances = gap_probabilities(trace[values:marks], trace[marks:costs] != 0.0, slope)
+    u = kernels.uniforms(seed, 0, t, MEMBER_SLOT)[0]
+    row = min(int(np.searchsorted(np.cumsum(chances), u, side="right")), int(np.flatnonzero(chances)[-1]))
+    return row, np.array([slope, 0.0, K])
+
+
+def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
+    """Inverse gap weighting: an action whose value is Δ below the best has probability 1/(n + slope·Δ), the best has the rest.
+
+    n counts the actions that may be taken; of equal ones the lowest row is the best. Abe and Long (1999), Foster and Rakhlin (2020).
+
+    >>> gap_probabilities(np.array([0.0, 1.0, 0.5]), np.ones(3, bool), 2.0).round(3)
+    array([0.2 , 0.55, 0.25])
+    """
+    found = np.zeros(len(values))
+    rows = np.flatnonzero(allowed)
+    if not len(rows):
+        found[0] = 1.0
+        return found
+    own = values[rows]
+    best = int(kernels.first_of_the_best(own))
+    found[rows] = 1.0 / (len(rows) + slope * np.maximum(0.0, own[best] - own))
+    found[rows[best]] = 0.0
+    found[rows[best]] = 1.0 - found.sum()
+    return found
+
+
+def member_probabilities(means: Array, deviations: Array, allowed: Any, shifts: Array) -> Array:
+    """The mean over members of the probability that each row is the best; their share, where nothing is drawn beside the member."""
+    rows = np.flatnonzero(allowed)
+    found = np.zeros(len(means))
+    n, sd = len(rows), np.ascontiguousarray(deviations[rows])
+    if not sd.any():
+        values = means[rows] + shifts[:, rows]
+        best = np.argmax(values >= values.max(axis=1, keepdims=True) - TIE, axis=1)
+        found[rows] = np.bincount(best, minlength=n) / len(shifts)
+        return found
+    out, room = np.empty(n), np.empty(probabilities.probabilities_room(n))
+    for shift in shifts:
+        probabilities.largest_probabilities(means[rows] + shift[rows], sd, out, room)
+        found[rows] += out / len(shifts)
+    return found
+
+
+def tail_of(trace: Array, J: int) -> tuple[int, Tail | None]:
+    """K, and the tail of a trace where it has one."""
+    K, rest = divmod(len(trace) - 5 * J, J + shadow.TRACE_VECTORS)
+    if rest == 0:
+        return K, None
+    M, K = int(trace[-2]), int(trace[-1])
+    at = int(shadow.trace_size(J, K))
+    if M == 0:
+        return K, Tail(None, float(trace[at]))
+    return K, Tail(trace[at : at + M * J].reshape(M, J), 0.0)
