@@ -142,6 +142,32 @@ class FeatureMap:
             self._refuse(context)
         return np.array(x)
 
+    def example(self) -> dict[str, Any]:
+        """A context that it takes, of least numbers and first values.
+
+        >>> FeatureMap({"age": Number(0, 120), "sex": Category(["f", "m"])}).example()
+        {'age': 0.0, 'sex': 'f'}
+        """
+        return {
+            name: float(one.min) if isinstance(one, Number) else one.values[0]
+            for name, one in self.fields.items()
+        }
+
+    def schema(self) -> dict[str, Any]:
+        """What `vector` takes, as JSON Schema."""
+        properties = {
+            name: {"type": "number", "minimum": one.min, "maximum": one.max}
+            if isinstance(one, Number)
+            else {"enum": list(one.values)}
+            for name, one in self.fields.items()
+        }
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
     def _refuse(self, context: Any) -> NoReturn:
         """Say what is wrong: apart from the fast path, which only notices that something is."""
         if not isinstance(context, Mapping):

@@ -112,6 +112,11 @@ class Frame:
         )
 
 
+def frame_of(table: Any, names: Sequence[str] | None = None) -> Frame:
+    """A table as a `Frame`, which it may be already."""
+    return table if isinstance(table, Frame) else Frame(table, names)
+
+
 def row_of(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
     """One row as a mapping: of a mapping, a named tuple, a Series or a record, or of an array (p,); None for a table.
 

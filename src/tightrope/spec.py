@@ -29,6 +29,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import msgspec
 
 from tightrope.actions import ActionNames
+from tightrope.encoder import Encoder
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, FeatureMap, Field, Number
 from tightrope.messages import did_you_mean, fault, fields_at
@@ -149,7 +150,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     actions: tuple[str, ...]  # empty where the environment alone names them
-    context: dict[str, Field]
+    context: dict[str, Field]  # empty where an encoder reads what callers send
+    encoder: Encoder | None
     rules: Rules | None  # None when there is no ``[[rule]]``
     rule_specs: tuple[RuleSpec, ...]  # in the order of `rules`
     policies: tuple[PolicySpec, ...]  # at least one
@@ -168,9 +170,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             if one.usage is not None and (name := one.rule.quantity.usage) is not None
         }
 
-    def features(self) -> FeatureMap:
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """The names of what a caller sends."""
+        return tuple(self.context if self.encoder is None else self.encoder.columns)
+
+    def features(self) -> FeatureMap | Encoder:
         """The map from what a caller sends to x(c)."""
-        return FeatureMap(self.context)
+        return FeatureMap(self.context) if self.encoder is None else self.encoder
 
     def problem(self) -> Problem:
         """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
@@ -180,7 +187,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return Problem(
             n_actions=len(self.actions),
             n_contexts=math.prod(sizes) if sizes and None not in sizes else None,
-            features=Vectors(self.features().n_features, per_action=False) if self.context else None,
+            features=Vectors(self.features().n_features, per_action=False) if self.context_names else None,
             rules=self.rules,
             actions=self.actions,
         )
@@ -234,13 +241,14 @@ def make_spec(
     reader.refuse_infinite(data)
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
-    context = _read_context(reader, reader.table(data, "context"))
+    context, encoder = _read_context(reader, reader.table(data, "context"))
     policies = _read_policies(reader, data.get("policy", {}))
     rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies))
     return Spec(
         name=reader.convert(data.get("name", name), str, "name"),
         actions=actions,
         context=context,
+        encoder=encoder,
         rules=rules,
         rule_specs=rule_specs,
         policies=policies,
@@ -280,8 +288,19 @@ def _read_actions(reader: _Reader, data: Mapping[str, Any]) -> tuple[str, ...]:
     return actions
 
 
-def _read_context(reader: _Reader, table: Mapping[str, Any]) -> dict[str, Field]:
+def _read_context(reader: _Reader, table: Mapping[str, Any]) -> tuple[dict[str, Field], Encoder | None]:
     fields: dict[str, Field] = {}
+    stated = table.get("encoder")
+    # A field may have that name too: it has a type.
+    if isinstance(stated, str) or (isinstance(stated, Mapping) and "type" not in stated):
+        for name in table:
+            if name != "encoder":
+                reader.refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
+        try:
+            is_file = isinstance(stated, str)
+            return {}, Encoder.load(reader.folder / stated) if is_file else Encoder.from_dict(stated)
+        except InvalidInput as error:
+            reader.refuse("context.encoder", str(error))
     for name, entry in table.items():
         where = f"context.{name}"
         kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
@@ -293,7 +312,7 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> dict[str, Field]
         if not isinstance(kind, str) or kind not in kinds:
             reader.refuse(f"{where}.type", _one_of(kinds, kind))
         fields[name] = reader.convert(entry, kinds[kind], where, also=("type",))
-    return fields
+    return fields, None
 
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:

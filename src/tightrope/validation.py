@@ -142,6 +142,20 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, but got {value!r}.")
 
 
+def labels(value: Any) -> NDArray[Any]:
+    """An array of names or of whole numbers; pandas and polars keep names as objects.
+
+    >>> labels(np.array(["a", "b"], dtype=object)).dtype.kind
+    'U'
+    """
+    array = np.asarray(value)
+    if array.dtype.kind in "OT" and array.size:
+        entries = array.ravel().tolist()
+        if all(isinstance(one, str) for one in entries) or all(type(one) is int for one in entries):
+            return np.array(entries).reshape(array.shape)
+    return array
+
+
 def whole_number(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
     """`value` as an int ≥ low, and ≤ high where it is given.
 
@@ -167,11 +181,27 @@ def _converted(name: str, value: Any) -> Array:
         array = np.asarray(value)
     except ValueError as error:
         raise InvalidInput(f"{name} must be a rectangular array of numbers, but got {value!r}.") from error
-    if array.dtype.kind not in "fiu":
-        if array.size == 0 and array.dtype == object:
-            raise InvalidInput(f"{name} must be an array of numbers, but got {value!r}.")
+    if array.dtype.kind in "OUST":
+        array = _numbers(name, value, array)
+    if array.dtype.kind not in "bfiu":
         raise InvalidInput(f"{name} must hold real numbers, but got values of type {array.dtype}.")
     return np.array(array, dtype=np.float64, order="C")
+
+
+def _numbers(name: str, value: Any, array: NDArray[Any]) -> Array:
+    """Numbers that came as objects, as in a frame with columns of several types; or which of them is none."""
+    if array.size == 0:
+        raise InvalidInput(f"{name} must be an array of numbers, but got {value!r}.")
+    for at, one in np.ndenumerate(array):
+        one = str(one) if isinstance(one, str) else one
+        if not isinstance(one, bool | int | float | np.bool_ | np.integer | np.floating):
+            columns = getattr(value, "columns", None)
+            column = f" (column {list(columns)[at[-1]]!r})" if columns is not None and len(at) == 2 else ""
+            hint = ": tr.Encoder makes numbers of texts" if isinstance(one, str) else ""
+            raise InvalidInput(
+                f"{name} must hold real numbers, but got {one!r}{f' at {_index_text(at)}' if at else ''}{column}{hint}."
+            )
+    return np.array(array, dtype=np.float64)
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:

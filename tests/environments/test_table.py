@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from tightrope.environments.build import environment_of, policies_of
 from tightrope.environments.table import WeakEvidence, from_table
 from tightrope.errors import InvalidInput
+from tightrope.service.configuration import served_policy
+from tightrope.spec import SpecError, read_spec
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SATIMAGE = DATA / "satimage" / "satimage.csv.gz"
@@ -221,8 +224,8 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"reward": "sex"}, "column 'sex' must hold numbers, but its first entry is"),
         ({"cost": {"minutes": "minutes"}}, "cost must come with the rules"),
         ({"ridge": 0.0}, "ridge must be finite and > 0, but got 0.0"),
-        ({"context": ["hole"]}, r"column 'hole'\[3\] must be finite, but got nan"),
-        ({"context": ["gap"]}, r"column 'gap'\[2\] must be a string or a number, but got None"),
+        ({"context": ["hole"]}, r"column 'hole'\[3\] is missing: a number is needed"),
+        ({"context": ["gap"]}, r"column 'gap'\[2\] is missing: one of its values is needed"),
         ({"context": ["mixed"]}, "column 'mixed' must hold strings or numbers, but it holds both"),
         ({"context": ["short"]}, "column 'sent' must have 2 entries, but has 200|'short' must have"),
         ({"context": ["id"]}, "column 'id' must have at most 100 levels to be a context, but has 200"),
@@ -297,3 +300,132 @@ def test_coupons_are_fitted() -> None:
     for j, (kind, rate) in enumerate(zip(kinds, [0.499, 0.707, 0.735, 0.410, 0.441], strict=True)):
         own = rows[np.array(frame["coupon"]) == kind]
         assert env.rewards[own, j].mean() == pytest.approx(rate, abs=0.002)
+
+
+# --- the encoder, and specs
+
+
+def test_the_encoder_of_an_environment_encodes_new_rows() -> None:
+    frame = logged(200)
+    env = from_table(frame, **CALL)
+    assert env.encoder == tr.Encoder(["age", "sex"]).fit(frame)
+    assert env.features is not None
+    assert env.encoder.transform(frame).tobytes() == env.features.tobytes()  # no two of these rows are equal
+    row = {"age": frame["age"][7], "sex": frame["sex"][7]}
+    assert env.encoder.transform(row).tobytes() == env.features[7].tobytes()
+    for context in (env.encoder, tr.Encoder(["age", "sex"]), {"age": "number", "sex": {}}):
+        same = from_table(frame, **(CALL | {"context": context}))
+        assert same.encoder == env.encoder
+        np.testing.assert_array_equal(same.rewards, env.rewards)
+
+
+def test_missing_values_in_a_context_as_declared() -> None:
+    frame = logged(200)
+    frame["age"][3] = np.nan
+    env = from_table(frame, **(CALL | {"context": {"age": {"missing": "indicator"}, "sex": {}}}))
+    assert env.encoder.names == ("one", "age", "age missing", "sex=m")
+    assert env.features is not None
+    assert np.flatnonzero(env.features[:, 2]).tolist() == [3]
+
+
+def test_costs_are_seen_when_the_rules_say() -> None:
+    def rules(*seen: Any) -> tr.Rules:
+        made = [
+            tr.Budget("minutes", at_most=0.4, seen=seen[0]),
+            tr.Capacity("letter", at_most=0.6, seen=seen[-1]),
+        ]
+        return tr.Rules(made, actions=["letter", "email"])
+
+    def env(*seen: Any) -> tr.environments.Table:
+        return from_table(logged(), **CALL, cost={"minutes": "minutes"}, rules=rules(*seen), ridge=1e-6)
+
+    assert env("before").costs_seen == "before"
+    assert env("after").costs_seen == "after"
+    with pytest.raises(
+        InvalidInput, match="must all be seen before acting, or all after, but 'capacity letter' is"
+    ):
+        env("after", "before")
+
+
+def test_frames_of_pandas_and_polars() -> None:
+    import pandas as pd
+    import polars as pl
+
+    frame = logged(300)
+    frame["bought"] = frame["bought"].astype(bool)
+    expected = from_table(frame, **CALL)
+    for made in (pd.DataFrame(frame), pl.DataFrame(frame), pd.DataFrame(frame).convert_dtypes()):
+        env = from_table(made, **CALL)
+        assert env.encoder == expected.encoder
+        np.testing.assert_array_equal(env.rewards, expected.rewards)
+
+
+def grouped() -> tr.environments.Table:
+    """Usage that is always the same, usage that depends on the row, and a group."""
+    frame = logged(200) | {"team": np.random.default_rng(1).choice(["A", "B"], 200)}
+    rules = tr.Rules(
+        [
+            tr.Budget("minutes", at_most=0.4),
+            tr.Mean("paper", at_most=0.7, range=(0, 2)),
+            tr.Share("letter", at_least=0.1, among="A"),
+        ],
+        actions=["letter", "email"],
+    )
+    cost: Any = {"minutes": "minutes", "paper": {"letter": 1.5, "email": 0.0}}
+    return from_table(frame, **CALL, cost=cost, rules=rules, group="team", name="post")
+
+
+def test_a_spec_of_a_table_is_the_same_environment(tmp_path: Path) -> None:
+    env = grouped()
+    path = env.to_spec(tmp_path / "post.toml", policy={"explore": 0.5}, simulation={"rounds": 50})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["post.encoder.json", "post.npz", "post.toml"]
+    spec = read_spec(path)
+    again = environment_of(spec)
+    for field in ("features", "rewards", "costs", "cost_range"):
+        np.testing.assert_array_equal(getattr(again, field), getattr(env, field))
+    np.testing.assert_allclose(again.weights, env.weights, rtol=1e-14)
+    assert (again.actions, again.constraints, again.name) == (env.actions, env.constraints, "post")
+    assert spec.features() == env.encoder
+    assert spec.usage == {"paper": {"letter": 1.5, "email": 0.0}}
+    assert (spec.policies[0].settings, spec.simulation.rounds) == ({"explore": 0.5}, 50)
+    [policy] = policies_of(spec, again).values()
+    assert tr.simulate(policy, again, 50, 2).rounds[-1] == 50
+    assert served_policy(spec).n_actions == 2
+
+
+def test_a_table_without_rules_and_with_late_costs_as_specs(tmp_path: Path) -> None:
+    env = from_table({"x": [0.0, 1.0], "kind": [7, 2]}, context=["x"], label="kind")
+    assert environment_of(read_spec(env.to_spec(tmp_path / "a.toml"))).actions == ("2", "7")
+    rules = tr.Rules([tr.Budget("minutes", at_most=0.4, seen="after")], actions=["letter", "email"])
+    late = from_table(logged(200), **CALL, cost={"minutes": "minutes"}, rules=rules)
+    again = environment_of(read_spec(late.to_spec(tmp_path / "b.toml")))
+    assert again.costs_seen == "after"
+    np.testing.assert_array_equal(again.costs, late.costs)
+    with pytest.raises(InvalidInput, match=r"path must end in \.toml, but got"):
+        env.to_spec(tmp_path / "a.json")
+
+
+def test_what_the_file_of_an_environment_says_twice_is_refused(tmp_path: Path) -> None:
+    path = grouped().to_spec(tmp_path / "post.toml")
+    text = path.read_text()
+    for line, words in (
+        ("usage.minutes = 0.1", r"environment\.usage\.minutes: is in the file post\.npz too"),
+        ('groups = ["A"]', r"environment\.groups: is in the file post\.npz too"),
+        ("rewards = [[1]]", r"environment\.rewards: is in the file post\.npz too"),
+    ):
+        path.write_text(text.replace("[environment]", f"[environment]\n{line}"))
+        with pytest.raises(SpecError, match=words):
+            environment_of(read_spec(path))
+
+
+def test_the_encoder_of_a_spec_is_refused_in_words(tmp_path: Path) -> None:
+    path = grouped().to_spec(tmp_path / "post.toml")
+    text = path.read_text()
+    path.write_text(text.replace("[context]", '[context]\nsex = { type = "category", values = ["f"] }'))
+    with pytest.raises(
+        SpecError, match=r"context\.sex: can't stand beside an encoder, which has all the fields"
+    ):
+        read_spec(path)
+    path.write_text(text.replace("post.encoder.json", "none.json"))
+    with pytest.raises(SpecError, match=r"context\.encoder: .*none\.json can't be read"):
+        read_spec(path)

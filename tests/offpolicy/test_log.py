@@ -22,7 +22,6 @@ GOOD: dict[str, Any] = {
     ("changes", "words"),
     [
         ({"rewards": [1.0, np.nan, 1.0]}, r"rewards\[1\] must be finite, but got nan"),
-        ({"rewards": [True, False, True]}, "rewards must hold real numbers, but got values of type bool"),
         ({"rewards": ["1", "0", "1"]}, "rewards must hold real numbers"),
         (
             {"rewards": [1.0], "actions": [0], "costs": None, "propensities": [0.5]},

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
     from tightrope.environments.synthetic import synthetic as synthetic
+    from tightrope.environments.table import Table as Table
     from tightrope.environments.table import WeakEvidence as WeakEvidence
     from tightrope.environments.table import from_table as from_table
     from tightrope.environments.tabular import Tabular as Tabular
 
 _HOMES = {
     "Drifting": "tightrope.environments.drifting",
+    "Table": "tightrope.environments.table",
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",

@@ -98,6 +98,8 @@ def build_environment(
     """
     settings = dict(spec.settings)
     given_usage, groups = settings.pop("usage", {}), settings.pop("groups", None)
+    if spec.kind == "tabular" and "file" in settings:
+        given_usage, groups = _for_rules(spec.folder, settings["file"], given_usage, groups)
     env = _made(spec, settings)
     changes: dict[str, Any] = {}
     if actions and tuple(actions) != env.actions:
@@ -131,7 +133,10 @@ def _tabular(*, file: str | None = None, folder: Path = Path(), **arrays: Any) -
     for field in arrays:
         if field not in known:
             raise unknown_field("environment", field, ["kind", "file", *known, "usage", "groups"])
-    loaded = {} if file is None else _arrays_of(folder, file, known)
+    loaded = {} if file is None else _arrays_of(folder, file, lambda field: not _is_for_rules(field))
+    for field in loaded:
+        if field not in known:
+            raise SpecError(f"environment.file: {folder / str(file)}: {unknown_field('', field, known)}")
     for field in arrays:
         if field in loaded:
             raise SpecError(f"environment.{field}: is in the file {file} too: leave one of them out")
@@ -144,23 +149,39 @@ for _factory in (bandit, hospital, synthetic):
     register(_factory.__name__)(_factory)
 
 
-def _arrays_of(folder: Path, file: Any, known: Sequence[str]) -> dict[str, Any]:
+def _arrays_of(folder: Path, file: Any, wanted: Callable[[str], bool]) -> dict[str, Any]:
     if not isinstance(file, str):
         raise SpecError(f"environment.file: must be a text, but got {file!r}")
     path = folder / file
     try:
         with np.load(path, allow_pickle=False) as archive:
-            entries = {field: archive[field] for field in archive.files}
+            entries = {field: archive[field] for field in archive.files if wanted(field)}
     except OSError as error:
         raise SpecError(f"environment.file: {path} can't be read: {error.strerror or error}") from error
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise SpecError(
             f"environment.file: {path} must be a NumPy .npz archive of plain arrays, but it is not: {error}"
         ) from error
-    for field in entries:
-        if field not in known:
-            raise SpecError(f"environment.file: {path}: {unknown_field('', field, known)}")
     return {name: one if one.dtype.kind in "fiub" else one.tolist() for name, one in entries.items()}
+
+
+def _is_for_rules(field: str) -> bool:
+    return field == "groups" or field.startswith("usage.")
+
+
+def _for_rules(folder: Path, file: Any, usage: Any, groups: Any) -> tuple[Any, Any]:
+    """What the rules need to know, as stated and from the file, where it stands as ``usage.NAME`` and ``groups``."""
+    found = _arrays_of(folder, file, _is_for_rules)
+    if groups is not None and "groups" in found:
+        raise SpecError(f"environment.groups: is in the file {file} too: leave one of them out")
+    groups = found.pop("groups", groups)
+    if not isinstance(usage, Mapping):
+        return usage, groups
+    more = {name.removeprefix("usage."): one for name, one in found.items()}
+    for name in more:
+        if name in usage:
+            raise SpecError(f"environment.usage.{name}: is in the file {file} too: leave one of them out")
+    return {**usage, **more}, groups
 
 
 def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:

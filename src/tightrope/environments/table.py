@@ -8,23 +8,29 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.actions import ActionNames
+from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.files import replacing, write
+from tightrope.frames import Frame
+from tightrope.problem import Seen
 from tightrope.rules import Rules
-from tightrope.validation import Array, finite_number, require_finite, require_range
+from tightrope.toml import dumps
+from tightrope.validation import Array, finite_number, require_range
 
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = Mapping[Any, str | float]
 
-_MOST_LEVELS = 100
 _FEW_ROWS = 30
 _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
@@ -39,7 +45,7 @@ class WeakEvidence(UserWarning):
 def from_table(
     frame: Any,
     *,
-    context: Sequence[str],
+    context: Sequence[str] | Mapping[str, Any] | Encoder,
     action: str | None = None,
     reward: str | PerAction | None = None,
     label: str | None = None,
@@ -48,9 +54,9 @@ def from_table(
     group: str | None = None,
     unit: str | Sequence[str] | None = None,
     ridge: float = 1.0,
-    costs_seen: Literal["before", "after"] = "before",
+    costs_seen: Seen | None = None,
     name: str = "table",
-) -> Tabular:
+) -> Table:
     """Make an environment whose contexts are the rows of a table.
 
     There are three kinds of table. *Logged* decisions: `action` and `reward` name columns, and the mean reward of each action is
@@ -59,11 +65,12 @@ def from_table(
 
     Parameters
     ----------
-    frame : mapping, pyarrow Table or DataFrame
-        Anything with columns `frame[name]`, all of one length, without missing values.
-    context : sequence of column names
-        Numbers are standardised, strings become an indicator of each level but the first, booleans 0 and 1;
-        x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are one context; contexts come in the order of the rows.
+    frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
+        No value may be missing, but in columns of the context that say what stands in for it.
+    context : sequence of column names, mapping of names to declarations, or Encoder
+        See `Encoder`, which is fitted to the table unless it is fitted already. By default numbers are standardised, strings
+        become an indicator of each level but the first, booleans 0 and 1; x = (1, …) is scaled so that ‖x‖ <= 1. Equal rows are
+        one context; contexts come in the order of the rows.
     action, reward, label
         See above. Rewards lie in [0, 1].
     cost : mapping, optional
@@ -78,8 +85,14 @@ def from_table(
         has not seen. By default on contexts that it has not seen.
     ridge : float
         Penalty on the slopes of a fit, not on its intercepts.
-    costs_seen, name
-        As in `Tabular`.
+    costs_seen : "before" or "after", optional
+        As in `Tabular`; by default as the rules say, all of them before acting or all of them after.
+    name : str
+
+    Returns
+    -------
+    Table
+        A `Tabular` that also has the `encoder`, and can write itself as a spec to serve.
 
     Warns
     -----
@@ -100,7 +113,7 @@ def from_table(
     (('email', 'letter'), [0.4, 0.2], [0.4, 0.8])
     """
     finite_number("ridge", ridge, low=0.0, open_low=True)
-    table = _Table(frame, context, group)
+    table = _Rows(frame, context, group)
     logged: _Logged | None = None
     theta: Array | None = None
     if label is not None:
@@ -123,16 +136,21 @@ def from_table(
         rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
     else:
         raise InvalidInput("give label, or reward for every action, or the columns action and reward")
-    costs, cost_range = _costs(table, actions, logged, cost or {}, rules)
+    usage = _usage(table, actions, logged, cost or {}, rules)
+    costs, cost_range = _costs(table, usage, rules)
     for doubt in () if logged is None else logged.doubts:
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
-    return Tabular(
+    return Table(
+        encoder=table.encoder,
+        rules=rules,
+        usage=usage,
+        groups=table.groups,
         weights=table.weights,
         features=table.features,
         rewards=rewards,
         costs=costs,
         cost_range=cost_range,
-        costs_seen=costs_seen,
+        costs_seen=_seen(rules) if costs_seen is None else costs_seen,
         actions=actions,
         constraints=None if rules is None else rules.names,
         name=name,
@@ -140,17 +158,127 @@ def from_table(
     )
 
 
-class _Table:
+class Table(Tabular):
+    """A `Tabular` made by `from_table`, which knows how its rows were read.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        What makes features of a row, of this table or a new one.
+    rules : Rules or None
+    usage : dict of str to (C, J) arrays
+        What each action uses in each context, by the names in the rules.
+    groups : list of str or None
+        The group of each context.
+    """
+
+    encoder: Encoder
+    rules: Rules | None
+    usage: dict[str, Array]
+    groups: list[str] | None
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder,
+        rules: Rules | None,
+        usage: dict[str, Array],
+        groups: list[str] | None,
+        **tabular: Any,
+    ) -> None:
+        Tabular.__init__(self, **tabular)
+        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups)
+
+    def to_spec(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        policy: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        simulation: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
+
+        Beside ``wards.toml`` stand ``wards.encoder.json``, the encoder, and ``wards.npz``, the environment. What an action always
+        uses is in the rules; what depends on the context, and is seen before acting, callers send, as they send the group.
+
+        Parameters
+        ----------
+        path : path that ends in .toml
+        policy : mapping, or several, optional
+            The ``[policy]``; by default "shadow-price" with the model that fits.
+        simulation : mapping, optional
+            The ``[simulation]``.
+
+        Returns
+        -------
+        Path
+            Of the spec.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from tightrope.spec import read_spec
+        >>> env = from_table({"age": [20, 30], "label": ["a", "b"]}, context=["age"], label="label", name="ages")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     spec = read_spec(env.to_spec(f"{folder}/ages.toml"))
+        >>> spec.name, spec.features() == env.encoder
+        ('ages', True)
+        """
+        path = Path(path)
+        if path.suffix != ".toml":
+            raise InvalidInput(f"path must end in .toml, but got {str(path)!r}")
+        arrays: dict[str, Any] = {"weights": self.weights, "features": self.features, "rewards": self.rewards}
+        if self.groups is not None and self.rules is not None and any(one.among for one in self.rules):
+            arrays["groups"] = np.array(self.groups)
+        data: dict[str, Any] = {"name": self.name, "actions": list(self.actions)}
+        data["context"] = {"encoder": path.with_suffix(".encoder.json").name}
+        fixed: dict[str, dict[str, float]] = {}
+        for name, table in self.usage.items():
+            if (table == table[0]).all():
+                fixed[name] = dict(zip(self.actions, table[0].tolist()))
+            else:
+                arrays[f"usage.{name}"] = table
+        if self.rules is not None:
+            data["rule"] = [
+                self._rule_table(one, rule.quantity.usage, fixed)
+                for one, rule in zip(self.rules.to_data(), self.rules)
+            ]
+        if policy is not None:
+            data["policy"] = dict(policy) if isinstance(policy, Mapping) else [dict(one) for one in policy]
+        data["environment"] = {"kind": "tabular", "file": path.with_suffix(".npz").name}
+        if simulation is not None:
+            data["simulation"] = dict(simulation)
+        self.encoder.save(path.with_suffix(".encoder.json"))
+        with replacing(path.with_suffix(".npz")) as draft, draft.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        write(path, dumps(data))
+        return path
+
+    def _rule_table(
+        self, stated: dict[str, Any], usage: str | None, fixed: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, Any]:
+        """A ``[[rule]]``: actions by name, and what they always use."""
+        table = dict(stated)
+        if "action" in table:
+            chosen = table["action"]
+            table["action"] = (
+                [str(one) for one in chosen] if isinstance(chosen, list | tuple) else str(chosen)
+            )
+        if usage in fixed:
+            table["usage"] = dict(fixed[usage])
+        return table
+
+
+class _Rows:
     """The columns of a frame, and its distinct contexts in the order of their first rows."""
 
-    def __init__(self, frame: Any, context: Sequence[str], group: str | None) -> None:
-        if isinstance(context, str) or len(context) == 0:
+    def __init__(self, frame: Any, context: Any, group: str | None) -> None:
+        if isinstance(context, str) or (not isinstance(context, Encoder) and len(context) == 0):
             raise InvalidInput(f"context must be one or more column names, but got {context!r}")
-        self._frame = frame
-        self._length: int | None = None
-        blocks = [self._block(column) for column in context]
-        groups = None if group is None else self._column(group).astype(str)
-        x = np.column_stack([np.ones(blocks[0].shape[0]), *blocks])
+        self._frame = Frame(frame)
+        self.encoder = _fitted(context, self._frame)
+        x = self.encoder.design(self._frame)
+        groups = None if group is None else self._frame.whole(group).astype(str)
         keys = x if groups is None else np.column_stack([x, np.unique(groups, return_inverse=True)[1]])
         _, rows, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(rows)
@@ -158,7 +286,7 @@ class _Table:
         self.context: Codes = np.argsort(order)[inverse.ravel()]
         self.rows: Codes = rows[order]
         self.groups: list[str] | None = None if groups is None else groups[self.rows].tolist()
-        self.scale = float(np.linalg.norm(x, axis=1).max())
+        self.scale = self.encoder.norm
         self.weights: Array = np.bincount(self.context) / self.context.size
         self.features: Array = x[self.rows] / self.scale
 
@@ -171,7 +299,7 @@ class _Table:
 
     def codes(self, name: str, rules: Rules | None) -> tuple[Codes, tuple[str, ...]]:
         """The action of each row, and the names of all actions."""
-        distinct, codes = np.unique(self._column(name), return_inverse=True)
+        distinct, codes = np.unique(self._frame.whole(name), return_inverse=True)
         actions = tuple(str(value) for value in distinct.tolist())
         if rules is None:
             return codes, actions
@@ -193,7 +321,7 @@ class _Table:
         )
 
     def numbers(self, name: str) -> Array:
-        column = self._column(name)
+        column = self._frame.whole(name)
         if column.dtype.kind not in "biuf":
             raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")
         return column.astype(np.float64)
@@ -202,70 +330,18 @@ class _Table:
         """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
         if not isinstance(names, str) and len(names) == 0:
             raise InvalidInput(f"unit must be one or more column names, but got {names!r}")
-        columns = [self._column(name).tolist() for name in ([names] if isinstance(names, str) else names)]
+        columns = [
+            self._frame.whole(name).tolist() for name in ([names] if isinstance(names, str) else names)
+        ]
         met: dict[tuple[Any, ...], int] = {}
         return np.array([met.setdefault(key, len(met)) for key in zip(*columns)])
-
-    def _block(self, name: str) -> Array:
-        column = self._column(name)
-        if column.dtype.kind == "U":
-            levels, codes = np.unique(column, return_inverse=True)
-            if levels.size > _MOST_LEVELS:
-                raise InvalidInput(
-                    f"column {name!r} must have at most {_MOST_LEVELS} levels to be a context, but has {levels.size}"
-                )
-            return np.eye(levels.size)[codes][:, 1:]
-        values = column.astype(np.float64)
-        if column.dtype.kind == "b":
-            return values[:, None]
-        if np.ptp(values) == 0:  # says nothing that the 1 in x does not say
-            return np.empty((values.size, 0))
-        standardised: Array = (values - values.mean()) / values.std()
-        return standardised[:, None]
-
-    def _column(self, name: str) -> NDArray[Any]:
-        """A column as an array of bool, numbers or str, checked for length and missing values."""
-        try:
-            raw = self._frame[name]
-        except (KeyError, IndexError, TypeError):
-            raise InvalidInput(f"frame must have a column {name!r}") from None
-        if isinstance(raw, list | tuple):
-            # NumPy would turn a mixed list into strings without a word.
-            column = np.array(raw, dtype=object)
-        else:
-            column = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
-        if column.ndim != 1 or column.size == 0:
-            raise InvalidInput(
-                f"column {name!r} must be a sequence of values, but its shape is {column.shape}"
-            )
-        if self._length is None:
-            self._length = column.size
-        if column.size != self._length:
-            raise InvalidInput(f"column {name!r} must have {self._length} entries, but has {column.size}")
-        if column.dtype.kind == "O":
-            for i, value in enumerate(column.tolist()):
-                if not isinstance(value, str | bool | int | float):
-                    raise InvalidInput(
-                        f"column {name!r}[{i}] must be a string or a number, but got {value!r}"
-                    )
-            texts = [isinstance(value, str) for value in column.tolist()]
-            if any(texts) and not all(texts):
-                raise InvalidInput(f"column {name!r} must hold strings or numbers, but it holds both")
-            column = np.array(column.tolist())
-        if column.dtype.kind not in "biufU":
-            raise InvalidInput(
-                f"column {name!r} must hold strings or numbers, but its dtype is {column.dtype}"
-            )
-        if column.dtype.kind == "f":
-            require_finite(f"column {name!r}", column)
-        return column
 
 
 class _Logged:
     """Fits to rows in which one action each was taken."""
 
     def __init__(
-        self, table: _Table, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
+        self, table: _Rows, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
     ) -> None:
         self._table, self._codes, self._actions = table, codes, actions
         self._ridge, self._units = ridge, units
@@ -351,17 +427,16 @@ def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
     return chances
 
 
-def _costs(
-    table: _Table,
+def _usage(
+    table: _Rows,
     actions: tuple[str, ...],
     logged: _Logged | None,
     cost: Mapping[str, str | PerAction],
     rules: Rules | None,
-) -> tuple[Array | None, Array | tuple[float, float]]:
-    if rules is None:
-        if cost:
-            raise InvalidInput("cost must come with the rules that limit it")
-        return None, (-1.0, 1.0)
+) -> dict[str, Array]:
+    """What each action uses in each context, (C, J), by the names in the rules."""
+    if rules is None and cost:
+        raise InvalidInput("cost must come with the rules that limit it")
     usage: dict[str, Array] = {}
     for name, source in cost.items():
         if not isinstance(source, str):
@@ -374,6 +449,14 @@ def _costs(
             observed = table.numbers(source)
             low, high = float(observed.min()), float(observed.max())
             usage[name], _ = logged.fit(source, observed, low=low, high=high)
+    return usage
+
+
+def _costs(
+    table: _Rows, usage: Mapping[str, Array], rules: Rules | None
+) -> tuple[Array | None, Array | tuple[float, float]]:
+    if rules is None:
+        return None, (-1.0, 1.0)
     n = table.rows.size
     if not usage and table.groups is None:
         same = rules.costs()
@@ -381,3 +464,23 @@ def _costs(
     groups: list[str | None] = [None] * n if table.groups is None else [*table.groups]
     costs = [rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)]
     return np.stack(costs), rules.cost_range
+
+
+def _seen(rules: Rules | None) -> Seen:
+    """When costs are seen, by what the rules say."""
+    if rules is None or rules.seen.all():
+        return "before"
+    if rules.seen.any():
+        early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
+        raise InvalidInput(
+            f"rules of an environment must all be seen before acting, or all after, but {early!r} is seen before and "
+            f"{late!r} after"
+        )
+    return "after"
+
+
+def _fitted(context: Any, frame: Any) -> Encoder:
+    """The encoder that is given, or one that is fitted to the table as declared."""
+    if not isinstance(context, Encoder):
+        return Encoder(context).fit(frame)
+    return context if context.fitted else context.copy().fit(frame)

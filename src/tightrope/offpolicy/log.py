@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.actions import ActionNames
+from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import (
     Array,
     finite_array,
     first,
+    labels,
     real_array,
     require_finite,
     require_range,
@@ -39,7 +41,7 @@ class Log:
     propensities : (n,) or (n, J)
         The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that missing
         overlap is found with certainty.
-    contexts : (n,) of int, or (n, p), optional
+    contexts : (n,) of int, (n, p), or with an encoder the rows of a table, optional
         The context's number, or its features: what a callable target is given, and what "dr" fits outcomes to.
     groups : (n,), optional
         Who or what each row belongs to (a respondent, a patient). Rows of one group may depend on each other: intervals count
@@ -52,6 +54,8 @@ class Log:
         Names of the constraints; rules name the actions as well.
     n_actions : int, optional
         J, where neither names nor propensities tell it; by default the largest id + 1.
+    encoder : Encoder, optional
+        What makes features of contexts that are rows of a table.
 
     Examples
     --------
@@ -86,7 +90,10 @@ class Log:
         action_names: Sequence[str] | None = None,
         constraints: Rules | Sequence[str] | None = None,
         n_actions: int | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
+        if encoder is not None and contexts is not None:
+            contexts = encoder.transform(contexts)
         y = finite_array("rewards", rewards, (None,))
         n = y.size
         if n < 2:
@@ -160,7 +167,7 @@ def action_ids(
     actions: ArrayLike, names: tuple[str, ...] | None, n: int, count: int | None, what: str = "actions"
 ) -> Codes:
     """The id of the action of each of n rows, given by ids or by names."""
-    given = np.asarray(actions)
+    given = labels(actions)
     if given.shape != (n,) or given.dtype.kind not in "iuU":
         raise InvalidInput(
             f"{what} must be {n} ids or names, one for each row, but got {given.dtype} of shape {given.shape}."
@@ -209,7 +216,7 @@ def _contexts(contexts: ArrayLike, n: int) -> NDArray[Any]:
 
 def _groups(groups: ArrayLike, n: int) -> Codes:
     """Numbers of the groups, in the order in which they first appear."""
-    given = np.asarray(groups)
+    given = labels(groups)
     if given.shape != (n,) or given.dtype.kind not in "iuU":
         raise InvalidInput(
             f"groups must be {n} whole numbers or names, one for each row, but got {given.dtype} of shape {given.shape}."

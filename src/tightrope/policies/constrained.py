@@ -13,6 +13,7 @@ from tightrope.policies.decision import Decision
 from tightrope.policies.input import Log
 from tightrope.policies.offer import Offer, rounds_given
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
 from tightrope.problem import Setting
 from tightrope.rules import Rules
@@ -132,6 +133,7 @@ class Constrained(Policy):
 
     def _learn_parts(self, decision: Decision | int, reward: Any, costs: Any, usage: Any) -> None:
         """The careful way of `learn`: all parts are checked before the first is learnt."""
+        reward = as_float(reward)
         number = self._pending.number_of(decision)
         pending = self._pending[number]
         if usage is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.actions import ActionNames
+from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
@@ -200,6 +201,26 @@ class Input:
             costs = self.rule_costs.observed(costs, action, group)
         n = len(self.columns)
         return real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
+
+
+def encoded(
+    encoder: Encoder | None, features: Any, cost_features: Any, offers: Any = None
+) -> tuple[Any, Any, Any]:
+    """Features, those of costs and those of offers, made by an encoder of the rows that they are; as they are without one."""
+    if encoder is None:
+        return features, cost_features, offers
+    features, cost_features = (
+        None if one is None else encoder.transform(one) for one in (features, cost_features)
+    )
+    if offers is not None:
+        offers = [
+            {
+                name: encoder.transform(one) if name in ("features", "cost_features") else one
+                for name, one in given.items()
+            }
+            for given in offers
+        ]
+    return features, cost_features, offers
 
 
 def require_readable(name: str, rows: Array, model: Model) -> None:

@@ -62,6 +62,9 @@ def feature_rows(name: str, value: Any, model: Model, J: int | None) -> tuple[Ar
     p = model.n_features
     if model.n_actions is not None:
         J = model.n_actions if J is None else J
+        if getattr(value, "shape", None) == (1, p):
+            # A frame of one row, which is the x of all actions.
+            value = real_array(name, value, (1, p))[0]
         rows = real_array(name, value, (p,), (J, p))
         return (rows[None, :] if rows.ndim == 1 else rows), J
     rows = real_array(name, value, (J, p))

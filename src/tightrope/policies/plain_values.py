@@ -31,7 +31,8 @@ def as_array(value: Any) -> Any:
 
 
 def as_float(value: Any) -> Any:
-    """A whole number or one of NumPy's as a float; all else as it is."""
-    if type(value) is np.float64 or (type(value) is int and -_WHOLE <= value <= _WHOLE):
+    """A whole number, one of NumPy's, or whether something came true, as a float; all else as it is."""
+    kind = type(value)
+    if kind is np.float64 or kind is bool or kind is np.bool_ or (kind is int and -_WHOLE <= value <= _WHOLE):
         return float(value)
     return value

@@ -26,6 +26,7 @@ from tightrope.policies.offer import (
     rows_for_each,
 )
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.plain_values import as_float
 from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.policies.watch import FIRST_LOOK, Watch, next_look
 from tightrope.problem import Setting
@@ -299,6 +300,7 @@ class Policy(ABC):
         usage: Mapping[str, Any] | None = None,
     ) -> None:
         """Take in the outcome of a decision, or a part of it, at any time and in any order; each part at most once."""
+        reward = as_float(reward)
         number = self.decisions.number_of(decision)
         pending = self.decisions[number]
         if usage is not None:

@@ -26,6 +26,7 @@ from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Keys
 from tightrope.service.metrics import Gauge, Metrics, gauges_of
+from tightrope.service.policy_input import with_contexts
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
 
 _BODY_SECONDS: Final = 20.0
@@ -170,12 +171,20 @@ class Service:
 
     async def show_openapi(self, request: Request) -> Response:
         """This document."""  # noqa: D404
-        return JSONResponse(routes.document(ROUTES, keys=self._keys is not None))
+        return JSONResponse(self._document(request))
 
     async def show_docs(self, request: Request) -> Response:
         """This document for people."""  # noqa: D404
         safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return HTMLResponse(routes.page(routes.document(ROUTES, keys=self._keys is not None)), headers=safety)
+        return HTMLResponse(routes.page(self._document(request)), headers=safety)
+
+    def _document(self, request: Request) -> dict[str, Any]:
+        """The API, with the columns of contexts where the bearer may read the experiment: they are no one else's business."""
+        try:
+            specs = [one.spec for one in self._readable(request.scope)]
+        except Refusal:
+            specs = []
+        return with_contexts(routes.document(ROUTES, keys=self._keys is not None), specs)
 
     # Starlette
 

@@ -3,10 +3,10 @@
 >>> request = read_body(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
 >>> request.context
 {'age': 71.0, 'sex': 'f'}
->>> read_body(b'{"context": {"age": true}}', DecisionRequest)
+>>> read_body(b'{"context": {"age": [71]}}', DecisionRequest)
 Traceback (most recent call last):
 ...
-tightrope.service.bodies.Refusal: context.age must be a number or a text, but got true
+tightrope.service.bodies.Refusal: context.age must be true or false or a number or a text, but got [71]
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class DecisionRequest(_Request):
     """
 
     event_id: Name | None = None
-    context: dict[str, float | str] | None = None
+    context: dict[str, float | str | bool | None] | None = None
     features: list[float | list[float]] | None = None
     costs: list[list[float]] | None = None
     usage: dict[str, float | list[float] | dict[str, float]] | None = None

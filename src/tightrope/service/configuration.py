@@ -22,6 +22,9 @@ def served_part(spec: Spec) -> dict[str, Any]:
     apart = ("environment", "simulation", "sweep")
     part = {key: value for key, value in spec.data.items() if key not in apart}
     part |= {"policy": named_kinds(part.get("policy", {})), "name": spec.name}
+    if spec.encoder is not None:
+        # The journal is replayed without the file, and whatever becomes of it.
+        part["context"] = {"encoder": spec.encoder.to_dict()}
     folder = spec.policies[0].folder
     return part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
 
@@ -78,7 +81,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     for what, before, after in (
         ("name", old.name, new.name),
         ("actions", old.actions, new.actions),
-        ("context", old.context, new.context),
+        ("context", old.encoder or old.context, new.encoder or new.context),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
         ("policy.cost", was.settings().get("cost"), now.settings().get("cost")),

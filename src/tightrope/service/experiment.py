@@ -32,7 +32,6 @@ import msgspec
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
 from tightrope.service.configuration import continued, served_part
@@ -475,14 +474,11 @@ def _unavailable(experiment: Experiment) -> Answer:
 
 def _example(spec: Spec) -> DecisionRequest:
     """A request that the spec may accept."""
-    context: dict[str, float | str] = {
-        name: float(field.min) if isinstance(field, Number) else field.values[0]
-        for name, field in spec.context.items()
-    }
+    context = spec.features().example() if spec.context_names else None
     low: dict[str, Any] = {
         usage: rule.quantity.range[0]
         for rule in spec.rules or ()
         if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
     }
     grouped = any(rule.among is not None for rule in spec.rules or ())
-    return DecisionRequest(context=context or None, usage=low or None, group=[] if grouped else None)
+    return DecisionRequest(context=context, usage=low or None, group=[] if grouped else None)

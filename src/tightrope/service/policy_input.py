@@ -34,8 +34,9 @@ class PolicyInput:
         rules = spec.rules
         self.awaits_costs = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
+        self._context, self._context_names = spec.context, spec.context_names
         self._rules = rules
-        self._features = spec.features() if spec.context else None
+        self._features = spec.features() if spec.context_names else None
         self._names = ActionNames(spec.actions or None)
         self._capped = any(one.hard for one in spec.rule_specs)
         self._none_before = rules is None or not bool(rules.seen.any())
@@ -68,7 +69,7 @@ class PolicyInput:
                 raise InvalidInput("features and context can't both be given.")
             return self._features.vector(request.context)
         if request.features is None:
-            needed = ", ".join(self._features.fields)
+            needed = ", ".join(self._context_names)
             raise InvalidInput(f"context is missing; needed: {needed} (or features, the vector itself).")
         J = len(self._actions) if ids is None else len(ids)
         p = self._features.n_features
@@ -157,11 +158,31 @@ class PolicyInput:
 
     def _context_number(self, request: DecisionRequest) -> int:
         """The number of a context made of categories, the last field running fastest."""
-        if request.context is None or self._features is None:
+        if request.context is None or not self._context:
             raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
         number = 0
-        for name, field in self._features.fields.items():
+        for name, field in self._context.items():
             assert isinstance(field, Category)
             values = field.values
-            number = number * len(values) + values.index(request.context[name])
+            number = number * len(values) + values.index(str(request.context[name]))
         return number
+
+
+def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
+    """The OpenAPI document with what callers of these experiments send as `context`: which columns, which values.
+
+    >>> from tightrope.spec import make_spec
+    >>> spec = make_spec({"actions": ["a"], "context": {"age": {"type": "number", "min": 0, "max": 120}}}, name="beds")
+    >>> api = {"components": {"schemas": {"DecisionRequest": {"properties": {"context": {}}}}}}
+    >>> with_contexts(api, [spec])["components"]["schemas"]["DecisionRequest"]["properties"]["context"]["anyOf"][0]["title"]
+    'context of beds'
+    """
+    known = [
+        {"title": f"context of {spec.name}", **spec.features().schema()}
+        for spec in specs
+        if spec.context_names
+    ]
+    if known:
+        properties = api["components"]["schemas"]["DecisionRequest"]["properties"]
+        properties["context"] = {"anyOf": [*known, {"type": "null"}], "default": None}
+    return api

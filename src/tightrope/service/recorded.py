@@ -138,14 +138,14 @@ class Reader:
         theirs = record.spec
         if self.spec.actions != theirs.actions:
             yield f"the actions must be the journal's, {_listed(theirs.actions)}, but the policy has {_listed(self.spec.actions)}"
-        for name in self.spec.context:
-            if name not in theirs.context:
-                recorded = _listed(theirs.context) if theirs.context else "no context at all"
+        for name in self.spec.context_names:
+            if name not in theirs.context_names:
+                recorded = _listed(theirs.context_names) if theirs.context_names else "no context at all"
                 yield f"context.{name} was never recorded, and the policy looks at it; recorded: {recorded}"
-        if (
-            any(one.entry.request.features is not None for one in record.served)
-            and self.spec.context != theirs.context
-        ):
+        if any(one.entry.request.features is not None for one in record.served) and (
+            self.spec.context,
+            self.spec.encoder,
+        ) != (theirs.context, theirs.encoder):
             yield "callers sent `features`, which mean nothing under another [context] than the journal's"
         specs = {id(one.spec): one.spec for one in record.served}.values()
         quantities = [(rule.quantity.usage, rule.seen) for spec in specs for rule in spec.rules or ()]
@@ -182,7 +182,7 @@ class Reader:
         }
         if sent.context is not None:
             changes["context"] = {
-                name: value for name, value in sent.context.items() if name in self.spec.context
+                name: value for name, value in sent.context.items() if name in self.spec.context_names
             } or None
         if sent.features is not None and isinstance(sent.features[0], list):
             changes["features"] = one.rows_on_offer(sent.features)

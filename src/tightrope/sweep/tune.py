@@ -22,8 +22,8 @@ from tightrope.sweep.engines import EngineName
 from tightrope.sweep.run import Runner, Sweep, running
 from tightrope.sweep.store import Rows
 from tightrope.sweep.target import Target
-from tightrope.toml import dumps
 from tightrope.sweep.verdict import Check, Trial, listed
+from tightrope.toml import dumps
 
 CHECKS = 5  # candidates that may fail the check before it is given up
 # Of the checks, in the spec's own rounds: what explores too little looks good until its luck has run out.
@@ -178,10 +178,11 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     tables = plan.tables(cell.policy, cell.settings)
     order = [name for name in spec.data if name in tables]
     data = {name: tables[name] for name in dict.fromkeys(["name", *order, "policy"])}
-    environment = data.get("environment")
-    if isinstance(environment, Mapping) and isinstance(environment.get("file"), str):
-        file = os.path.relpath(plan.folder / environment["file"], path.resolve().parent)
-        data["environment"] = {**environment, "file": file}
+    for table, field in (("environment", "file"), ("context", "encoder")):
+        stated = data.get(table)
+        if isinstance(stated, Mapping) and isinstance(stated.get(field), str):
+            file = os.path.relpath(plan.folder / stated[field], path.resolve().parent)
+            data[table] = {**stated, field: file}
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     with replacing(path) as draft:
         draft.write_text(head + dumps(data), encoding="utf-8")

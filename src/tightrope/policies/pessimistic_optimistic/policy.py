@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import Concern
+from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import Input, require_in_ranges, seen_before
+from tightrope.policies.input import Input, encoded, require_in_ranges, seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import concerns, fast_path
@@ -431,7 +432,14 @@ class PessimisticOptimistic(Constrained):
         return require_in_ranges(self._input.observed(costs, action, group), self._ranges)
 
     def warm_start(
-        self, features: Any, actions: Any, rewards: Any, costs: Any = None, *, cost_features: Any = None
+        self,
+        features: Any,
+        actions: Any,
+        rewards: Any,
+        costs: Any = None,
+        *,
+        cost_features: Any = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
 
@@ -448,6 +456,8 @@ class PessimisticOptimistic(Constrained):
             The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
         cost_features : (n, d_w) array, optional
             ψ of what was done; `features` by default.
+        encoder : Encoder, optional
+            What makes numbers of features that are rows of a table.
 
         Examples
         --------
@@ -457,6 +467,7 @@ class PessimisticOptimistic(Constrained):
         >>> policy.reward_model.means(), policy.queue, policy.rounds
         (array([0., 1.]), array([0.]), 0)
         """
+        features, cost_features, _ = encoded(encoder, features, cost_features)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
         self._learn_log(log)
 

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
+from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import seen_before
+from tightrope.policies.input import encoded, seen_before
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import READABLE, as_array, as_float
@@ -461,6 +462,7 @@ class ShadowPrice(Constrained):
         *,
         cost_features: Any = None,
         offers: Sequence[Mapping[str, Any]] | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         """Teach the models what was logged before this policy goes live; rounds and totals stay as they are.
 
@@ -477,6 +479,8 @@ class ShadowPrice(Constrained):
         offers : sequence of mappings, optional
             What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
             first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+        encoder : Encoder, optional
+            What makes numbers of features that are rows of a table, here and in offers.
 
         Examples
         --------
@@ -486,6 +490,7 @@ class ShadowPrice(Constrained):
         >>> policy.rounds, policy.totals
         (0, array([0.]))
         """
+        features, cost_features, offers = encoded(encoder, features, cost_features, offers)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
         self._learn_log(log)

@@ -1,21 +1,10 @@
-"""From the rows of a table to the vectors x that a model takes, and back from a file: the same numbers wherever a row is met.
-
->>> table = {"age": [20, 40, 60], "ward": ["A", "B", "B"]}
->>> encoder = Encoder({"age": "number", "ward": {"type": "category", "unseen": "other"}}).fit(table)
->>> encoder.names
-('one', 'age', 'ward=B', 'ward other')
->>> (encoder.transform({"age": 40, "ward": "C"}) * encoder.norm).tolist()
-[1.0, 0.0, 0.0, 1.0]
-"""
+"""How one column of a table becomes entries of x: numbers, dates, booleans and categories, as declared and as fitted."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
 import msgspec
@@ -23,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.files import write_json
-from tightrope.frames import Frame, Values, is_missing, microseconds, row_of
+from tightrope.frames import Values, is_missing, microseconds
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.validation import Array
 
 MOST_LEVELS = 100
-_VERSION = 1
 _DAY = 86_400_000_000  # in microseconds
 
 Level: TypeAlias = str | int | float
@@ -37,7 +24,7 @@ Level: TypeAlias = str | int | float
 Write: TypeAlias = Callable[[list[float], int, Any], None]
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """What is wrong with a value, in words that go after its name."""
 
 
@@ -81,7 +68,7 @@ class _Column(
 
     def gap(self) -> NoReturn:
         """Refuse a missing value."""
-        raise _Refused(
+        raise Refused(
             f"is missing: {self.wanted} is needed, or a declared `missing`, which says what stands in for it"
         )
 
@@ -126,13 +113,13 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         if isinstance(value, bool | np.bool_) or not isinstance(
             value, int | float | np.integer | np.floating
         ):
-            raise _Refused(f"must be {self.wanted}, but got {value!r}")
+            raise Refused(f"must be {self.wanted}, but got {value!r}")
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise _Refused(f"must be finite, but got {value!r}")
+            raise Refused(f"must be finite, but got {value!r}")
         return number
 
     @property
@@ -178,7 +165,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         if not self.standardise:
             parts.append(numbers)
         elif self.deviation:
-            parts.append((numbers - self.mean) / self.deviation)
+            parts.append((numbers - float(self.mean or 0.0)) / self.deviation)
         if self.missing == "indicator":
             parts.append(missing.astype(np.float64))
         return np.column_stack(parts) if parts else np.empty((numbers.size, 0))
@@ -201,24 +188,24 @@ class DateColumn(NumberColumn, frozen=True, kw_only=True, tag="date"):
 
     wanted: ClassVar[str] = "a date such as 2026-03-31"
 
-    fill: str | float | None = None
+    fill: str | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        NumberColumn.__post_init__(self)
+        if self.fill is not None and microseconds(self.fill) is None:
+            raise InvalidInput(f"fill must be {self.wanted}, but got {self.fill!r}")
 
     def number(self, value: Any) -> float:
         """Days since 1970."""
         since = microseconds(value)
         if since is None:
-            raise _Refused(f"must be {self.wanted}, but got {value!r}")
+            raise Refused(f"must be {self.wanted}, but got {value!r}")
         return since / _DAY
 
     @property
     def stand_in(self) -> float:
         """What a missing date counts as."""
-        if self.missing != "fill":
-            return float(self.mean or 0.0)
-        try:
-            return self.number(self.fill)
-        except _Refused as refused:
-            raise InvalidInput(f"fill {refused}") from None
+        return self.number(self.fill) if self.missing == "fill" else float(self.mean or 0.0)
 
     def block(self, values: Values) -> Array | None:
         """Whole columns of dates at once."""
@@ -349,7 +336,7 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
             try:
                 code = codes.get(value)
             except TypeError:
-                raise _Refused(f"must be a text or a number, but got {value!r}") from None
+                raise Refused(f"must be a text or a number, but got {value!r}") from None
             if code is None or value is True or value is False:
                 if is_missing(value):
                     if refuses_gaps:
@@ -358,9 +345,9 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
                 elif isinstance(value, bool | np.bool_) or not isinstance(
                     value, str | int | float | np.number
                 ):
-                    raise _Refused(f"must be a text or a number, but got {value!r}")
+                    raise Refused(f"must be a text or a number, but got {value!r}")
                 elif refuses:
-                    raise _Refused(
+                    raise Refused(
                         f"must be one of {_listed(values)}, but got {value!r}{did_you_mean(value, map(str, values))}"
                     )
                 else:
@@ -381,244 +368,7 @@ _KINDS: dict[str, type[Column]] = {
 _INFERRED = {"U": "category", "b": "boolean", "M": "date"}
 
 
-class Encoder:
-    """x = (1, numbers less their mean in standard deviations, indicators of categories, …) / norm.
-
-    Parameters
-    ----------
-    columns : sequence of names, or mapping of names to declarations, optional
-        Which columns, in which order; by default all of the table that `fit` is given. A declaration is a type, "number",
-        "category", "boolean" or "date", or a table with
-
-        - ``type``; by default texts are categories, and the rest is what it is;
-        - ``missing``: "error" (the default), "indicator" (a column that says so), or of numbers, dates and booleans "mean";
-        - ``fill``: a value that stands in for missing ones;
-        - ``standardise = False`` for a number that is taken as it is;
-        - ``values`` of a category, where they are not to be learnt from the table (sorted; at most 100);
-        - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
-    unit : bool
-        Whether x is divided by the greatest norm in the table, so that ‖x‖ ≤ 1 there.
-
-    Attributes
-    ----------
-    columns : dict of str to their declarations, with what was fitted
-    names : tuple of str
-        What each entry of x stands for; "one" is the constant.
-    n_features : int
-        The length of x.
-    norm : float
-        What x is divided by.
-
-    Examples
-    --------
-    >>> rows = [{"age": 20, "ward": "A"}, {"age": 60, "ward": "B"}, {"ward": "B"}]
-    >>> encoder = Encoder({"age": {"missing": "mean"}, "ward": {}}, unit=False).fit(rows)
-    >>> encoder.transform(rows).tolist()
-    [[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
-    >>> encoder.transform({"age": 20, "ward": "C"})
-    Traceback (most recent call last):
-    ...
-    tightrope.errors.InvalidInput: column 'ward' must be one of 'A', 'B', but got 'C'
-    >>> Encoder.from_dict(encoder.to_dict()) == encoder
-    True
-    """
-
-    def __init__(
-        self, columns: Sequence[str] | Mapping[str, Any] | None = None, *, unit: bool = True
-    ) -> None:
-        if not isinstance(unit, bool):
-            raise InvalidInput(f"unit must be True or False, but got {unit!r}")
-        self._declared = None if columns is None else _declarations(columns)
-        self.unit = unit
-        self.fitted = False
-
-    # From a table
-
-    def fit(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Self:
-        """Learn means, deviations and categories from a table; returns the encoder itself.
-
-        Parameters
-        ----------
-        table : DataFrame of pandas or polars, pyarrow Table, mapping of columns, list of rows, or (n, p) array
-        columns : optional
-            As in the constructor, in the place of what was given there.
-        """
-        declared = self._declared if columns is None else _declarations(columns)
-        frame = Frame(table, None if declared is None else list(declared))
-        if declared is None:
-            declared = {key: {} for key in frame.names}
-        if not declared or len(frame) == 0:
-            raise InvalidInput(
-                f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
-            )
-        made = {name: _fitted(name, one, frame.column(name)) for name, one in declared.items()}
-        self._become(made, 1.0)
-        x = self._design(frame)
-        if self.unit:
-            self.norm = float(np.linalg.norm(x, axis=1).max())
-        return self
-
-    def transform(self, rows: Any) -> Array:
-        """x of each row (n, n_features); of one row, a mapping, a Series, a record or an array (p,), x itself (n_features,).
-
-        Columns that the encoder does not know are not looked at.
-        """
-        self._require_fitted()
-        row = row_of(rows, list(self.columns))
-        if row is not None:
-            return self._vector(row, "column {!r}")
-        return np.asarray(self._design(Frame(rows, list(self.columns))) / self.norm)
-
-    def fit_transform(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Array:
-        """`fit`, then `transform` of the same table."""
-        return self.fit(table, columns).transform(table)
-
-    def design(self, table: Any) -> Array:
-        """`transform` of a table before it is divided by `norm`: the constant is 1."""
-        self._require_fitted()
-        return self._design(Frame(table, list(self.columns)))
-
-    def vector(self, context: Any) -> Array:
-        """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
-
-        Raises
-        ------
-        InvalidInput
-            Names the column that is unknown or missing, or whose value can't be taken, as ``context.NAME``.
-        """
-        self._require_fitted()
-        if not isinstance(context, Mapping):
-            raise InvalidInput(f"context must be a row by column names, but got {context!r}.")
-        for name in context:
-            if name not in self.columns:
-                known = ", ".join(self.columns)
-                raise InvalidInput(
-                    f"context.{name} is not a declared field{did_you_mean(name, self.columns)}; declared: {known}."
-                )
-        return self._vector(context, "context.{}")
-
-    def example(self) -> dict[str, Any]:
-        """A row that it takes, of means and first values."""
-        return {name: _example(column) for name, column in self.columns.items()}
-
-    def schema(self) -> dict[str, Any]:
-        """What `vector` takes, as JSON Schema."""
-        needed = [name for name, column in self.columns.items() if column.missing == "error"]
-        properties = {name: _schema(column) for name, column in self.columns.items()}
-        return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
-
-    # Plain data
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, for JSON or TOML."""
-        self._require_fitted()
-        columns = {name: msgspec.to_builtins(column) for name, column in self.columns.items()}
-        return {"version": _VERSION, "unit": self.unit, "norm": self.norm, "columns": columns}
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """The encoder that gave `to_dict`."""
-        if not isinstance(data, Mapping):
-            raise InvalidInput(f"an encoder must be a table, but got {data!r}")
-        for name in data:
-            if name not in ("version", "unit", "norm", "columns"):
-                raise InvalidInput(f"an encoder has no field {name!r}; allowed: version, unit, norm, columns")
-        version, norm, columns = data.get("version", _VERSION), data.get("norm", 1.0), data.get("columns")
-        if version != _VERSION:
-            raise InvalidInput(
-                f"version must be {_VERSION}, the one that this release reads, but got {version!r}"
-            )
-        if (
-            isinstance(norm, bool)
-            or not isinstance(norm, int | float)
-            or not (math.isfinite(norm) and norm > 0)
-        ):
-            raise InvalidInput(f"norm must be a finite number above 0, but got {norm!r}")
-        if not isinstance(columns, Mapping) or not columns:
-            raise InvalidInput(f"columns must be a table of columns by name, but got {columns!r}")
-        encoder = cls(columns, unit=data.get("unit", True))
-        encoder._become({name: _known(name, stated) for name, stated in columns.items()}, float(norm))
-        return encoder
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The encoder that was saved."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(f"{path} can't be read: {error.strerror or error}") from error
-        except ValueError as error:
-            raise InvalidInput(f"{path} must be JSON, but it is not: {error}") from error
-        try:
-            return cls.from_dict(data)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Encoder):
-            return NotImplemented
-        if not (self.fitted and other.fitted):
-            return self is other
-        return self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        if not self.fitted:
-            return f"Encoder({list(self._declared or ())}, not fitted)"
-        kinds = ", ".join(f"{name}: {_kind_of(column)}" for name, column in self.columns.items())
-        return f"Encoder({kinds}; {self.n_features} features)"
-
-    # How it is done
-
-    def _become(self, columns: dict[str, Column], norm: float) -> None:
-        names, writers = ["one"], []
-        for name, column in columns.items():
-            writers.append((name, len(names), column.writer()))
-            names += [name + suffix for suffix in column.suffixes()]
-        self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
-        self._writers = writers
-        self.fitted = True
-
-    def _require_fitted(self) -> None:
-        if not self.fitted:
-            raise InvalidInput("the encoder has seen no table yet: fit it first")
-
-    def _vector(self, row: Mapping[str, Any], where: str) -> Array:
-        x = [0.0] * self.n_features
-        x[0] = 1.0
-        name = ""
-        try:
-            for name, at, write in self._writers:
-                write(x, at, row.get(name))
-        except _Refused as refused:
-            raise InvalidInput(f"{where.format(name)} {refused}") from None
-        return np.array(x) / self.norm
-
-    def _design(self, frame: Frame) -> Array:
-        blocks = [self._block(name, write, frame.column(name)) for name, _, write in self._writers]
-        return np.column_stack([np.ones(len(frame)), *blocks])
-
-    def _block(self, name: str, write: Write, values: Values) -> Array:
-        column = self.columns[name]
-        block = column.block(values)
-        if block is not None:
-            return block
-        n, width = values.array.size, len(column.suffixes())
-        rows = [[0.0] * width for _ in range(n)]
-        for i, (row, one, gap) in enumerate(zip(rows, values.array.tolist(), values.missing.tolist())):
-            try:
-                write(row, 0, None if gap else one)
-            except _Refused as refused:
-                raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
-        return np.array(rows, dtype=np.float64).reshape(n, width)
-
-
-def _declarations(columns: Any) -> dict[str, Any]:
+def declarations(columns: Any) -> dict[str, Any]:
     """What is declared of each column: a table, empty where nothing is."""
     if isinstance(columns, Mapping):
         declared = {name: {"type": one} if isinstance(one, str) else one for name, one in columns.items()}
@@ -634,7 +384,8 @@ def _declarations(columns: Any) -> dict[str, Any]:
     return declared
 
 
-def _fitted(name: str, stated: Any, values: Values) -> Column:
+def fitted_column(name: str, stated: Any, values: Values) -> Column:
+    """A column as declared, of the type that its values have where none is declared, fitted to them."""
     return _made(name, stated, _INFERRED.get(values.array.dtype.kind, "number")).fitted(name, values)
 
 
@@ -662,7 +413,7 @@ def _made(name: str, stated: Any, default: str | None) -> Column:
         raise InvalidInput(f"columns[{name!r}].{error}") from None
 
 
-def _known(name: str, stated: Any) -> Column:
+def known_column(name: str, stated: Any) -> Column:
     """A column of an encoder that was fitted."""
     column = _made(name, stated, None)
     needed = {
@@ -671,13 +422,14 @@ def _known(name: str, stated: Any) -> Column:
         "boolean": ("mean",),
         "category": ("values",),
     }
-    for field in needed[_kind_of(column)]:
+    for field in needed[kind_of(column)]:
         if getattr(column, field) is None:
             raise InvalidInput(f"columns[{name!r}].{field} is missing")
     return column
 
 
-def _kind_of(column: Column) -> str:
+def kind_of(column: Column) -> str:
+    """The name of its type."""
     return str(type(column).__struct_config__.tag)
 
 
@@ -687,7 +439,7 @@ def _at_row(name: str, read: Callable[[Any], float]) -> Callable[[int, Any], flo
     def at(i: int, value: Any) -> float:
         try:
             return read(value)
-        except _Refused as refused:
+        except Refused as refused:
             raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
 
     return at
@@ -696,10 +448,11 @@ def _at_row(name: str, read: Callable[[Any], float]) -> Callable[[int, Any], flo
 def _truth(value: Any) -> float:
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | float) and value in (0, 1)):
         return float(value)
-    raise _Refused(f"must be true or false, but got {value!r}")
+    raise Refused(f"must be true or false, but got {value!r}")
 
 
-def _example(column: Column) -> Any:
+def example_of(column: Column) -> Any:
+    """A value that it takes."""
     if isinstance(column, DateColumn):
         return (
             datetime.datetime(1970, 1, 1) + datetime.timedelta(days=float(column.mean or 0.0))
@@ -711,11 +464,11 @@ def _example(column: Column) -> Any:
     return (column.values or ("",))[0]
 
 
-def _schema(column: Column) -> dict[str, Any]:
+def schema_of(column: Column) -> dict[str, Any]:
     """What a value of it may be, as JSON Schema."""
     words = "null where it is missing" if column.missing != "error" else ""
     kind: dict[str, Any] = {
-        "type": {"number": "number", "date": "string", "boolean": "boolean"}.get(_kind_of(column))
+        "type": {"number": "number", "date": "string", "boolean": "boolean"}.get(kind_of(column))
     }
     if isinstance(column, DateColumn):
         kind["description"] = "A date or a time, as ISO 8601 writes it."

@@ -1,0 +1,284 @@
+"""From the rows of a table to the vectors x that a model takes, and back from a file: the same numbers wherever a row is met.
+
+>>> table = {"age": [20, 40, 60], "ward": ["A", "B", "B"]}
+>>> encoder = Encoder({"age": "number", "ward": {"type": "category", "unseen": "other"}}).fit(table)
+>>> encoder.names
+('one', 'age', 'ward=B', 'ward other')
+>>> (encoder.transform({"age": 40, "ward": "C"}) * encoder.norm).tolist()
+[1.0, 0.0, 0.0, 1.0]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from tightrope.encoder.columns import (
+    Column,
+    Refused,
+    Write,
+    declarations,
+    example_of,
+    fitted_column,
+    kind_of,
+    known_column,
+    schema_of,
+)
+from tightrope.errors import InvalidInput
+from tightrope.files import write_json
+from tightrope.frames import Frame, Values, frame_of, row_of
+from tightrope.messages import did_you_mean
+from tightrope.validation import Array
+
+_VERSION = 1
+
+
+class Encoder:
+    """x = (1, numbers less their mean in standard deviations, indicators of categories, …) / norm.
+
+    Parameters
+    ----------
+    columns : sequence of names, or mapping of names to declarations, optional
+        Which columns, in which order; by default all of the table that `fit` is given. A declaration is a type, "number",
+        "category", "boolean" or "date", or a table with
+
+        - ``type``; by default texts are categories, and the rest is what it is;
+        - ``missing``: "error" (the default), "indicator" (a column that says so), or of numbers, dates and booleans "mean";
+        - ``fill``: a value that stands in for missing ones;
+        - ``standardise = False`` for a number that is taken as it is;
+        - ``values`` of a category, where they are not to be learnt from the table (sorted; at most 100);
+        - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
+    unit : bool
+        Whether x is divided by the greatest norm in the table, so that ‖x‖ ≤ 1 there.
+
+    Attributes
+    ----------
+    columns : dict of str to their declarations, with what was fitted
+    names : tuple of str
+        What each entry of x stands for; "one" is the constant.
+    n_features : int
+        The length of x.
+    norm : float
+        What x is divided by.
+
+    Examples
+    --------
+    >>> rows = [{"age": 20, "ward": "A"}, {"age": 60, "ward": "B"}, {"ward": "B"}]
+    >>> encoder = Encoder({"age": {"missing": "mean"}, "ward": {}}, unit=False).fit(rows)
+    >>> encoder.transform(rows).tolist()
+    [[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+    >>> encoder.transform({"age": 20, "ward": "C"})
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: column 'ward' must be one of 'A', 'B', but got 'C'
+    >>> Encoder.from_dict(encoder.to_dict()) == encoder
+    True
+    """
+
+    def __init__(
+        self, columns: Sequence[str] | Mapping[str, Any] | None = None, *, unit: bool = True
+    ) -> None:
+        if not isinstance(unit, bool):
+            raise InvalidInput(f"unit must be True or False, but got {unit!r}")
+        self._declared = None if columns is None else declarations(columns)
+        self.unit = unit
+        self.fitted = False
+
+    # From a table
+
+    def fit(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Self:
+        """Learn means, deviations and categories from a table; returns the encoder itself.
+
+        Parameters
+        ----------
+        table : DataFrame of pandas or polars, pyarrow Table, mapping of columns, list of rows, or (n, p) array
+        columns : optional
+            As in the constructor, in the place of what was given there.
+        """
+        declared = self._declared if columns is None else declarations(columns)
+        frame = frame_of(table, None if declared is None else list(declared))
+        if declared is None:
+            declared = {key: {} for key in frame.names}
+        if not declared or len(frame) == 0:
+            raise InvalidInput(
+                f"an encoder needs a column and a row, but got {len(declared)} and {len(frame)}"
+            )
+        made = {name: fitted_column(name, one, frame.column(name)) for name, one in declared.items()}
+        raw = type(self)(unit=self.unit)
+        raw._become(made, 1.0)
+        x = raw._design(frame)
+        self._become(made, float(np.linalg.norm(x, axis=1).max()) if self.unit else 1.0)
+        return self
+
+    def transform(self, rows: Any) -> Array:
+        """x of each row (n, n_features); of one row, a mapping, a Series, a record or an array (p,), x itself (n_features,).
+
+        Columns that the encoder does not know are not looked at.
+        """
+        self._require_fitted()
+        row = row_of(rows, list(self.columns))
+        if row is not None:
+            return self._vector(row, "column {!r}")
+        return np.asarray(self._design(frame_of(rows, list(self.columns))) / self.norm)
+
+    def fit_transform(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Array:
+        """`fit`, then `transform` of the same table."""
+        return self.fit(table, columns).transform(table)
+
+    def design(self, table: Any) -> Array:
+        """`transform` of a table before it is divided by `norm`: the constant is 1."""
+        self._require_fitted()
+        return self._design(frame_of(table, list(self.columns)))
+
+    def vector(self, context: Any) -> Array:
+        """x of one row by column names, (n_features,), which may hold no other names: for what callers send.
+
+        Raises
+        ------
+        InvalidInput
+            Names the column that is unknown or missing, or whose value can't be taken, as ``context.NAME``.
+        """
+        self._require_fitted()
+        if not isinstance(context, Mapping):
+            raise InvalidInput(f"context must be a row by column names, but got {context!r}.")
+        for name in context:
+            if name not in self.columns:
+                known = ", ".join(self.columns)
+                raise InvalidInput(
+                    f"context.{name} is not a declared field{did_you_mean(name, self.columns)}; declared: {known}."
+                )
+        return self._vector(context, "context.{}")
+
+    def example(self) -> dict[str, Any]:
+        """A row that it takes, of means and first values."""
+        return {name: example_of(column) for name, column in self.columns.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """What `vector` takes, as JSON Schema."""
+        needed = [name for name, column in self.columns.items() if column.missing == "error"]
+        properties = {name: schema_of(column) for name, column in self.columns.items()}
+        return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+    def copy(self) -> Self:
+        """An independent one, as declared and as fitted."""
+        fresh = type(self)(self._declared, unit=self.unit)
+        if self.fitted:
+            fresh._become(dict(self.columns), self.norm)
+        return fresh
+
+    # Plain data
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data, for JSON or TOML."""
+        self._require_fitted()
+        columns = {name: msgspec.to_builtins(column) for name, column in self.columns.items()}
+        return {"version": _VERSION, "unit": self.unit, "norm": self.norm, "columns": columns}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """The encoder that gave `to_dict`."""
+        if not isinstance(data, Mapping):
+            raise InvalidInput(f"an encoder must be a table, but got {data!r}")
+        for name in data:
+            if name not in ("version", "unit", "norm", "columns"):
+                raise InvalidInput(f"an encoder has no field {name!r}; allowed: version, unit, norm, columns")
+        version, norm, columns = data.get("version", _VERSION), data.get("norm", 1.0), data.get("columns")
+        if version != _VERSION:
+            raise InvalidInput(
+                f"version must be {_VERSION}, the one that this release reads, but got {version!r}"
+            )
+        if (
+            isinstance(norm, bool)
+            or not isinstance(norm, int | float)
+            or not (math.isfinite(norm) and norm > 0)
+        ):
+            raise InvalidInput(f"norm must be a finite number above 0, but got {norm!r}")
+        if not isinstance(columns, Mapping) or not columns:
+            raise InvalidInput(f"columns must be a table of columns by name, but got {columns!r}")
+        encoder = cls(columns, unit=data.get("unit", True))
+        encoder._become({name: known_column(name, stated) for name, stated in columns.items()}, float(norm))
+        return encoder
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as JSON."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The encoder that was saved."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(f"{path} can't be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise InvalidInput(f"{path} must be JSON, but it is not: {error}") from error
+        try:
+            return cls.from_dict(data)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Encoder):
+            return NotImplemented
+        if not (self.fitted and other.fitted):
+            return self is other
+        return self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if not self.fitted:
+            return f"Encoder({list(self._declared or ())}, not fitted)"
+        kinds = ", ".join(f"{name}: {kind_of(column)}" for name, column in self.columns.items())
+        return f"Encoder({kinds}; {self.n_features} features)"
+
+    # How it is done
+
+    def _become(self, columns: dict[str, Column], norm: float) -> None:
+        names, writers = ["one"], []
+        for name, column in columns.items():
+            writers.append((name, len(names), column.writer()))
+            names += [name + suffix for suffix in column.suffixes()]
+        self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
+        self._writers = writers
+        self.fitted = True
+
+    def _require_fitted(self) -> None:
+        if not self.fitted:
+            raise InvalidInput("the encoder has seen no table yet: fit it first")
+
+    def _vector(self, row: Mapping[str, Any], where: str) -> Array:
+        x = [0.0] * self.n_features
+        x[0] = 1.0
+        name = ""
+        try:
+            for name, at, write in self._writers:
+                write(x, at, row.get(name))
+        except Refused as refused:
+            raise InvalidInput(f"{where.format(name)} {refused}") from None
+        return np.array(x) / self.norm
+
+    def _design(self, frame: Frame) -> Array:
+        blocks = [self._block(name, write, frame.column(name)) for name, _, write in self._writers]
+        return np.column_stack([np.ones(len(frame)), *blocks])
+
+    def _block(self, name: str, write: Write, values: Values) -> Array:
+        column = self.columns[name]
+        block = column.block(values)
+        if block is not None:
+            return block
+        n, width = values.array.size, len(column.suffixes())
+        rows = [[0.0] * width for _ in range(n)]
+        for i, (row, one, gap) in enumerate(zip(rows, values.array.tolist(), values.missing.tolist())):
+            try:
+                write(row, 0, None if gap else one)
+            except Refused as refused:
+                raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
+        return np.array(rows, dtype=np.float64).reshape(n, width)
