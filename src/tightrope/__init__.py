@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.fitting import fit
-    from tightrope.models import ArmMeans, Auto, DisjointRidge, Ensemble, Ridge, Standardised
+    from tightrope.models import ArmMeans, Auto, DisjointRidge, Ensemble, Features, Logistic, Ridge, Standardised
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,
@@ -76,7 +76,7 @@ _HOMES = {
     "encoder": "Encoder",
     "engine": "simulate",
     "fitting": "fit",
-    "models": "ArmMeans Auto DisjointRidge Ensemble Ridge Standardised",
+    "models": "ArmMeans Auto DisjointRidge Ensemble Features Logistic Ridge Standardised",
     "oracle": "Solution check solve",
     "policies": "CLUCB LFG OPB OPLB UCBALP Decision Greedy Lagrangian LinCBwK LinTS LinUCB Oracle PessimisticOptimistic "
     "PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
@@ -103,8 +103,8 @@ __all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "pol
 __all__ += ["__version__", "theory"]
 __all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
 __all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Encoder", "Ensemble", "Ridge", "SparseCosts"]
-__all__ += ["Standardised"]
+__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Encoder", "Ensemble", "Features", "Logistic"]
+__all__ += ["Ridge", "SparseCosts", "Standardised"]
 __all__ += [
     "CLUCB",
     "LFG",

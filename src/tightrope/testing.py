@@ -281,7 +281,7 @@ class ModelSuite:
         model = self.make().with_outputs(2)
         rows, ids = self._offer(4)
         for row, action in zip(rows if rows is not None else [None] * 4, ids.tolist()):
-            model.learn(row, np.array([0.25, -0.5]), action)
+            model.learn(row, np.array([0.25, 0.5]), action)
         shape = np.asarray(model.means(rows, ids)).shape
         _must(shape == (4, 2), "means of 4 rows and 2 outputs must have shape (4, 2)")
 

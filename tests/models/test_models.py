@@ -19,11 +19,13 @@ from tightrope.models.standardised import Standardised
         tr.DisjointRidge(2, 3, bonus=0.2, m=2.0, ridge=0.5, n_outputs=2),
         tr.ArmMeans(2, bonus=0.2, n_outputs=2),
         Standardised(3, 2, prior=0.5, n_outputs=2),
+        tr.Logistic(3, 2, prior=0.5, low=0.0, high=2.0, n_outputs=2),
+        tr.Features("splines", tr.DisjointRidge(2, 3), first=50, n_outputs=2),
     ],
     ids=lambda model: model.kind,
 )
 def test_settings_and_copies(model):
-    assert set(MODELS) == {"ridge", "disjoint-ridge", "arm-means", "standardised"}
+    assert MODELS[model.kind] is type(model)
     again = model_from_settings(model.settings())
     assert type(again) is type(model)
     assert again.settings() == model.settings()
@@ -31,6 +33,8 @@ def test_settings_and_copies(model):
         "ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0]),
         "disjoint-ridge": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
         "standardised": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
+        "logistic": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
+        "features": lambda m: m.learn([0.6, 0.0, 0.8], [1.0, 2.0], action=1),
         "arm-means": lambda m: m.learn(None, [1.0, 2.0], action=1),
     }[model.kind]
     twin = model.copy()
@@ -60,7 +64,7 @@ def test_settings_and_copies(model):
         (lambda: tr.ArmMeans(-1), "n_arms must be a whole number >= 1, but got -1"),
         (
             lambda: model_from_settings({"model": "tree"}),
-            "model must be one of 'arm-means', 'disjoint-ridge', 'ridge'",
+            "model must be one of 'arm-means', .*'ridge', 'standardised', or a class",
         ),
         (
             lambda: model_from_settings({"model": "ridge", "depth": 1}),

@@ -146,7 +146,7 @@ def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
         raise InvalidInput(
             "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
         )
-    if policy.half_life is not None:
+    if any(one is not None and one.half_life is not None for one in (policy, policy._reward, policy._cost)):
         raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
         raise InvalidInput(

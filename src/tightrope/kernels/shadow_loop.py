@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-from tightrope.kernels import layout, models, prices, shadow, standardised
+from tightrope.kernels import layout, prices, shadow, standardised
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
@@ -112,7 +112,7 @@ def learn(model, c, a, reward, workspace):
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
     if standardised.learn_reward(g, row, reward, model.flat, model.spread, workspace.room):
-        models.ridge_refresh(model.flat, g, workspace.inverse)
+        standardised.refresh(model.flat, model.spread, g, workspace.inverse)
 
 
 @inlined
@@ -122,7 +122,7 @@ def learn_costs(model, c, a, workspace):
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
     if standardised.learn_costs(g, row, workspace.y, model.flat, model.spread, workspace.room):
-        models.ridge_refresh(model.flat, g, workspace.inverse)
+        standardised.refresh(model.flat, model.spread, g, workspace.inverse)
 
 
 @inlined

@@ -19,7 +19,7 @@ hardly vary σ̂ falls at once, and an action that was never tried must stay unc
 A model is two vectors. `flat`: a ridge model's, as everywhere in the kernels, with M + 1 outputs, of which the last learns the
 constant 1. `spread` (SPREAD_HEAD + 4M,): the head, with the unit of the features (0 until `begin_unit`), then for each output the
 running mean, the sum of squares about it (about 0 where outcomes are not centred), the weighted sum of e²/(1 + h), and the prior
-standard deviation (0: none declared).
+standard deviation (0: none declared). A model that forgets has `forgetting`'s ages behind that, and all sums about outcomes fade.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import math
 
 import numpy as np
 
-from tightrope.kernels import lanes
+from tightrope.kernels import forgetting, lanes
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.layout import STAT as FLAT_HEAD
 from tightrope.kernels.layout import STAT_SIZE, ridge_parts
 from tightrope.kernels.linear_algebra import inner, matvec, rows_as_columns
-from tightrope.kernels.models import ridge_learn
+from tightrope.kernels.models import ridge_learn, ridge_refresh
 
 # the head of spread
 OUTPUTS, CENTRED, UNIT, LEARNT_OUTCOMES, ERROR_WEIGHT = range(5)
@@ -45,9 +45,27 @@ ZERO, ONE = np.int64(0), np.int64(1)
 ROUNDING = 1e-20
 
 
-def spread_size(M):
-    """Length of `spread` for M outputs."""
-    return SPREAD_HEAD + 4 * M
+def spread_size(M, ages=0):
+    """Length of `spread` for M outputs, and so many ages."""
+    return SPREAD_HEAD + 4 * M + ages
+
+
+@inlined
+def ages_at(spread):
+    """Where the ages of a model that forgets stand; at the end of the vector for one that does not."""
+    return SPREAD_HEAD + 4 * int(spread[OUTPUTS])
+
+
+@inlined
+def forgets(spread):
+    """Whether the model forgets."""
+    return spread.shape[0] > ages_at(spread)
+
+
+@inlined
+def faded(spread, g):
+    """w of block g, by which all that it has learnt has faded; 1 for a model that does not forget."""
+    return forgetting.weight(spread, ages_at(spread), g) if forgets(spread) else 1.0
 
 
 def flat_size(G, p, M):
@@ -155,8 +173,9 @@ def predict(flat, spread, g, Z, z, means, a, deviations, b, room):
     _, q, outputs, theta, inverse, _, _, _ = ridge_parts(flat)
     M, _, _, _, _ = spread_parts(spread)
     matvec(flat, inverse + g * q * q, Z, z, q, room, 0)
-    whole = max(0.0, inner(Z, z, room, 0, q))
-    hidden = min(whole, ridge_of(q - 1) * inner(room, 0, room, 0, q))
+    w = faded(spread, g)
+    whole = w * max(0.0, inner(Z, z, room, 0, q))
+    hidden = min(whole, w * ridge_of(q - 1) * inner(room, 0, room, 0, q))
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     for i in range(M):
@@ -230,9 +249,15 @@ def predict_eight(flat, spread, X, x, rows, room):
 
 @kernel
 def learn(flat, spread, g, Z, z, Y, y, room):
-    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether it is to be refreshed. room: p + 2 + 2M numbers."""
+    """One outcome Y[y : y + M] at the extended row Z[z] by block g; whether it is to be refreshed. room: p + 2 + 2M numbers.
+
+    Of a model that forgets the row is overwritten.
+    """
     _, q, outputs, theta, _, _, _, _ = ridge_parts(flat)
     M, mean, squares, errors, _ = spread_parts(spread)
+    forgetful = forgets(spread)
+    if forgetful:
+        pass_time(spread, 1.0)
     row = theta + g * outputs * q
     one = inner(flat, row + M * q, Z, z, q)
     n = spread[LEARNT_OUTCOMES]
@@ -247,6 +272,12 @@ def learn(flat, spread, g, Z, z, Y, y, room):
         spread[squares + i] += delta * (Y[y + i] - (spread[mean + i] if centred else 0.0))
     room[q + M] = 1.0
     spread[LEARNT_OUTCOMES] = n + 1.0
+    if forgetful:
+        root = math.sqrt(faded(spread, g))
+        for i in range(q):
+            Z[z + i] *= root
+        for i in range(M + 1):
+            room[q + i] *= root
     refresh = ridge_learn(flat, g, Z, z, room, q, room, 0)
     if told:
         # Learning has left Σ⁻¹x, as it was before, in room.
@@ -257,7 +288,33 @@ def learn(flat, spread, g, Z, z, Y, y, room):
         for i in range(M):
             e = room[q + M + 1 + i]
             spread[errors + i] += weight * e * e * shrink
+    if forgetful:
+        return forgetting.some_are_due(flat, spread, ages_at(spread), g)
     return refresh
+
+
+@kernel
+def pass_time(spread, rounds):
+    """So many rounds go by: all that was learnt counts less."""
+    M, _, squares, errors, _ = spread_parts(spread)
+    ages = ages_at(spread)
+    spread[ages + forgetting.TIME] += rounds
+    fade = math.exp(-(spread[ages + forgetting.RATE] * rounds))
+    spread[LEARNT_OUTCOMES] *= fade
+    spread[ERROR_WEIGHT] *= fade
+    for i in range(M):
+        spread[squares + i] *= fade
+        spread[errors + i] *= fade
+
+
+@kernel
+def refresh(flat, spread, g, scratch):
+    """Block g afresh, as `learn` asks for; of a model that forgets, whatever is due. scratch (2q²,) is overwritten."""
+    if forgets(spread):
+        ridge = ridge_of(int(flat[1]) - 1)
+        forgetting.renew_those_due(flat, spread, ages_at(spread), g, ridge, scratch)
+    else:
+        ridge_refresh(flat, g, scratch)
 
 
 # What is on offer, and what comes of it, as given: rows in the user's units
@@ -286,14 +343,15 @@ def predict_costs(flat, spread, psi, a, one_row, ids, columns, out, means, devia
     if spread[UNIT] == 0.0:
         begin_unit(spread, psi, a, 1 if one_row else J, p)
     if flat[0] == 1.0 and not one_row:
+        w = faded(spread, 0)
         for j in range(0, J, 8):
             predict_eight(flat, spread, psi, a + j * p, min(8, J - j), room)
             for i in range(M):
                 noise, signal = noise_and_signal(spread, i)
                 c = centre(spread, i)
                 for r in range(min(8, J - j)):
-                    whole = max(0.0, room[r])
-                    hidden = min(whole, ridge_of(p) * room[8 + r])
+                    whole = w * max(0.0, room[r])
+                    hidden = min(whole, w * ridge_of(p) * room[8 + r])
                     at_row = (j + r) * K + (columns[i] if columns.shape[0] > 0 else 0)
                     out[means + at_row] = c + room[16 + 8 * i + r] - c * room[16 + 8 * M + r]
                     deviations[d + at_row] = deviation(noise, signal, whole, hidden)

@@ -4,6 +4,8 @@ from tightrope.models.arm_means import ArmMeans
 from tightrope.models.auto import Auto
 from tightrope.models.disjoint_ridge import DisjointRidge
 from tightrope.models.ensemble import Ensemble
+from tightrope.models.features import Features
+from tightrope.models.logistic import Logistic
 from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
 from tightrope.models.standardised import Standardised
@@ -14,6 +16,8 @@ __all__ = [
     "Auto",
     "DisjointRidge",
     "Ensemble",
+    "Features",
+    "Logistic",
     "Model",
     "Ridge",
     "Standardised",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.models.model import (
     Model,
+    checked_half_life,
     checked_outcome,
     factor,
     known_action,
@@ -32,6 +33,8 @@ class ArmMeans(Model):
         Multiplies the width; 1 is the paper's.
     n_outputs : int
         Quantities learnt for each arm. A policy sets it to the number of costs that it learns.
+    half_life : float, optional
+        Outcomes learnt, of all arms together, until one counts half of what it did; None forgets nothing.
 
     Examples
     --------
@@ -42,14 +45,20 @@ class ArmMeans(Model):
     array([0.5, nan])
     """
 
-    compiled: ClassVar[str | None] = "arms"
+    # By the plain path where it forgets.
+    compiled: str | None = "arms"
     takes_features: bool = False
     n_actions: int
 
-    def __init__(self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1) -> None:
+    def __init__(
+        self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1, half_life: float | None = None
+    ) -> None:
         self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.bonus = factor("bonus", bonus)
+        self.half_life = checked_half_life(half_life)
+        if self.half_life is not None:
+            self.compiled = None
         self.stat = np.zeros(kernels.STAT_SIZE)
         self.stat[kernels.BONUS] = self.bonus
         self.counts = np.zeros(self.n_actions)
@@ -68,7 +77,16 @@ class ArmMeans(Model):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) of `action`; there are no features."""
         a = known_action(action, self.n_actions)
-        kernels.arms_learn(a, checked_outcome(outcome, self.n_outputs), self.counts, self.sums, self.stat)
+        y = checked_outcome(outcome, self.n_outputs)
+        self.elapse(1.0)
+        kernels.arms_learn(a, y, self.counts, self.sums, self.stat)
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome."""
+        if self.half_life is not None:
+            fade = 2.0 ** -(finite_number("rounds", rounds, low=0.0) / self.half_life)
+            self.counts *= fade
+            self.sums *= fade
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """The mean by arm, (J,), or (J, n_outputs); NaN for an arm without an outcome."""
@@ -116,4 +134,5 @@ class ArmMeans(Model):
         return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
 
     def __repr__(self) -> str:
-        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g})"
+        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
+        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g}{fades})"

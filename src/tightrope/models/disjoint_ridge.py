@@ -25,8 +25,8 @@ class DisjointRidge(Linear):
         J: ids run from 0 to J − 1.
     n_features : int
         p, the length of x; ‖x‖ ≤ 1 is asked for.
-    bonus, m, ridge, n_outputs
-        As for `Ridge`.
+    bonus, m, ridge, n_outputs, half_life
+        As for `Ridge`; a half-life is counted in outcomes of all actions together.
 
     Examples
     --------
@@ -47,19 +47,20 @@ class DisjointRidge(Linear):
         m: float = 1.0,
         ridge: float = 1.0,
         n_outputs: int = 1,
+        half_life: float | None = None,
     ) -> None:
         self.n_actions = whole_number("n_actions", n_actions, low=1)
-        self._start(self.n_actions, n_features, bonus, m, ridge, n_outputs)
+        self._start(self.n_actions, n_features, bonus, m, ridge, n_outputs, half_life)
 
     @property
     def sigma(self) -> Array:
         """The blocks of Σ, (J, p, p), a copy."""
-        return self.Sigma.copy()
+        return self._blocks()[0]
 
     @property
     def sigma_inverse(self) -> Array:
         """The blocks of Σ⁻¹ as they are used, (J, p, p), a copy."""
-        return self.Sigma_inv.copy()
+        return self._blocks()[1]
 
     @property
     def theta(self) -> Array:
@@ -98,7 +99,4 @@ class DisjointRidge(Linear):
         return ids, rows
 
     def __repr__(self) -> str:
-        return (
-            f"DisjointRidge({self.n_actions}, {self.n_features}, bonus={self.bonus:g}, m={self.m:g}, "
-            f"ridge={self.ridge:g})"
-        )
+        return f"DisjointRidge({self.n_actions}, {self.n_features}, {self._shown()})"

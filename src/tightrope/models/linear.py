@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.models.model import Ids, Model, checked_outcome, factor
+from tightrope.kernels import forgetting
+from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, factor
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
 
@@ -20,7 +21,8 @@ SMALLEST_RIDGE = 1e-8
 class Linear(Model):
     """Ridge regression in `blocks`, each with its Σ, Σ⁻¹, b and θ̂; all arrays are views of one, `flat`, which kernels read."""
 
-    compiled: ClassVar[str | None] = "ridge"
+    # By the plain path where it forgets.
+    compiled: str | None = "ridge"
     linear: ClassVar[bool] = True
     unit_features: ClassVar[bool] = True
 
@@ -34,8 +36,11 @@ class Linear(Model):
     B: Array
     Theta: Array
     wear: Array
+    ages: Array
 
-    def _start(self, blocks: int, n_features: Any, bonus: Any, m: Any, ridge: Any, n_outputs: Any) -> None:
+    def _start(
+        self, blocks: int, n_features: Any, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any
+    ) -> None:
         self.n_features = p = whole_number("n_features", n_features, low=1)
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.bonus = factor("bonus", bonus)
@@ -47,6 +52,10 @@ class Linear(Model):
         self.stat[:] = 0.0, self.bonus, self.m, self.ridge, self.dimension
         self.Sigma[:] = self.ridge * np.eye(p)
         self.Sigma_inv[:] = np.eye(p) / self.ridge
+        self.half_life = checked_half_life(half_life)
+        if self.half_life is not None:
+            self.compiled = None
+            self.ages = forgetting.new_ages(self.half_life, blocks, p)
 
     @property
     def n_learnt(self) -> int:
@@ -59,7 +68,8 @@ class Linear(Model):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
-        return {name: getattr(self, name) for name in ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear")}
+        names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear")
+        return {name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life else ()))}
 
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
@@ -70,9 +80,7 @@ class Linear(Model):
         T = finite_number("horizon", horizon, low=1.0)
         return float(
             self.bonus
-            * kernels.confidence_radius(
-                self.stat[kernels.LEARNT], float(self.dimension), T, self.m, self.ridge
-            )
+            * kernels.confidence_radius(self._counted(), float(self.dimension), T, self.m, self.ridge)
         )
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
@@ -87,6 +95,8 @@ class Linear(Model):
         Over n_j outcomes Σ xᵀΣ_j⁻¹x = p − λ tr Σ_j⁻¹, and Σ⟨θ̂_j, x⟩² = θ̂_jᵀ(Σ_j − λI)θ̂_j; n_j comes from tr Σ_j, as if all x were
         equally long. Where all actions share one θ̂ others than those chosen may have lower means: these are left out.
         """
+        if self.half_life is not None:
+            return None
         lengths = np.trace(self.Sigma, axis1=1, axis2=2) - self.ridge * self.n_features
         seen = lengths > 0.0
         if not seen.any():
@@ -100,8 +110,10 @@ class Linear(Model):
             optimism += np.sqrt(np.maximum(0.0, squares - self.ridge * (theta**2).sum(axis=1)) / n)
         return float(optimism.min())
 
-    def least_norm(self, horizon: float) -> Array:
+    def least_norm(self, horizon: float) -> Array | None:
         """max over some u, ‖u‖ = 1, of ⟨u, θ̂⟩ − √β‖u‖_{Σ⁻¹} by output: no θ* with ‖θ*‖ ≤ m is shorter, as the paper's sets go."""
+        if self.half_life is not None:
+            return None
         root_beta = kernels.confidence_radius(
             self.stat[kernels.LEARNT], float(self.dimension), horizon, self.m, self.ridge
         )
@@ -122,8 +134,18 @@ class Linear(Model):
         x = real_array("features", features, (self.n_features,))
         require_rows_in_ball("features", x[None, :])
         y = checked_outcome(outcome, self.n_outputs)
-        if kernels.ridge_learn(self.flat, block, x, 0, y, 0, np.empty_like(x), 0):
+        if self.half_life is not None:
+            self.ages[forgetting.TIME] += 1.0
+            root = math.sqrt(forgetting.weight(self.ages, 0, block))
+            x, y = root * x, root * y
+        worn = kernels.ridge_learn(self.flat, block, x, 0, y, 0, np.empty_like(x), 0)
+        if worn or self.half_life is not None:
             self.refresh(block)
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome."""
+        if self.half_life is not None:
+            self.ages[forgetting.TIME] += finite_number("rounds", rounds, low=0.0)
 
     def of_sum(self, z: Array) -> tuple[float, float]:
         """⟨θ̂, z⟩ and ‖z‖_{Σ⁻¹} for features that were added up, by block (blocks, p)."""
@@ -131,19 +153,48 @@ class Linear(Model):
         return float(np.einsum("gp,gp->", self.Theta[:, 0], z)), math.sqrt(squares)
 
     def refresh(self, block: int) -> None:
-        """Σ⁻¹ and θ̂ of a block afresh from Σ and b, as compiled code asks for from time to time."""
-        kernels.ridge_refresh(self.flat, block, np.empty(2 * self.n_features**2))
+        """Σ⁻¹ and θ̂ of a block afresh from Σ and b, as compiled code asks for from time to time; what is due, if it forgets."""
+        scratch = np.empty(2 * self.n_features**2)
+        if self.half_life is None:
+            kernels.ridge_refresh(self.flat, block, scratch)
+        else:
+            forgetting.renew_those_due(self.flat, self.ages, 0, block, self.ridge, scratch)
+
+    def _counted(self) -> float:
+        """How many outcomes there are, each by its weight."""
+        n = float(self.stat[kernels.LEARNT])
+        if self.half_life is None:
+            return n
+        rate = self.ages[forgetting.RATE]
+        return math.expm1(-rate * n) / math.expm1(-rate)
+
+    def _faded(self, blocks: Ids) -> Array | float:
+        """w of blocks: by how much all that they have learnt has faded since they were last computed afresh."""
+        if self.half_life is None:
+            return 1.0
+        born = self.ages[forgetting.BORN :][blocks]
+        return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
+
+    def _blocks(self) -> tuple[Array, Array]:
+        """Σ and Σ⁻¹ of all blocks, copies."""
+        w = self._faded(np.arange(len(self.Sigma)))
+        w = w if isinstance(w, float) else w[:, None, None]
+        return self.Sigma / w, self.Sigma_inv * w
+
+    def _shown(self) -> str:
+        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
+        return f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}{fades}"
 
     def _widths(self, rows: Array, blocks: Ids) -> Array:
         widths = np.empty(len(rows))
         scratch = np.empty(kernels.scratch_size(self.n_features))
         kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
-        return widths
+        return widths if self.half_life is None else widths * np.sqrt(self._faded(blocks))
 
     def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
         # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.
         p = self.n_features
-        L = np.linalg.cholesky(self.Sigma[block])
+        L = np.linalg.cholesky(self.Sigma[block] / self._faded(np.array([block])))
         theta: Array = self.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(p, block * p))
         return theta
 

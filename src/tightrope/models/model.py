@@ -20,7 +20,7 @@ from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
-__all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
+__all__ = ["MODELS", "Model", "checked_half_life", "checked_outcome", "known_action", "model_from_settings", "register"]
 
 Ids = NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class Model(ABC):
 
     kind: ClassVar[str]
     # The compiled kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
-    compiled: ClassVar[str | None] = None
+    compiled: str | None = None
     # Whether a prediction is linear in the features, so that features may be added up.
     linear: ClassVar[bool] = False
     takes_features: bool = True
@@ -55,6 +55,8 @@ class Model(ABC):
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
+    # Outcomes learnt until one counts half of what it did; None for a model that forgets nothing.
+    half_life: float | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -92,6 +94,12 @@ class Model(ABC):
         """The standard deviation of each mean, in the outcome's own units."""
         raise NotImplementedError(f"{type(self).__name__} must define deviations, or widths")
 
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and deviations, (n, n_outputs) each, for what needs both."""
+        means, deviations = self.means(features, actions), self.deviations(features, actions)
+        n = len(means)
+        return np.reshape(means, (n, -1)), np.reshape(deviations, (n, -1))
+
     def radius(self, horizon: float) -> float:
         """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
         return math.sqrt(2.0 * math.log(max(1.0, horizon)))
@@ -114,6 +122,14 @@ class Model(ABC):
         """How often it was fitted anew to what it keeps, after which prices are solved for again; 0 where every outcome moves it."""
         return 0
 
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse an outcome that it can't learn; a policy asks before it changes anything."""
+        return
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome: what was learnt fades where there is a `half_life`."""
+        return
+
     def of_sum(self, z: Array) -> tuple[float, float]:
         """Mean and width of features that were added up; of a `linear` model alone."""
         raise InvalidInput(f"{self!r} is not linear, so features can't be added up.")
@@ -122,6 +138,11 @@ class Model(ABC):
     def dimension(self) -> int:
         """The d of the formulas: how many parameters an output has."""
         return max(1, self.n_features) * (self.n_actions or 1)
+
+    @property
+    def working_features(self) -> int:
+        """How many features it computes with, which says how long an answer takes."""
+        return self.n_features
 
     @property
     def n_learnt(self) -> int:
@@ -232,6 +253,11 @@ def known_action(action: Any, n_actions: int) -> int:
     if a >= n_actions:
         raise InvalidInput(f"action must be below {n_actions}, but got {a}.")
     return a
+
+
+def checked_half_life(value: Any) -> float | None:
+    """A half-life, at least one round; None forgets nothing."""
+    return None if value is None else finite_number("half_life", value, low=1.0)
 
 
 def factor(name: str, value: Any) -> float:

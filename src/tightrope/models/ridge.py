@@ -28,6 +28,9 @@ class Ridge(Linear):
         λ in Σ = λI + Σ φφᵀ; at least 1e-8.
     n_outputs : int
         Quantities learnt from the same features. A policy sets it to the number of costs that it learns.
+    half_life : float, optional
+        Outcomes learnt until one counts half of what it did (`tightrope.kernels.forgetting`); None forgets nothing. What is proved of
+        the paper's policy is proved without it.
 
     Examples
     --------
@@ -40,9 +43,16 @@ class Ridge(Linear):
     """
 
     def __init__(
-        self, n_features: int, *, bonus: float = 1.0, m: float = 1.0, ridge: float = 1.0, n_outputs: int = 1
+        self,
+        n_features: int,
+        *,
+        bonus: float = 1.0,
+        m: float = 1.0,
+        ridge: float = 1.0,
+        n_outputs: int = 1,
+        half_life: float | None = None,
     ) -> None:
-        self._start(1, n_features, bonus, m, ridge, n_outputs)
+        self._start(1, n_features, bonus, m, ridge, n_outputs, half_life)
 
     @classmethod
     def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Ridge:
@@ -52,14 +62,12 @@ class Ridge(Linear):
     @property
     def sigma(self) -> Array:
         """Σ = λI + Σ φφᵀ, (d, d), a copy."""
-        block: Array = self.Sigma[0]
-        return block.copy()
+        return self._blocks()[0][0]
 
     @property
     def sigma_inverse(self) -> Array:
         """Σ⁻¹ as it is used, (d, d), a copy."""
-        block: Array = self.Sigma_inv[0]
-        return block.copy()
+        return self._blocks()[1][0]
 
     @property
     def theta(self) -> Array:
@@ -94,4 +102,4 @@ class Ridge(Linear):
         return rows
 
     def __repr__(self) -> str:
-        return f"Ridge({self.n_features}, bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g})"
+        return f"Ridge({self.n_features}, {self._shown()})"

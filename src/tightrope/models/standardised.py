@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.kernels import standardised
-from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
-from tightrope.validation import Array, finite_array, real_array, require_finite, whole_number
+from tightrope.kernels import forgetting, standardised
+from tightrope.models.model import Ids, Model, checked_half_life, checked_outcome, known_action, register
+from tightrope.validation import (
+    Array,
+    finite_array,
+    finite_number,
+    real_array,
+    require_finite,
+    whole_number,
+)
 
 
 @register("standardised")
@@ -33,6 +40,8 @@ class Standardised(Model):
     prior : float or (n_outputs,) of float
         The standard deviation of an outcome as far as it is known beforehand, which counts as one observation; 0 for unknown.
     n_outputs : int
+    half_life : float, optional
+        Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
 
     Examples
     --------
@@ -43,7 +52,7 @@ class Standardised(Model):
     array([1021., 1044.])
     """
 
-    compiled: ClassVar[str | None] = "standardised"
+    compiled: str | None = "standardised"
     linear: ClassVar[bool] = False
 
     def __init__(
@@ -54,6 +63,7 @@ class Standardised(Model):
         centred: bool = True,
         prior: Any = 0.0,
         n_outputs: int = 1,
+        half_life: float | None = None,
     ) -> None:
         self.n_features = p = whole_number("n_features", n_features)
         self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
@@ -67,17 +77,21 @@ class Standardised(Model):
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
             raise InvalidInput(f"prior must be at least 0, but got {given.min():g}.")
+        self.half_life = checked_half_life(half_life)
         self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
         G = self.n_actions or 1
         self.flat = np.zeros(standardised.flat_size(G, p, M))
-        self.spread = np.zeros(standardised.spread_size(M))
+        ages = 0 if self.half_life is None else forgetting.ages_size(G)
+        self.spread = np.zeros(standardised.spread_size(M, ages))
         priors = np.array(np.broadcast_to(given, (M,)))
         standardised.begin_model(self.flat, self.spread, G, p, M, self.centred, priors)
+        if self.half_life is not None:
+            forgetting.begin_ages(self.spread[-ages:], self.half_life, G, p + 1)
 
     @property
     def n_learnt(self) -> int:
         """Outcomes learnt so far, over all actions."""
-        return int(self.spread[standardised.LEARNT_OUTCOMES])
+        return int(self.flat[kernels.STAT + kernels.LEARNT])
 
     def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
         """The model as it is, for so many outputs."""
@@ -105,7 +119,12 @@ class Standardised(Model):
 
     def refresh(self, block: int) -> None:
         """Σ⁻¹ and θ̂ of a block afresh from their sums, as compiled code asks for from time to time."""
-        kernels.ridge_refresh(self.flat, block, np.empty(2 * (self.n_features + 1) ** 2))
+        standardised.refresh(self.flat, self.spread, block, np.empty(2 * (self.n_features + 1) ** 2))
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome."""
+        if self.half_life is not None:
+            standardised.pass_time(self.spread, finite_number("rounds", rounds, low=0.0))
 
     def means(self, features: Any = None, actions: Any = None) -> Array:
         """The expected outcome of each row, (n,) or (n, n_outputs)."""
@@ -170,7 +189,8 @@ class Standardised(Model):
 
     def __repr__(self) -> str:
         J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
-        return f"Standardised({self.n_features}{J})"
+        fades = "" if self.half_life is None else f", half_life={self.half_life:g}"
+        return f"Standardised({self.n_features}{J}{fades})"
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
@@ -186,4 +206,5 @@ def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -
         centred=centred,
         prior=prior,
         n_outputs=n_outputs,
+        half_life=model.half_life,
     )

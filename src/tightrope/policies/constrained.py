@@ -147,11 +147,13 @@ class Constrained(Policy):
             self._pending.require(number, AWAITS_REWARD)
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
+            self._reward.check_outcome(y)
         if costs is not None:
             if self._cost is None:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self._pending.require(number, AWAITS_COSTS)
             w = self._observed_costs(costs, pending[1], pending[4])
+            self._cost.check_outcome(w)
             parts |= AWAITS_COSTS
         if y is not None:
             self.learn_reward(pending, y)
@@ -160,7 +162,11 @@ class Constrained(Policy):
         self._pending.learnt(number, parts)
 
     def _learn_log(self, log: Log) -> None:
-        """Logged decisions, row by row."""
+        """Logged decisions, row by row; none where one of them can't be learnt."""
+        for i in range(len(log.ids)):
+            self._reward.check_outcome(log.rewards[i : i + 1])
+            if log.costs is not None and self._cost is not None:
+                self._cost.check_outcome(log.costs[i])
         for i, action in enumerate(log.ids):
             self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
             if log.costs is not None and self._cost is not None:

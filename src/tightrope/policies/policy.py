@@ -316,11 +316,15 @@ class Policy(ABC):
             self.decisions.require(number, AWAITS_REWARD)
             low, high = self.reward_range or (-np.inf, np.inf)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
+            if self._reward is not None:
+                self._reward.check_outcome(y)
         if costs is not None and self.n_constraints:
             if self.sees_costs:
                 raise InvalidInput("costs are seen before acting here: learn takes the reward alone.")
             self.decisions.require(number, AWAITS_COSTS)
             w = self._observed(costs)
+            if self._cost is not None:
+                self._cost.check_outcome(w)
         if costs is not None:
             parts |= AWAITS_COSTS
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)

@@ -84,10 +84,11 @@ def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tup
     if model.exploration == "members":
         members = _members(model, rows, ids)
         return members.mean(axis=0), members.std(axis=0)
-    means = _means(model, rows, ids)
     if model.exploration == "gaps":
+        means = _means(model, rows, ids)
         return means, np.zeros(means.shape)
-    sds = _told("deviations", model, rows, ids)
+    means, sds = _told("predictions", model, rows, ids)
+    means = np.where(np.isnan(means), 0.0, means)
     if not np.isfinite(sds).all():
         for own in _rounds(ids):
             known = np.isfinite(sds[own])
@@ -121,7 +122,7 @@ def _wide(means: Array, sds: Array) -> float:
 
 
 def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Array:
-    """What a model says of all these rounds in one call, a copy: (n, n_outputs), or (M, n, n_outputs) of its members."""
+    """What a model says of all these rounds in one call, a copy: (n, n_outputs), or several of these, one for each member."""
     actions = ids[0] if len(ids) == 1 else np.concatenate(ids)
     each = [rows_for_each(one, len(own)) for one, own in zip(rows, ids)]
     given = [one for one in each if one is not None]
@@ -129,7 +130,7 @@ def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids
     found = np.array(getattr(model, what)(features, actions), dtype=float)
     n = len(actions)
     if what != "members":
-        return found.reshape(n, -1)
+        return found.reshape(*(() if what == "means" else (2,)), n, -1)
     if found.ndim < 2 or len(found) == 0 or found.shape[1] != n:
         raise InvalidInput(f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}.")
     return found.reshape(len(found), n, -1)

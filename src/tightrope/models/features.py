@@ -1,0 +1,285 @@
+"""Features made of features, in front of any model: random Fourier features, Nyström, splines, or a pipeline of your own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.models import transformers
+from tightrope.models.model import MODELS, Model, checked_outcome, known_action, model_from_settings, register
+from tightrope.validation import Array, real_array, require_finite, whole_number
+
+
+@register("features")
+class Features(Model):
+    """A model of transformed features: a linear one becomes one of curves, kernels or whatever the transformer makes.
+
+    The transformer is fitted once, to the features of the first outcomes. Until then the model works on the features as they are;
+    then it begins anew on the transformed ones with all that was seen so far. What the transformer was fitted to is part of the state,
+    so that nothing is pickled: a restored model fits it again, and where scikit-learn gives the same result for the same seed, as all
+    transformers named here do, answers to the bit as before.
+
+    Parameters
+    ----------
+    transformer : str, dict or object
+        "fourier" (random Fourier features of a Gaussian kernel), "nystroem" (the same kernel, on features of the first rows) or
+        "splines"; a dict of such a `kind`, or of module:Class, and parameters; or any object like scikit-learn's, a pipeline too,
+        whose parameters are plain data or such objects. The first two standardise features beforehand.
+    inner : Model, dict or str
+        The model behind it, of the size of the features as they come; it must have learnt nothing.
+    first : int
+        Outcomes until the transformer is fitted; 0 for one that learns nothing from data but the number of features.
+    size : int, optional
+        Features that the transformer makes; needed where that depends on the data. Fewer are filled up with 0, more refused.
+    seed : int
+        Of what the transformer draws.
+    n_outputs : int
+    half_life : float, optional
+        That of the inner model, where it has none.
+
+    Examples
+    --------
+    >>> from tightrope.models import Standardised
+    >>> model = Features({"kind": "splines", "n_knots": 4}, Standardised(1), first=50)
+    >>> for i in range(400):
+    ...     model.learn([i % 20 / 10], abs(i % 20 / 10 - 1.0))
+    >>> model.means([[0.0], [1.0], [1.9]]).round(1)
+    array([1. , 0. , 0.9])
+    """
+
+    def __init__(
+        self,
+        transformer: Any,
+        inner: Any,
+        *,
+        first: int = 300,
+        size: int | None = None,
+        seed: int = 0,
+        n_outputs: int = 1,
+        half_life: float | None = None,
+    ) -> None:
+        self.transformer = transformers.as_data(transformer)
+        self._data = json.dumps(self.transformer, sort_keys=True)
+        self.n_outputs = M = whole_number("n_outputs", n_outputs)
+        self._raw = _inner_model(inner, half_life).with_outputs(M)
+        if not self._raw.takes_features:
+            raise InvalidInput(f"{self._raw!r} takes no features, so there is nothing to transform.")
+        self.inner = self._raw.settings()
+        self.half_life = self._raw.half_life
+        self.n_features = p = self._raw.n_features
+        self.n_actions = self._raw.n_actions
+        self.exploration = self._raw.exploration
+        self.first, self.seed = whole_number("first", first), whole_number("seed", seed)
+        self.size = None if size is None else whole_number("size", size, low=1)
+        self._size = self.size or transformers.usual_size(self._data, self.first, p)
+        self._model = model_from_settings({**self.inner, "n_features": self._size})
+        # What was seen until the transformer is fitted; `waits` is the time that went by before each.
+        self.rows, self.outcomes = np.zeros((self.first, p)), np.zeros((self.first, M))
+        self.which, self.waits = np.zeros(self.first, dtype=np.int64), np.zeros(self.first + 1)
+        # How many outcomes; and a mark of the rows that the transformer is fitted to, 0 before that.
+        self.seen = np.zeros(2, dtype=np.int64)
+        self._transform: tuple[int, transformers.Transform] | None = None
+        self._last: tuple[int, bytes, Array] | None = None
+        if not self.first:
+            self.seen[1] = self._mark()
+
+    @classmethod
+    def sized(
+        cls, *, n_actions: int, n_features: int, per_action: bool, inner: Any = None, **settings: Any
+    ) -> Features:
+        """The inner model sized as it asks; ridge regression by default."""
+        given = {"model": inner} if isinstance(inner, str) else dict(inner or {})
+        made = MODELS.find(given.pop("model", "ridge" if per_action else "disjoint-ridge"))
+        sized = made.sized(n_actions=n_actions, n_features=n_features, per_action=per_action, **given)
+        return cls(inner=sized, **settings)
+
+    # Learn
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse what the inner model refuses."""
+        self._raw.check_outcome(outcome)
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome (a number, or n_outputs of them) at `features` (p,)."""
+        x = real_array("features", features, (self.n_features,))
+        require_finite("features", x)
+        y = checked_outcome(outcome, self.n_outputs)
+        self.check_outcome(y)
+        a = None if self.n_actions is None else known_action(action, self.n_actions)
+        n = int(self.seen[0])
+        if self.seen[1]:
+            self._model.learn(self._made_of(x[None, :])[0], y, a)
+            self.seen[0] = n + 1
+            return
+        transform = None
+        if n + 1 == self.first:
+            # Fitted before anything changes: what it refuses leaves no trace.
+            transform = self._fitted(np.concatenate([self.rows[:n], x[None, :]]))
+        self.rows[n], self.outcomes[n], self.which[n] = x, y, -1 if a is None else a
+        self.seen[0] = n + 1
+        self._raw.learn(self._in_reach(x[None, :])[0], y, a)
+        if transform is not None:
+            self.seen[1] = self._mark()
+            self._transform = int(self.seen[1]), transform
+            for i, z in enumerate(self._made_of(self.rows)):
+                self._model.elapse(float(self.waits[i]))
+                self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome."""
+        if not self.seen[1]:
+            self.waits[self.seen[0]] += rounds
+        self._in_use.elapse(rounds)
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output, those that were learnt too, become larger by so much."""
+        self.outcomes[:, output] += by
+        self._raw.shift(output, by)
+        self._model.shift(output, by)
+
+    # Predict
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The expected outcome of each row."""
+        return self._in_use.means(self._rows(features, actions), actions)
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """The standard deviation of each mean."""
+        return self._in_use.deviations(self._rows(features, actions), actions)
+
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and standard deviations, (n, n_outputs) each."""
+        return self._in_use.predictions(self._rows(features, actions), actions)
+
+    def widths(self, features: Any = None, actions: Any = None) -> Array:
+        """How unsure the means are, before any radius."""
+        return self._in_use.widths(self._rows(features, actions), actions)
+
+    def members(self, features: Any = None, actions: Any = None) -> Array:
+        """What each member of the inner model expects of each row."""
+        return self._in_use.members(self._rows(features, actions), actions)
+
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
+        """A draw of the inner model for each row."""
+        return self._in_use.sampled(self._rows(features, actions), actions, scale, normals)
+
+    def radius(self, horizon: float) -> float:
+        """The inner model's."""
+        return self._in_use.radius(horizon)
+
+    @property
+    def working_features(self) -> int:
+        """How many the transformer makes."""
+        return self._size
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far."""
+        return int(self.seen[0])
+
+    @property
+    def fits(self) -> int:
+        """One more than the inner model's once the transformer is fitted."""
+        return int(self.seen[1] != 0 and self.first > 0) + self._in_use.fits
+
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether no outcome of it was ever learnt, if the inner model can say."""
+        return self._in_use.never_learnt()
+
+    # The parts
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Features:
+        """The same with the inner model as it is asked for."""
+        if self.n_learnt:
+            return self.with_outputs(n_outputs)
+        settings = {name: value for name, value in self.settings().items() if name != "model"}
+        inner = self._raw.standardised(n_outputs, centred=centred, prior=prior)
+        return type(self)(**{**settings, "inner": inner, "n_outputs": n_outputs, "half_life": None})
+
+    def with_outputs(self, n: int) -> Self:
+        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
+        if n != self.n_outputs and not self.n_learnt:
+            settings = {name: value for name, value in self.settings().items() if name != "model"}
+            return type(self)(**{**settings, "inner": self._raw.with_outputs(n), "n_outputs": n})
+        return super().with_outputs(n)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, not copies."""
+        own = {name: getattr(self, name) for name in ("rows", "outcomes", "which", "waits", "seen")}
+        for part, model in (("raw", self._raw), ("inner", self._model)):
+            own |= {f"{part}/{name}": array for name, array in model.arrays().items()}
+        return own
+
+    @property
+    def _in_use(self) -> Model:
+        return self._model if self.seen[1] else self._raw
+
+    def _rows(self, features: Any, actions: Any) -> Array:
+        p = self.n_features
+        rows = real_array("features", features, (p,), (None, p))
+        if rows.ndim == 1:
+            n = self.n_actions or 1 if actions is None else len(actions)
+            rows = np.broadcast_to(rows, (n, p))
+        return self._made_of(rows) if self.seen[1] else self._in_reach(rows)
+
+    def _made_of(self, rows: Array) -> Array:
+        """Transformed rows; one that stands for all actions is transformed once, and the last is remembered."""
+        if len(rows) > 1 and not (new := (rows[1:] != rows[:-1]).any(axis=1)).all():
+            starts = np.concatenate([[True], new])
+            return np.asarray(self._made_of(rows[starts])[np.cumsum(starts) - 1])
+        mark = int(self.seen[1])
+        if self._transform is None or self._transform[0] != mark:
+            self._transform, self._last = (mark, self._fitted(self.rows)), None
+        key = rows.tobytes()
+        if self._last is not None and self._last[:2] == (mark, key):
+            return self._last[2]
+        made = self._transform[1](np.ascontiguousarray(rows))
+        if made.shape[1] < self._size:
+            made = np.pad(made, ((0, 0), (0, self._size - made.shape[1])))
+        made = np.ascontiguousarray(self._in_reach(made))
+        self._last = mark, key, made
+        return made
+
+    def _in_reach(self, rows: Array) -> Array:
+        """Rows that the inner model takes: for one that asks for ‖φ‖ ≤ 1, longer ones are shortened to that."""
+        if not self._raw.unit_features:
+            return rows
+        return rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+
+    def _fitted(self, rows: Array) -> transformers.Transform:
+        transform = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)
+        made = transform(rows[:1] if len(rows) else np.zeros((1, self.n_features))).shape[1]
+        if made > self._size:
+            raise InvalidInput(
+                f"the transformer makes {made} features, but the model was made for {self._size}: say size={made} or more."
+            )
+        return transform
+
+    def _mark(self) -> int:
+        digest = hashlib.blake2b(self.rows.tobytes(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") >> 1 | 1
+
+
+def _inner_model(inner: Any, half_life: float | None) -> Model:
+    if isinstance(inner, dict):
+        inner = model_from_settings(inner)
+    if not isinstance(inner, Model):
+        raise InvalidInput(
+            f"inner must be a model, such as DisjointRidge, or the settings of one, but got {inner!r}."
+        )
+    if inner.n_learnt:
+        raise InvalidInput(f"{inner!r} has learnt already, of features that are not transformed.")
+    if half_life is None or inner.half_life == half_life:
+        return inner
+    settings = inner.settings()
+    if "half_life" not in settings:
+        raise InvalidInput(f"{inner!r} takes no half_life.")
+    return model_from_settings({**settings, "half_life": half_life})

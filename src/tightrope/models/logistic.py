@@ -1,0 +1,397 @@
+"""Logistic regression for outcomes between two limits, such as successes and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import kernels
+from tightrope.errors import InvalidInput
+from tightrope.kernels import forgetting, logistic
+from tightrope.models.model import (
+    Ids,
+    Model,
+    checked_half_life,
+    checked_outcome,
+    known_action,
+    register,
+)
+from tightrope.validation import (
+    Array,
+    finite_array,
+    finite_number,
+    real_array,
+    require_finite,
+    require_range,
+    whole_number,
+)
+
+# Means and deviations of σ(N(m, s²)) are sums over these nodes, right to 1e-3 for s up to 3.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# Rounding leaves outcomes a little outside the limits.
+_ROUNDING = 1e-9
+# Logits of nothing but failures.
+_LEAST_LOGIT = 12.0
+
+
+@register("logistic")
+class Logistic(Model):
+    """Logistic regression, learnt online, for outcomes of 0 and 1 or anything between: a mean never leaves the limits.
+
+    It is Bayesian: each outcome moves the mode of the posterior to where Newton's method finds it and adds its curvature to the
+    precision (Laplace's approximation; `tightrope.kernels.logistic` has the formulas). Curvatures found early are wrong where
+    probabilities turn out to be extreme, so the last outcomes are kept and fitted anew, together with what is known of those
+    before them, whenever the number of outcomes has doubled, and each time half of those kept are new. Uncertainty is normal on
+    the logit; `means` and `deviations` are those of the probability that follows, and `sampled` draws logits. Features
+    come in any unit: each is centred and scaled by what was seen, at the same times.
+
+    Parameters
+    ----------
+    n_features : int
+        0 for arms alone.
+    n_actions : int, optional
+        Parameters for each action; None shares them between all.
+    prior : float
+        The standard deviation of a logit before anything is learnt of it; at 1.75 the probability is nearly uniform. An action that
+        was never tried is expected to do as all others did.
+    low, high : float or (n_outputs,) of float
+        What outcomes lie in; others are refused.
+    keep : int
+        Outcomes that are kept to be fitted anew; 0 learns purely online.
+    n_outputs : int
+    half_life : float, optional
+        Outcomes learnt, by all actions together, until one counts half of what it did; None forgets nothing.
+
+    Examples
+    --------
+    >>> model = Logistic(1)
+    >>> for i in range(2000):
+    ...     model.learn([float(i % 10)], float(i % 10 == 9))
+    >>> model.means([[0.0], [9.0]]).round(2)
+    array([0.  , 0.97])
+    """
+
+    def __init__(
+        self,
+        n_features: int = 0,
+        n_actions: int | None = None,
+        *,
+        prior: float = 1.75,
+        low: Any = 0.0,
+        high: Any = 1.0,
+        keep: int = 1024,
+        n_outputs: int = 1,
+        half_life: float | None = None,
+    ) -> None:
+        self.n_features = p = whole_number("n_features", n_features)
+        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
+        if p == 0 and self.n_actions is None:
+            raise InvalidInput(
+                "a model without features needs n_actions: nothing else tells its outcomes apart."
+            )
+        self.takes_features = p > 0
+        self.n_outputs = M = whole_number("n_outputs", n_outputs)
+        self.prior = finite_number("prior", prior, low=0.0, open_low=True)
+        ends = [finite_array(name, np.asarray(end, dtype=float), (), (M,)) for name, end in (("low", low), ("high", high))]
+        self.low, self.high = (end.tolist() for end in ends)
+        self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
+        if (self._low >= self._high).any():
+            raise InvalidInput(f"low must be below high, but got low={self.low} and high={self.high}.")
+        self.keep = whole_number("keep", keep)
+        self.half_life = checked_half_life(half_life)
+        blocks, q = (self.n_actions or 1) * M, p + 1
+        # The square norm of a typical row, p scaled features and the constant, is 2.
+        self._ridge = (2.0 if p else 1.0) / self.prior**2
+        self.flat = kernels.new_ridge(blocks, q, 1)
+        self._views = kernels.ridge_views(self.flat)
+        self._views.Sigma[:] = self._ridge * np.eye(q)
+        self._views.Sigma_inv[:] = np.eye(q) / self._ridge
+        self.units = np.zeros((2, p))  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
+        self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
+        self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
+        self.offset = np.zeros(M)  # the logit that is believed of what was never tried
+        self.shifted = np.zeros(M)
+        # What is kept, oldest first: rows as given, outcomes, and of each the block of its first output and when it was learnt.
+        self.rows, self.outcomes = np.zeros((self.keep, p)), np.zeros((self.keep, M))
+        self.which, self.when = np.zeros(self.keep, dtype=np.int64), np.zeros(self.keep)
+        self.kept = np.zeros(1, dtype=np.int64)
+        # The precision and b of those before them, as they stood at a time.
+        self.before_S, self.before_b, self.before_at = np.zeros((blocks, q, q)), np.zeros((blocks, q)), np.zeros(1)
+        self.ages = np.zeros(0)
+        if self.half_life is not None:
+            self.ages = forgetting.new_ages(self.half_life, blocks, q)
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Logistic:
+        """Shared parameters where each action has its own features, else parameters for each action."""
+        return cls(n_features, None if per_action else n_actions, **settings)
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far, over all actions."""
+        return int(self._views.stat[kernels.LEARNT]) // max(1, self.n_outputs)
+
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """By action whether it has no outcome; None where all share their parameters."""
+        if self.n_actions is None:
+            return None
+        first = self._views.Sigma[:: max(1, self.n_outputs), -1, -1]
+        return np.asarray(first <= self._ridge)
+
+    # Learn
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse what lies outside [low, high]."""
+        y = checked_outcome(outcome, self.n_outputs)
+        low, high = self._low + self.shifted, self._high + self.shifted
+        room = _ROUNDING * (1.0 + np.abs(low) + np.abs(high))
+        try:
+            require_range("outcome", y, low - room, high + room)
+        except InvalidInput as error:
+            raise InvalidInput(f"{error} A logistic model is told its limits by low and high.") from error
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Take in one outcome in [low, high] (a number, or n_outputs of them) at `features` (p,)."""
+        g = 0 if self.n_actions is None else known_action(action, self.n_actions)
+        x = self._rows(features if self.takes_features else np.empty(0), 1).reshape(-1)
+        self.check_outcome(outcome)
+        y = (checked_outcome(outcome, self.n_outputs) - self._low - self.shifted) / (self._high - self._low)
+        y = np.clip(y, 0.0, 1.0)
+        if not self.n_learnt:
+            self._begin_units(x)
+        self.elapse(1.0)
+        self._note(x, y)
+        M, q = self.n_outputs, self.n_features + 1
+        row, room, scratch = self._extended(x[None, :])[0], np.empty(q + 1), np.empty(2 * q * q)
+        for i in range(M):
+            block = g * M + i
+            w = forgetting.weight(self.ages, 0, block) if self.half_life else 1.0
+            worn = logistic.learn(self.flat, block, row.copy(), 0, y[i], self.offset[i], w, room)
+            if self.half_life is not None:
+                forgetting.renew_those_due(self.flat, self.ages, 0, block, self._ridge, scratch)
+            elif worn:
+                kernels.ridge_refresh(self.flat, block, scratch)
+        if self.keep:
+            i = int(self.kept[0])
+            self.rows[i], self.outcomes[i], self.which[i], self.when[i] = x, y, g * M, self._now()
+            self.kept[0] = i + 1
+        n = self.n_learnt
+        if (n >= 4 and n & (n - 1) == 0) or self.kept[0] == self.keep > 0:
+            self._measure_anew()
+            if self.keep:
+                self._fit_anew()
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome."""
+        if self.half_life is not None:
+            self.ages[forgetting.TIME] += finite_number("rounds", rounds, low=0.0)
+            fade = 2.0 ** -(rounds / self.half_life)
+            self.tally *= fade
+            self.moments[1] *= fade
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output, and their limits, become larger by so much."""
+        self.shifted[output] += by
+
+    def _note(self, x: Array, y: Array) -> None:
+        self.tally[0] += 1.0
+        self.tally[1:] += y
+        mean, squares = self.moments
+        apart = x - mean
+        mean += apart / self.tally[0]
+        squares += apart * (x - mean)
+
+    def _begin_units(self, x: Array) -> None:
+        """By one row: features are as large as they are in it, or as they are on average where they are smaller."""
+        if self.n_features:
+            typical = float(np.sqrt(np.mean(x**2))) or 1.0
+            self.units[1] = np.maximum(np.abs(x), typical) * np.sqrt(self.n_features)
+
+    def _measure_anew(self) -> None:
+        """Centre and scale features by the rows learnt so far, set the offset by the outcomes, and restate what was learnt.
+
+        An old row is T times the new one: its scaled features, and the constant that the change of centre enters by. So a precision
+        S becomes T⁻¹ST⁻ᵀ and b becomes T⁻¹b; when a logit's offset rises by δ, b loses δ·S times the constant.
+        """
+        n, (mean, squares), (centre, scale) = self.tally[0], self.moments, self.units
+        spread = np.sqrt(squares / n)
+        # A feature that never varied says nothing of its unit.
+        varies = spread > 1e-9 * (np.abs(mean) + scale)
+        new_scale = np.where(varies, spread * np.sqrt(max(1, self.n_features)), scale)
+        back = np.eye(self.n_features + 1)
+        back[:-1, :-1] = np.diag(scale / new_scale)
+        back[:-1, -1] = (centre - mean) / new_scale
+        self.units[0], self.units[1] = mean, new_scale
+        rates = (self.tally[1:] + 0.5) / (n + 1.0)
+        rise = np.clip(np.log(rates / (1.0 - rates)), -_LEAST_LOGIT, _LEAST_LOGIT) - self.offset
+        self.offset += rise
+        rises = np.tile(rise, self.n_actions or 1)[:, None]
+
+        def restated(S: Array, b: Array) -> tuple[Array, Array]:
+            S = back @ S @ back.T
+            return S, b @ back.T - rises * S[:, :, -1]
+
+        views, ridge = self._views, self._ridge * np.eye(self.n_features + 1)
+        learnt, views.B[:, 0] = restated(views.Sigma - ridge, views.B[:, 0])
+        views.Sigma[:] = ridge + 0.5 * (learnt + learnt.transpose(0, 2, 1))
+        self.before_S[:], self.before_b[:] = restated(self.before_S, self.before_b)
+        self._refresh_all()
+
+    def _fit_anew(self) -> None:
+        """The mode of each block's posterior, given all that is kept; of a full memory the older half joins what was before."""
+        n, M, now = int(self.kept[0]), self.n_outputs, self._now()
+        Z, weights = self._extended(self.rows[:n]), np.ones(n)
+        if self.half_life is not None:
+            weights = 2.0 ** -((now - self.when[:n]) / self.half_life)
+            fade = 2.0 ** -((now - self.before_at[0]) / self.half_life)
+            self.before_S *= fade
+            self.before_b *= fade
+            self.before_at[0] = self.ages[forgetting.BORN :] = now
+        leave = n - n // 2 if n == self.keep else 0
+        for block in range(len(self.before_S)):
+            i = block % M
+            mine = np.flatnonzero(self.which[:n] == block - i)
+            z, y, w = Z[mine], self.outcomes[mine, i], weights[mine]
+            b, precision = self.before_b[block], self.before_S[block] + self._ridge * np.eye(Z.shape[1])
+            theta = _mode(z, y, w, self.offset[i], precision, b, self._views.Theta[block, 0])
+            logits = z @ theta
+            p = _sigmoid(logits + self.offset[i])
+            curvatures = w * p * (1.0 - p)
+            Sigma = precision + (z * curvatures[:, None]).T @ z
+            self._views.Sigma[block], self._views.B[block, 0] = Sigma, Sigma @ theta
+            old = mine < leave
+            self.before_S[block] += (z[old] * curvatures[old, None]).T @ z[old]
+            self.before_b[block] += (curvatures * logits + w * (y - p))[old] @ z[old]
+        for kept in (self.rows, self.outcomes, self.which, self.when):
+            kept[: n - leave] = kept[leave:n].copy()
+        self.kept[0] = n - leave
+        self._refresh_all()
+
+    def _refresh_all(self) -> None:
+        scratch = np.empty(2 * (self.n_features + 1) ** 2)
+        for block in range(len(self.before_S)):
+            kernels.ridge_refresh(self.flat, block, scratch)
+
+    def _now(self) -> float:
+        return float(self.ages[forgetting.TIME]) if self.half_life is not None else 0.0
+
+    # Predict
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """The expected outcome of each row, (n,) or (n, n_outputs)."""
+        return self._shaped(self.predictions(features, actions)[0])
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """The standard deviation of each mean, (n,) or (n, n_outputs)."""
+        return self._shaped(self.predictions(features, actions)[1])
+
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and standard deviations, (n, n_outputs) each: those of σ(N(m, s²)), m and s as `logits` has them."""
+        m, s = self.logits(features, actions)
+        p = _sigmoid(m[:, :, None] + s[:, :, None] * _NODES)
+        means = p @ _WEIGHTS
+        deviations = np.sqrt((p - means[:, :, None]) ** 2 @ _WEIGHTS)
+        span = self._high - self._low
+        return self._low + self.shifted + span * means, span * deviations
+
+    def logits(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Mean and standard deviation of the logit of each row, (n, n_outputs) each."""
+        rows, ids = self._rows_and_ids(features, actions)
+        M, n = self.n_outputs, len(ids)
+        if self.takes_features and not self.n_learnt:
+            return np.zeros((n, M)), np.full((n, M), self.prior)
+        Z = self._extended(rows)
+        means, deviations, scratch = np.empty((n, M)), np.empty((n, M)), np.empty(kernels.scratch_size(Z.shape[1]))
+        for i in range(M):
+            blocks = (ids if self.n_actions is not None else np.zeros(n, dtype=np.int64)) * M + i
+            means[:, i] = np.einsum("np,np->n", self._views.Theta[blocks, 0], Z) + self.offset[i]
+            out = np.empty(n)
+            kernels.ridge_widths(self.flat, Z.reshape(-1), 0, False, blocks, scratch, 0, out, 0, 1)
+            deviations[:, i] = out * np.sqrt(self._faded(blocks))
+        return means, deviations
+
+    def sampled(
+        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
+    ) -> Array:
+        """The outcome that a draw θ̃ ~ N(θ̂, scale² Σ⁻¹) expects of each row, one draw for each set of parameters."""
+        rows, ids = self._rows_and_ids(features, actions)
+        Z, q = self._extended(rows) if self.n_learnt or not self.takes_features else None, self.n_features + 1
+        if Z is None:
+            return self._low[0] + (self._high - self._low)[0] * _sigmoid(
+                scale * self.prior * np.array([normals(1, int(a) * q)[0] for a in ids])
+            )
+        drawn: dict[int, Array] = {}
+        for a in ids.tolist():
+            g = a if self.n_actions is not None else 0
+            if g not in drawn:
+                block = g * self.n_outputs
+                # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.
+                L = np.linalg.cholesky(self._views.Sigma[block] / self._faded(np.array([block])))
+                drawn[g] = self._views.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(q, g * q))
+        theta = np.array([drawn[a if self.n_actions is not None else 0] for a in ids.tolist()])
+        p = _sigmoid(np.einsum("np,np->n", theta, Z) + self.offset[0])
+        return np.asarray(self._low[0] + self.shifted[0] + (self._high - self._low)[0] * p)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: the arrays themselves, not copies."""
+        names = ["flat", "units", "moments", "tally", "offset", "shifted", "rows", "outcomes", "which", "when", "kept"]
+        names += ["before_S", "before_b", "before_at", *(["ages"] if self.half_life else [])]
+        return {name: getattr(self, name) for name in names}
+
+    def _extended(self, rows: Array) -> Array:
+        """Rows in the model's own units, with the constant."""
+        centre, scale = self.units
+        return np.concatenate([(rows - centre) / scale, np.ones((len(rows), 1))], axis=1)
+
+    def _faded(self, blocks: Ids) -> Array | float:
+        if self.half_life is None:
+            return 1.0
+        born = self.ages[forgetting.BORN :][blocks]
+        return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
+
+    def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
+        n = self.n_actions if actions is None else len(actions)
+        rows = self._rows(features, n)
+        ids = np.arange(len(rows) if n is None else n) if actions is None else np.asarray(actions, dtype=np.int64)
+        return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
+
+    def _rows(self, features: Any, n: int | None) -> Array:
+        p = self.n_features
+        if not self.takes_features:
+            return np.empty((1, 0))
+        shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
+        rows = real_array("features", features, *shapes)
+        require_finite("features", rows)
+        return np.atleast_2d(rows)
+
+    def _shaped(self, values: Array) -> Array:
+        return values.reshape(-1) if self.n_outputs == 1 else values
+
+
+def _mode(Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array) -> Array:
+    """Where w·log-likelihood(y; Zθ + offset) − ½θᵀPθ + bᵀθ is highest, by Newton's steps that are halved until they help."""
+
+    def loss(theta: Array) -> float:
+        t = Z @ theta + offset
+        return float(w @ (np.logaddexp(0.0, t) - y * t) + 0.5 * theta @ precision @ theta - b @ theta)
+
+    now = loss(theta)
+    for _ in range(50):
+        p = _sigmoid(Z @ theta + offset)
+        slope = Z.T @ (w * (y - p)) + b - precision @ theta
+        step = np.linalg.solve(precision + (Z * (w * p * (1.0 - p))[:, None]).T @ Z, slope)
+        gain = float(slope @ step)
+        if gain <= 1e-14 * (1.0 + abs(now)):
+            break
+        while (then := loss(theta + step)) > now - 1e-4 * gain and gain > 1e-14 * (1.0 + abs(now)):
+            step, gain = 0.5 * step, 0.5 * gain
+        theta, now = theta + step, then
+    return theta
+
+
+def _sigmoid(t: Array) -> Array:
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * t)))

@@ -1,0 +1,239 @@
+"""Transformers of features: scikit-learn's, by name or as objects, as plain data and back, fitted, and fast for a single row."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.validation import Array
+
+Transform = Callable[[Array], Array]
+
+NAMES = ("fourier", "nystroem", "splines")
+_TUPLE = "tuple"
+
+
+def as_data(transformer: Any) -> Any:
+    """A transformer as plain data: a name, or a table with `kind`, a name or module:Class, and parameters.
+
+    >>> as_data("fourier")
+    {'kind': 'fourier'}
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> as_data(StandardScaler(with_mean=False))["kind"]
+    'sklearn.preprocessing:StandardScaler'
+    """
+    if isinstance(transformer, str):
+        return {"kind": transformer}
+    if isinstance(transformer, Mapping):
+        if not isinstance(transformer.get("kind"), str):
+            raise InvalidInput(
+                f"transformer must have a kind, one of {', '.join(map(repr, NAMES))} or module:Class, "
+                f"but got {dict(transformer)!r}."
+            )
+        return json.loads(json.dumps(dict(transformer)))
+    if not hasattr(transformer, "get_params") or isinstance(transformer, type):
+        raise InvalidInput(
+            f"transformer must be a name, a table or an object with fit and transform, but got {transformer!r}."
+        )
+    return _value_as_data(transformer, "transformer")
+
+
+def _value_as_data(value: Any, where: str) -> Any:
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        made = type(value)
+        module = made.__module__
+        if "<locals>" in made.__qualname__ or module == "__main__":
+            raise InvalidInput(
+                f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
+            )
+        # The package that shows it, so that a saved name outlives a change of private modules.
+        public = module.rpartition("._")[0] if "._" in module else module
+        if getattr(importlib.import_module(public), made.__qualname__, None) is not made:
+            public = module
+        usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
+        return {
+            "kind": f"{public}:{made.__qualname__}",
+            **{
+                name: _value_as_data(one, f"{where}.{name}")
+                for name, one in value.get_params(deep=False).items()
+                if one is not usual.get(name, usual)
+            },
+        }
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _value_as_data(value.tolist(), where)
+    if isinstance(value, tuple):
+        return {_TUPLE: [_value_as_data(one, where) for one in value]}
+    if isinstance(value, list):
+        return [_value_as_data(one, where) for one in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidInput(f"{where} must be plain data, or have get_params, but got {value!r}.")
+
+
+def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
+    """The transformer that `as_data` described, not fitted; what draws gets the seed. `rows`: how many it will be fitted to."""
+    made = _made(data, rows)
+    draws = [name for name, value in made.get_params().items() if name.endswith("random_state") and value is None]
+    return made.set_params(**dict.fromkeys(draws, seed)) if draws else made
+
+
+def _made(data: Any, rows: int) -> Any:
+    if isinstance(data, list):
+        return [_made(one, rows) for one in data]
+    if not isinstance(data, Mapping):
+        return data
+    if set(data) == {_TUPLE}:
+        return tuple(_made(one, rows) for one in data[_TUPLE])
+    if "kind" not in data:
+        return {name: _made(one, rows) for name, one in data.items()}
+    settings = {name: _made(one, rows) for name, one in data.items() if name != "kind"}
+    kind = str(data["kind"])
+    try:
+        return _named(kind, settings, rows) if kind in NAMES else _class(kind)(**settings)
+    except TypeError as error:
+        raise InvalidInput(f"transformer {kind!r}: {error}.") from error
+
+
+def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
+    from sklearn.kernel_approximation import Nystroem, RBFSampler
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer, StandardScaler
+
+    if kind == "splines":
+        usual = {"n_knots": 5, "degree": 3, "knots": "quantile", "extrapolation": "constant", "include_bias": False}
+        return SplineTransformer(**{**usual, **settings})
+    # Of features that are scaled this is the width that scikit-learn calls "scale".
+    if kind == "fourier":
+        drawn = RBFSampler(**{"gamma": "scale", "n_components": 300, **settings})
+        return make_pipeline(StandardScaler(), drawn) if rows else drawn
+    components = min(int(settings.pop("n_components", 300)), rows or 1)
+    return make_pipeline(StandardScaler(), Nystroem(**settings, n_components=components))
+
+
+def _class(kind: str) -> Any:
+    module, _, name = kind.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}: {error}."
+        ) from error
+    if not hasattr(made, "transform"):
+        raise InvalidInput(f"transformer {kind!r} has no transform.")
+    return made
+
+
+@lru_cache(maxsize=64)
+def fitted(data: str, seed: int, rows: bytes, n_features: int) -> Transform:
+    """The transformer in `data` (JSON), fitted to rows, as a function of rows (n, p) to (n, size).
+
+    The last ones are kept: copies of a model, and those that were restored, share them.
+    """
+    X = np.frombuffer(rows).reshape(-1, n_features)
+    made = from_data(json.loads(data), seed=seed, rows=len(X))
+    try:
+        made.fit(X if len(X) else np.zeros((1, n_features)))
+        transform = _fast(made)
+        transform(X[:1] if len(X) else np.zeros((1, n_features)))
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"the transformer can't be fitted to {len(X)} rows: {error}.") from error
+    return transform
+
+
+@lru_cache(maxsize=64)
+def usual_size(data: str, first: int, n_features: int) -> int:
+    """How many features the transformer makes of rows that are all different, drawn for the purpose."""
+    rows = np.random.default_rng(0).normal(size=(first, n_features))
+    transform = fitted(data, 0, rows.tobytes(), n_features)
+    return int(transform(rows[:1] if first else np.zeros((1, n_features))).shape[1])
+
+
+# scikit-learn checks what it is given at a cost of 0.1 ms a step. What is common is computed here, from what it has fitted.
+
+
+def _fast(made: Any) -> Transform:
+    from sklearn.kernel_approximation import Nystroem, RBFSampler
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import SplineTransformer, StandardScaler
+
+    if type(made) is Pipeline:
+        steps = [_fast(step) for _, step in made.steps if step not in (None, "passthrough")]
+
+        def through(X: Array) -> Array:
+            for step in steps:
+                X = step(X)
+            return X
+
+        return through
+    if type(made) is StandardScaler:
+        mean = made.mean_ if made.with_mean else 0.0
+        scale = made.scale_ if made.with_std else 1.0
+        return lambda X: (X - mean) / scale
+    if type(made) is RBFSampler:
+        weights, offset = made.random_weights_, made.random_offset_
+        factor = np.sqrt(2.0 / weights.shape[1])
+        return lambda X: np.cos(X @ weights + offset) * factor
+    if type(made) is Nystroem and made.kernel == "rbf":
+        return _nystroem(made)
+    if type(made) is SplineTransformer and made.extrapolation == "constant":
+        return _splines(made)
+    return _slow(made)
+
+
+def _nystroem(made: Any) -> Transform:
+    components, back = made.components_, made.normalization_.T
+    gamma = made.gamma if made.gamma is not None else 1.0 / components.shape[1]
+    lengths = (components**2).sum(axis=1)
+
+    def transform(X: Array) -> Array:
+        apart = (X**2).sum(axis=1)[:, None] + lengths - 2.0 * (X @ components.T)
+        return np.asarray(np.exp(-gamma * np.maximum(apart, 0.0)) @ back)
+
+    return transform
+
+
+def _splines(made: Any) -> Transform:
+    """Each spline as a polynomial between knots: of each feature one interval is looked up, and its polynomials evaluated."""
+    degree, splines = made.degree, made.bsplines_
+    # Where intervals begin, from the first knot to the one before the last; those of length 0 are never looked up.
+    knots = np.array([one.t[degree : -degree - 1] for one in splines])
+    ends = np.array([(one.t[degree], one.t[-degree - 1]) for one in splines])
+    # Taylor's: (p, degree + 1, intervals, splines), highest power first.
+    coefficients = np.array(
+        [
+            [one(start, nu=k) / math.factorial(k) for k in range(degree, -1, -1)]
+            for one, start in zip(splines, knots)
+        ]
+    )
+    kept = coefficients.shape[3] - (0 if made.include_bias else 1)
+    features = np.arange(len(splines))
+
+    def transform(X: Array) -> Array:
+        X = np.clip(X, ends[:, 0], ends[:, 1])
+        at = np.maximum((X[:, :, None] >= knots).sum(axis=2) - 1, 0)
+        step = X - knots[features, at]
+        values = np.zeros((*X.shape, coefficients.shape[3]))
+        for power in range(degree + 1):
+            values = values * step[:, :, None] + coefficients[features, power, at]
+        return values[:, :, :kept].reshape(len(X), -1)
+
+    return transform
+
+
+def _slow(made: Any) -> Transform:
+    from sklearn import config_context
+
+    def transform(X: Array) -> Array:
+        with config_context(assume_finite=True, skip_parameter_validation=True, transform_output="default"):
+            out = made.transform(X)
+        return np.asarray(out.toarray() if hasattr(out, "toarray") else out, dtype=np.float64)
+
+    return transform
