@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.models.model import MODELS, Model, checked_outcome, register
+from tightrope.models.model import MODELS, Model, checked_half_life, checked_outcome, register
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
@@ -50,6 +50,8 @@ class Auto(Model):
         trees. The first is followed at the start.
     seed : int
         Of the candidates that draw.
+    half_life : float, optional
+        That of the candidates, where they state none.
     n_outputs : int
 
     Examples
@@ -76,7 +78,7 @@ class Auto(Model):
         self.takes_features = self.n_features > 0
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.seed = whole_number("seed", seed)
-        self.half_life = half_life
+        self.half_life = checked_half_life(half_life)
         usual = (_LINEAR, *_TREES) if self.takes_features else (_LINEAR,)
         given = usual if candidates is None else candidates
         if isinstance(given, str) or not len(given):
@@ -167,6 +169,20 @@ class Auto(Model):
         """How unsure the model that is followed is."""
         return self.followed.deviations(features, actions)
 
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and deviations of the model that is followed."""
+        return self.followed.predictions(features, actions)
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse what one of them refuses."""
+        for model in self.models:
+            model.check_outcome(outcome)
+
+    def elapse(self, rounds: float) -> None:
+        """So many rounds go by without an outcome, for each."""
+        for model in self.models:
+            model.elapse(rounds)
+
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Let each predict the outcome, and learn it; then see whether to follow another."""
         y = checked_outcome(outcome, self.n_outputs)
@@ -179,7 +195,6 @@ class Auto(Model):
         counts[_LEARNT] += 1
         self._judge(said, y)
         if counts[_LEARNT] >= counts[_NEXT_LOOK]:
-            counts[_NEXT_LOOK] = math.ceil(_GROWTH * counts[_LEARNT])
             self._look()
         counts[_FITS] += self.followed.fits != counts[_FITS_SEEN]
         counts[_FITS_SEEN] = self.followed.fits
@@ -196,18 +211,22 @@ class Auto(Model):
         off = np.where(np.isfinite(said), said, guess) - y
         errors = (off[:, usable] ** 2 / variance[usable]).mean(axis=1)
         # Weights that grow like the number of outcomes: Σ i = n(n + 1)/2, so the last one's part is 2/(n + 1).
-        part = 2.0 / (n + 1.0)
+        part = max(2.0 / (n + 1.0), 0.0 if self.half_life is None else 1.0 - 0.5 ** (1.0 / self.half_life))
         self._errors += part * (errors - self._errors)
         self._apart += part * ((errors[:, None] - errors) ** 2 - self._apart)
 
     def _look(self) -> None:
         counts, errors = self._counts, self._errors
+        apart = math.inf if self.half_life is None else self.half_life / 4.0
+        counts[_NEXT_LOOK] = counts[_LEARNT] + math.ceil(min((_GROWTH - 1.0) * counts[_LEARNT], apart))
         n, now, best = float(counts[_LEARNT]), int(counts[_FOLLOWED]), int(np.argmin(errors))
         ahead = float(errors[now] - errors[best])
+        if self.half_life is not None:
+            n = min(n, 2.0 * self.half_life)
         # Σ i² / (Σ i)² is 4/(3n).
         error = math.sqrt(max(0.0, float(self._apart[now, best]) - ahead**2) * 4.0 / (3.0 * n))
         if ahead > _SURE * error:
-            self._switches[counts[_SWITCHES] % _MOST_SWITCHES] = n, best, *errors
+            self._switches[counts[_SWITCHES] % _MOST_SWITCHES] = counts[_LEARNT], best, *errors
             counts[_SWITCHES] += 1
             counts[_FOLLOWED] = best
             counts[_FITS] += 1
