@@ -42,7 +42,11 @@ class Bagged(Model):
 
     def settings(self):
         names = ("n_actions", "n_features", "growth", "n_outputs")
-        return {"model": self.kind, "members": self.n_members, **{name: getattr(self, name) for name in names}}
+        return {
+            "model": self.kind,
+            "members": self.n_members,
+            **{name: getattr(self, name) for name in names},
+        }
 
     def members(self, features=None, actions=None):
         found = np.einsum("nd,mndo->mno", features, self.theta[:, actions])

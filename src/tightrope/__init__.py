@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.fitting import fit
-    from tightrope.models import ArmMeans, Auto, DisjointRidge, Ensemble, Features, Logistic, Ridge, Standardised
+    from tightrope.models import (
+        ArmMeans,
+        Auto,
+        DisjointRidge,
+        Ensemble,
+        Features,
+        Logistic,
+        Ridge,
+        Standardised,
+    )
     from tightrope.oracle import Solution, check, solve
     from tightrope.policies import (
         CLUCB,

@@ -44,7 +44,9 @@ def _columns(path: Path, rows: list[list[str]]) -> Columns:
     header, *body = (row for row in rows if row)
     for i, row in enumerate(body, start=1):
         if len(row) != len(header):
-            raise InvalidInput(f"{path}: row {i} has {len(row)} entries, but there are {len(header)} columns.")
+            raise InvalidInput(
+                f"{path}: row {i} has {len(row)} entries, but there are {len(header)} columns."
+            )
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InvalidInput(f"{path}: two columns are called {twice!r}.")

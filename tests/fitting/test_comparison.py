@@ -43,8 +43,15 @@ def test_rows_are_predicted_by_models_that_have_not_seen_them():
     """A model that remembers rows by heart is no better than chance on noise."""
     draw = np.random.default_rng(3)
     n = 300
-    log = Log(draw.integers(2, size=n), draw.normal(size=n), propensities=np.full(n, 0.5), contexts=draw.normal(size=(n, 3)))
-    found = compare_models(log, ["arm-means", {"model": "ensemble", "estimator": "extra-trees", "members": 2}])
+    log = Log(
+        draw.integers(2, size=n),
+        draw.normal(size=n),
+        propensities=np.full(n, 0.5),
+        contexts=draw.normal(size=(n, 3)),
+    )
+    found = compare_models(
+        log, ["arm-means", {"model": "ensemble", "estimator": "extra-trees", "members": 2}]
+    )
     assert found["extra-trees"].loss > 1.0
     assert found.recommended.name == "arm-means"
     assert "no better than the average" in " ".join(found.words())

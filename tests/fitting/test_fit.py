@@ -32,7 +32,9 @@ def table(n=600, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return tr.fit(table(), MODELS, action="sent", reward="bought", probability="chance", cost=["minutes"], name="post")
+    return tr.fit(
+        table(), MODELS, action="sent", reward="bought", probability="chance", cost=["minutes"], name="post"
+    )
 
 
 def test_a_table_is_read_by_its_columns(found):
@@ -93,13 +95,17 @@ def test_what_is_written_says_what_was_found(found, tmp_path):
     html = page.read_text()
     assert "Take linear for the reward" in html
     assert (tmp_path / "calibration-reward.png").stat().st_size > 5000
-    assert tomllib.loads((tmp_path / "spec.toml").read_text())["policy"]["reward"] == {"model": "disjoint-ridge"}
+    assert tomllib.loads((tmp_path / "spec.toml").read_text())["policy"]["reward"] == {
+        "model": "disjoint-ridge"
+    }
     assert (tmp_path / "spec.toml").read_text().startswith("# Take linear for the reward")
 
 
 def test_a_log_of_vectors_will_do():
     draw = np.random.default_rng(0)
-    log = tr.offpolicy.Log([0, 1] * 100, draw.random(200), propensities=[0.5] * 200, contexts=draw.normal(size=(200, 2)))
+    log = tr.offpolicy.Log(
+        [0, 1] * 100, draw.random(200), propensities=[0.5] * 200, contexts=draw.normal(size=(200, 2))
+    )
     found = tr.fit(log, MODELS)
     assert found.encoder is None
     assert found.environment().n_contexts == 200
@@ -118,3 +124,26 @@ def test_actions_must_be_the_specs():
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(tr.InvalidInput, match="bougth"):
         tr.fit(table(), MODELS, action="sent", reward="bougth")
+
+
+def test_what_was_used_is_what_rules_count(tmp_path):
+    base = make_spec(
+        {
+            "actions": ["email", "letter"],
+            "rule": [{"kind": "budget", "name": "minutes", "at_most": 1.5, "range": [0, 4]}],
+        }
+    )
+    found = tr.fit(
+        table(),
+        MODELS,
+        action="sent",
+        reward="bought",
+        cost=["minutes"],
+        context=["age"],
+        spec=base,
+        name="post",
+    )
+    found.save(tmp_path)
+    env = environment_of(read_spec(tmp_path / "spec.toml"))
+    # 1 minute for an email, 3 for a letter, less 1.5, in units of the range.
+    assert np.allclose(env.costs[:, :, 0].mean(axis=0), np.array([-0.5, 1.5]) / 4, atol=0.02)

@@ -42,7 +42,13 @@ def log(n=600, p=3, J=3, M=1, seed=0):
     rows /= 2.0 * np.linalg.norm(rows, axis=1, keepdims=True)
     actions = np.where(np.arange(n) < n // 2, rng.integers(J, size=n), rng.integers(J - 1, size=n))
     waits = np.where(rng.random(n) < 0.05, 10.0 * rng.random(n), 0.0)
-    return rows, 5.0 + rows @ rng.normal(size=(p, M)) + rng.normal(size=(n, M)), actions, waits, np.cumsum(waits + 1.0)
+    return (
+        rows,
+        5.0 + rows @ rng.normal(size=(p, M)) + rng.normal(size=(n, M)),
+        actions,
+        waits,
+        np.cumsum(waits + 1.0),
+    )
 
 
 def taught(model, rows, outcomes, actions, waits):
@@ -64,7 +70,11 @@ def faded(ages, block):
 @pytest.mark.parametrize("M", [1, 2])
 def test_ridge_models_are_the_weighted_regression(n, disjoint, M):
     rows, outcomes, actions, waits, when = log(n, M=M)
-    model = tr.DisjointRidge(3, 3, ridge=0.3, half_life=HALF_LIFE) if disjoint else tr.Ridge(3, ridge=0.3, half_life=HALF_LIFE)
+    model = (
+        tr.DisjointRidge(3, 3, ridge=0.3, half_life=HALF_LIFE)
+        if disjoint
+        else tr.Ridge(3, ridge=0.3, half_life=HALF_LIFE)
+    )
     model = taught(model.with_outputs(M), rows, outcomes, actions, waits)
     weights = 2.0 ** (-(when[-1] - when) / HALF_LIFE)
     for g in range(3 if disjoint else 1):
@@ -73,7 +83,9 @@ def test_ridge_models_are_the_weighted_regression(n, disjoint, M):
         Sigma = 0.3 / faded(model.ages, g) * np.eye(3) + (w * x).T @ x
         theta = np.linalg.solve(Sigma, (w * x).T @ y).T
         sigma, inverse, found = (
-            (model.sigma[g], model.sigma_inverse[g], model.theta[g]) if disjoint else (model.sigma, model.sigma_inverse, model.theta)
+            (model.sigma[g], model.sigma_inverse[g], model.theta[g])
+            if disjoint
+            else (model.sigma, model.sigma_inverse, model.theta)
         )
         np.testing.assert_allclose(sigma, Sigma, atol=1e-11)
         np.testing.assert_allclose(inverse, np.linalg.inv(Sigma), atol=1e-9)
@@ -115,7 +127,11 @@ class SlowStandardised:
 
     def block(self, i, g, ridge):
         mine = self.actions[: i + 1] == g
-        z, y, w = self.extended(self.rows[: i + 1][mine]), self.outcomes[: i + 1, 0][mine], self.weights(i)[mine]
+        z, y, w = (
+            self.extended(self.rows[: i + 1][mine]),
+            self.outcomes[: i + 1, 0][mine],
+            self.weights(i)[mine],
+        )
         return ridge * np.eye(z.shape[1]) + (w[:, None] * z).T @ z, z, y, w
 
 
@@ -183,7 +199,8 @@ def test_arms_are_weighted_means():
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes"), [(tr.Ridge, (3,)), (tr.DisjointRidge, (3, 3)), (tr.ArmMeans, (3,)), (tr.Standardised, (3, 3))]
+    ("kind", "sizes"),
+    [(tr.Ridge, (3,)), (tr.DisjointRidge, (3, 3)), (tr.ArmMeans, (3,)), (tr.Standardised, (3, 3))],
 )
 def test_a_half_life_beyond_all_time_forgets_nothing(kind, sizes):
     rows, outcomes, actions, _, _ = log(200)
@@ -195,7 +212,9 @@ def test_a_half_life_beyond_all_time_forgets_nothing(kind, sizes):
     np.testing.assert_allclose(patient.deviations(*offered), plain.deviations(*offered), atol=1e-7)
 
 
-@pytest.mark.parametrize("make", [lambda h: tr.DisjointRidge(3, 3, half_life=h), lambda h: tr.Standardised(3, 3, half_life=h)])
+@pytest.mark.parametrize(
+    "make", [lambda h: tr.DisjointRidge(3, 3, half_life=h), lambda h: tr.Standardised(3, 3, half_life=h)]
+)
 def test_settings_of_a_model_without_one_are_what_they_were(make):
     arrays = make(None).arrays()
     assert "ages" not in arrays

@@ -128,7 +128,13 @@ def test_a_policy_learns_with_it_and_goes_on_exactly(tmp_path):
 
 
 def test_a_spec_names_it_in_one_word():
-    spec = tr.spec.make_spec({"actions": ["a", "b"], "context": {"x": {"type": "number", "min": 0, "max": 1}}, "policy": {"reward": "auto"}})
+    spec = tr.spec.make_spec(
+        {
+            "actions": ["a", "b"],
+            "context": {"x": {"type": "number", "min": 0, "max": 1}},
+            "policy": {"reward": "auto"},
+        }
+    )
     policy = tr.policies.build.build_policy(spec.policies[0], spec.problem())
     assert isinstance(policy.reward_model, Auto)
     assert policy.reward_model.names == ["standardised", "extra-trees", "boosted-trees"]

@@ -89,7 +89,9 @@ def test_until_the_transformer_is_fitted_it_is_the_inner_model_on_features_as_th
 def test_then_it_is_the_inner_model_taught_all_of_it_on_transformed_ones():
     rows, outcomes = ring(80)
     model = taught(tr.Features("fourier", tr.Standardised(2), first=50, seed=3), 80)
-    batch = make_pipeline(StandardScaler(), RBFSampler(gamma="scale", n_components=300, random_state=3)).fit(rows[:50])
+    batch = make_pipeline(StandardScaler(), RBFSampler(gamma="scale", n_components=300, random_state=3)).fit(
+        rows[:50]
+    )
     made, inner = batch.transform(rows), tr.Standardised(300)
     for z, y in zip(made, outcomes):
         inner.learn(z, y)
@@ -178,7 +180,10 @@ def test_going_back_to_an_earlier_state_undoes_the_fit():
 
 def test_objects_become_plain_data_and_come_back():
     made = ColumnTransformer(
-        [("scaled", MinMaxScaler(feature_range=(0, 2)), [0]), ("binned", KBinsDiscretizer(4, encode="onehot-dense"), [1])]
+        [
+            ("scaled", MinMaxScaler(feature_range=(0, 2)), [0]),
+            ("binned", KBinsDiscretizer(4, encode="onehot-dense"), [1]),
+        ]
     )
     data = transformers.as_data(make_pipeline(made))
     assert json.loads(json.dumps(data)) == data
@@ -196,7 +201,9 @@ def test_what_needs_no_data_is_ready_at_once():
     for row, y in zip(*ring(10)):
         model.learn(row, y)
         inner.learn(direct.transform(row[None, :])[0], y)
-    np.testing.assert_allclose(model.means([[1.0, 2.0]]), inner.means(direct.transform([[1.0, 2.0]])), atol=1e-9)
+    np.testing.assert_allclose(
+        model.means([[1.0, 2.0]]), inner.means(direct.transform([[1.0, 2.0]])), atol=1e-9
+    )
 
 
 def test_categories_are_encoded_where_the_size_is_told():
@@ -209,7 +216,9 @@ def test_categories_are_encoded_where_the_size_is_told():
     for i in range(29):
         small.learn([float(i % 5)], 0.0)
     before = small.n_learnt
-    with pytest.raises(tr.InvalidInput, match="makes 5 features, but the model was made for 3: say size=5 or more"):
+    with pytest.raises(
+        tr.InvalidInput, match="makes 5 features, but the model was made for 3: say size=5 or more"
+    ):
         small.learn([1.0], 0.0)
     assert small.n_learnt == before
 
@@ -250,7 +259,10 @@ def test_it_serves_in_a_spec():
         (lambda: tr.Features({"n_knots": 3}, tr.Ridge(2)), "must have a kind"),
         (lambda: tr.Features(3, tr.Ridge(2)), "must be a name, a table or an object"),
         (lambda: tr.Features({"kind": "splines", "knobs": 3}, tr.Ridge(2)), "knobs"),
-        (lambda: tr.Features(FunctionTransformer(np.sin), tr.Ridge(2)), "transformer.func must be plain data"),
+        (
+            lambda: tr.Features(FunctionTransformer(np.sin), tr.Ridge(2)),
+            "transformer.func must be plain data",
+        ),
         (lambda: tr.Features("splines", tr.ArmMeans(2)), "takes no features"),
         (lambda: tr.Features("splines", taught(tr.Standardised(2), 5)), "has learnt already"),
         (lambda: tr.Features("splines", "ridge"), "inner must be a model"),

@@ -75,7 +75,13 @@ def batch_fit(Z, y, ridge, offset, weights=None):
 
 @pytest.mark.parametrize(
     ("n", "intercept", "slope", "half_life"),
-    [(100, 0.0, 1.0, None), (3000, 0.0, 1.0, None), (3000, -4.0, 1.0, None), (3000, 0.0, 3.0, None), (3000, 0.0, 1.0, 400.0)],
+    [
+        (100, 0.0, 1.0, None),
+        (3000, 0.0, 1.0, None),
+        (3000, -4.0, 1.0, None),
+        (3000, 0.0, 3.0, None),
+        (3000, 0.0, 1.0, 400.0),
+    ],
 )
 def test_it_is_the_batch_fit_within_a_third_of_a_standard_deviation(n, intercept, slope, half_life):
     rows, outcomes, _ = world(n, intercept, slope)
@@ -192,7 +198,10 @@ def test_time_that_goes_by_makes_it_less_sure():
         (lambda: tr.Logistic(2, prior=0.0), "prior must be finite and > 0"),
         (lambda: tr.Logistic(2, low=1.0), "low must be below high"),
         (lambda: tr.Logistic(2, half_life=0.5), "half_life must be finite and >= 1"),
-        (lambda: tr.Logistic(2).learn([1.0, 0.0], 1.5), r"outcome\[0\] must lie in \[.*, 1\], but got 1.5. .* low and high"),
+        (
+            lambda: tr.Logistic(2).learn([1.0, 0.0], 1.5),
+            r"outcome\[0\] must lie in \[.*, 1\], but got 1.5. .* low and high",
+        ),
         (lambda: tr.Logistic(2).learn([1.0, 0.0], math.nan), "outcome"),
         (lambda: tr.Logistic(2).learn([1.0, math.inf], 1.0), "features"),
         (lambda: tr.Logistic(2, 3).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),

@@ -76,7 +76,9 @@ def fit(
         how |= {"action": action, "reward": reward, "probability": probability, "cost": cost, "group": group}
         how |= {"context": context or None, "in_order": in_order, "name": Path(log).name.split(".")[0]}
     else:
-        storage, logged = (import_extra(f"tightrope.service.{one}", "service") for one in ("storage", "logged"))
+        storage, logged = (
+            import_extra(f"tightrope.service.{one}", "service") for one in ("storage", "logged")
+        )
         journal = storage.open_journal(log, experiment)
         try:
             given, recorded, random = logged.log_of(journal)
@@ -87,7 +89,12 @@ def fit(
         how["name"] = how["spec"].name
     found = fitted(given, model or None, **how, tell=lambda line: print(line, file=sys.stderr))
     page = found.save(output.out or Path("fit"))
-    data = {"rows": found.rows(), "words": found.words(), "page": str(page), "spec": str(page.parent / "spec.toml")}
+    data = {
+        "rows": found.rows(),
+        "words": found.words(),
+        "page": str(page),
+        "spec": str(page.parent / "spec.toml"),
+    }
     output.show(
         data,
         *(_table(one) for one in (found.reward, found.cost) if one is not None),
@@ -98,7 +105,13 @@ def fit(
 
 def _table(comparison: Any) -> Any:
     valued = any(one.value is not None for one in comparison.fitted)
-    head = ["model", "squared error, of the variance", "off at its levels (by chance)", *["would earn"] * valued, "seconds"]
+    head = [
+        "model",
+        "squared error, of the variance",
+        "off at its levels (by chance)",
+        *["would earn"] * valued,
+        "seconds",
+    ]
     rows = []
     for one in comparison.fitted:
         mark = " ←" if one is comparison.recommended else ""

@@ -112,7 +112,9 @@ class Comparison:
             ahead, error = self.ahead(take, nearest)
             said.append(f"The next is {nearest.name}, {ahead:.4f} behind (standard error {error:.4f}).")
         if take.loss > 1.0 - 2.0 * take.loss_error:
-            said.append("That is no better than the average of all outcomes: the log says nothing of what to do.")
+            said.append(
+                "That is no better than the average of all outcomes: the log says nothing of what to do."
+            )
         elif take.name == "arm-means":
             said.append("The context tells nothing that the action does not tell: no model of it was better.")
         said.append(_calibration_in_words(take))

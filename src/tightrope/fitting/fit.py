@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.files import write, write_json
+from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
 from tightrope.frames import Frame
 from tightrope.offpolicy import Log
@@ -51,7 +52,9 @@ class Fit:
             if comparison is not None:
                 for one in comparison.fitted:
                     mark = "*" if one is comparison.recommended else " "
-                    lines.append(f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}")
+                    lines.append(
+                        f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}"
+                    )
         return "\n".join([*lines, *self.words()])
 
     def environment(self) -> Tabular:
@@ -63,10 +66,7 @@ class Fit:
         rewards = self.reward.recommended.expected[:, :, 0]
         seen = self.log.rewards
         binary = bool(np.isin(seen, (0.0, 1.0)).all())
-        means = np.clip(rewards, seen.min(), seen.max())
-        rows = np.arange(self.log.n_rows)
-        if len(rows) > _MOST_CONTEXTS:
-            rows = np.sort(np.random.default_rng(0).choice(len(rows), _MOST_CONTEXTS, replace=False))
+        means, rows = np.clip(rewards, *_ends(seen)), self._contexts()
         x = features_of(self.log)
         left = seen - rewards[np.arange(len(seen)), self.log.actions]
         return Tabular(
@@ -89,31 +89,39 @@ class Fit:
         if self.encoder is not None and not data.get("context"):
             data["context"] = {"encoder": ENCODER}
         models = {"reward": dict(self.reward.recommended.settings)}
-        if self.cost is not None:
+        rules = make_spec({"actions": data["actions"], "rule": data.get("rule", [])}).rules
+        if self.cost is not None and rules is not None and not rules.seen.all():
             models["cost"] = dict(self.cost.recommended.settings)
         policies = data.get("policy", {})
         data["policy"] = (
             [{**one, **models} for one in policies] if isinstance(policies, list) else {**policies, **models}
         )
         if "environment" not in data:
-            data["environment"] = {"kind": "tabular", "file": TABLE, **self._usage(data)}
+            env = self.environment()
+            data["environment"] = {"kind": "tabular", "file": TABLE, "reward_noise": env.reward_noise}
+            if env.reward_noise == "gaussian":
+                data["environment"]["reward_scale"] = env.reward_scale
             data.setdefault("simulation", {"rounds": 10_000, "replications": 10})
         return data
 
-    def _usage(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """What each action used on average in the log, for rules that count what callers send."""
-        counted = {one.get("name") for one in data.get("rule", ()) if one.get("kind") in ("budget", "mean")}
-        if self.log.costs.ndim != 2 or not counted:
+    def _usage(self, rules: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+        """What each action is expected to use in each context of the environment, for rules that count what was logged."""
+        counted = {one.get("name") for one in rules if "usage" not in one}
+        if self.cost is None:
             return {}
-        means = {}
-        for k, name in enumerate(self.log.constraints):
-            if name in counted:
-                used = self.log.costs[:, k]
-                means[name] = [
-                    float(used[rows].mean()) if (rows := self.log.actions == j).any() else float(used.mean())
-                    for j in range(self.log.n_actions)
-                ]
-        return {"usage": means} if means else {}
+        expected = self.cost.recommended.expected[self._contexts()]
+        return {
+            f"usage.{name}": np.clip(expected[:, :, k], *_ends(self.log.costs[:, k]))
+            for k, name in enumerate(self.log.constraints)
+            if name in counted
+        }
+
+    def _contexts(self) -> NDArray[np.intp]:
+        """The rows that are contexts of the environment."""
+        n = self.log.n_rows
+        if n <= _MOST_CONTEXTS:
+            return np.arange(n)
+        return np.sort(np.random.default_rng(0).choice(n, _MOST_CONTEXTS, replace=False))
 
     def save(self, folder: str | Path) -> Path:
         """Write the page `index.html`, `summary.json`, `spec.toml` and the files that it names; the page's path."""
@@ -127,8 +135,8 @@ class Fit:
             arrays: dict[str, Any] = {"weights": env.weights, "rewards": env.rewards}
             if env.features is not None:
                 arrays["features"] = env.features
-            arrays |= {"reward_noise": env.reward_noise, "reward_scale": env.reward_scale}
-            with open(place / TABLE, "wb") as file:
+            arrays |= self._usage(data.get("rule", ()))
+            with replacing(place / TABLE) as draft, draft.open("wb") as file:
                 np.savez_compressed(file, **arrays)
         note = "\n".join(f"# {sentence}" for sentence in self.words())
         write(place / SPEC, f"{note}\n\n{dumps(data)}")
@@ -137,14 +145,22 @@ class Fit:
 
     def _page(self) -> Report:
         log = self.log
-        page = Report(f"Which model for {self.name}?", f"{log.n_rows:,} logged decisions on {log.n_actions} actions")
+        page = Report(
+            f"Which model for {self.name}?", f"{log.n_rows:,} logged decisions on {log.n_actions} actions"
+        )
         page.section("What to take")
         page.bullets(self.words())
         for comparison in (self.reward, self.cost):
             if comparison is None:
                 continue
             page.section(f"Models of the {comparison.what}")
-            head = ["model", "squared error, of the variance", "standard error", "off at its levels", "by chance"]
+            head = [
+                "model",
+                "squared error, of the variance",
+                "standard error",
+                "off at its levels",
+                "by chance",
+            ]
             valued = any(one.value is not None for one in comparison.fitted)
             head += ["its favourites would earn"] * valued + ["seconds"]
             body = []
@@ -154,7 +170,9 @@ class Fit:
                 row += [f"{one.calibration.gap:.4f}", f"{one.calibration.noise:.4f}"]
                 if valued:
                     value = None if one.value is None else one.value.reward
-                    row.append("–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]")
+                    row.append(
+                        "–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
+                    )
                 body.append([*row, format_number(round(one.seconds, 2))])
             page.table(
                 head,
@@ -162,7 +180,9 @@ class Fit:
                 caption="On rows that a model has not learnt from; 1 is what the average alone reaches. The recommended one is bold.",
             )
             panels = [
-                CalibrationPanel(one.name, one.calibration.expected, one.calibration.seen, one.calibration.error)
+                CalibrationPanel(
+                    one.name, one.calibration.expected, one.calibration.seen, one.calibration.error
+                )
                 for one in comparison.fitted
             ]
             page.figure(
@@ -173,7 +193,9 @@ class Fit:
                 "are two standard errors.",
             )
         page.section("How to go on")
-        page.text(f"`{SPEC}` beside this page states the problem with the recommended models. It can be tried and served as it is:")
+        page.text(
+            f"`{SPEC}` beside this page states the problem with the recommended models. It can be tried and served as it is:"
+        )
         page.bullets([f"`tightrope simulate {SPEC}`", f"`tightrope serve {SPEC} --data data`"])
         page.text(
             "The simulation's world is the log with what the recommended model expects of every action: how a policy would do if "
@@ -299,6 +321,10 @@ def _log_of_table(
 def _rows(frame: Frame, names: list[str]) -> list[dict[str, Any]]:
     columns = [frame.whole(name).tolist() for name in names]
     return [dict(zip(names, row)) for row in zip(*columns)]
+
+
+def _ends(values: Array) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -14,7 +14,10 @@ from tightrope.models.model import MODELS, Model, checked_half_life, checked_out
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
-_TREES = ({"model": "ensemble", "estimator": "extra-trees"}, {"model": "ensemble", "estimator": "boosted-trees"})
+_TREES = (
+    {"model": "ensemble", "estimator": "extra-trees"},
+    {"model": "ensemble", "estimator": "boosted-trees"},
+)
 
 FIRST_LOOK = 60  # outcomes
 _GROWTH = 1.2  # from one look to the next
@@ -284,7 +287,9 @@ class Auto(Model):
             counts[_LEARNT] += first
         for i in range(first, n):
             self.learn(
-                None if features is None else features[i], outcomes[i], None if actions is None else int(actions[i])
+                None if features is None else features[i],
+                outcomes[i],
+                None if actions is None else int(actions[i]),
             )
         self._look()
 

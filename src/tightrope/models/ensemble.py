@@ -20,7 +20,14 @@ from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes, Sample
 from tightrope.models.members import Members, Plan, fit_members, units_of
 from tightrope.models.model import Ids, Model, checked_outcome, known_action, register
-from tightrope.validation import Array, finite_number, real_array, require_choice, require_finite, whole_number
+from tightrope.validation import (
+    Array,
+    finite_number,
+    real_array,
+    require_choice,
+    require_finite,
+    whole_number,
+)
 
 __all__ = ["Ensemble"]
 

@@ -141,7 +141,9 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
         raise InvalidInput("params are those of an estimator that is named; an object has its own.")
     found: dict[str, Any] = _plain("estimator", estimator)
     if not isinstance(found, dict) or "estimator" not in found:
-        raise InvalidInput(f"estimator must be a name or an object with fit and predict, but got {estimator!r}.")
+        raise InvalidInput(
+            f"estimator must be a name or an object with fit and predict, but got {estimator!r}."
+        )
     return found["estimator"], found["params"]
 
 
@@ -206,7 +208,9 @@ def _made(name: str, params: Mapping[str, Any], random_state: int | None) -> Any
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         how = "pip install 'tightrope[models]'" if missing == "sklearn" else f"install {missing}"
-        raise InvalidInput(f"estimator {name!r} needs the package {missing}, which is not here: {how}.") from error
+        raise InvalidInput(
+            f"estimator {name!r} needs the package {missing}, which is not here: {how}."
+        ) from error
     except AttributeError as error:
         raise InvalidInput(f"estimator {name!r}: {place} has no class {attribute!r}.") from error
     try:

@@ -96,7 +96,10 @@ class Logistic(Model):
         self.takes_features = p > 0
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
-        ends = [finite_array(name, np.asarray(end, dtype=float), (), (M,)) for name, end in (("low", low), ("high", high))]
+        ends = [
+            finite_array(name, np.asarray(end, dtype=float), (), (M,))
+            for name, end in (("low", low), ("high", high))
+        ]
         self.low, self.high = (end.tolist() for end in ends)
         self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
         if (self._low >= self._high).any():
@@ -110,7 +113,9 @@ class Logistic(Model):
         self._views = kernels.ridge_views(self.flat)
         self._views.Sigma[:] = self._ridge * np.eye(q)
         self._views.Sigma_inv[:] = np.eye(q) / self._ridge
-        self.units = np.zeros((2, p))  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
+        self.units = np.zeros(
+            (2, p)
+        )  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
         self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
         self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
         self.offset = np.zeros(M)  # the logit that is believed of what was never tried
@@ -120,7 +125,11 @@ class Logistic(Model):
         self.which, self.when = np.zeros(self.keep, dtype=np.int64), np.zeros(self.keep)
         self.kept = np.zeros(1, dtype=np.int64)
         # The precision and b of those before them, as they stood at a time.
-        self.before_S, self.before_b, self.before_at = np.zeros((blocks, q, q)), np.zeros((blocks, q)), np.zeros(1)
+        self.before_S, self.before_b, self.before_at = (
+            np.zeros((blocks, q, q)),
+            np.zeros((blocks, q)),
+            np.zeros(1),
+        )
         self.ages = np.zeros(0)
         if self.half_life is not None:
             self.ages = forgetting.new_ages(self.half_life, blocks, q)
@@ -305,7 +314,11 @@ class Logistic(Model):
         if self.takes_features and not self.n_learnt:
             return np.zeros((n, M)), np.full((n, M), self.prior)
         Z = self._extended(rows)
-        means, deviations, scratch = np.empty((n, M)), np.empty((n, M)), np.empty(kernels.scratch_size(Z.shape[1]))
+        means, deviations, scratch = (
+            np.empty((n, M)),
+            np.empty((n, M)),
+            np.empty(kernels.scratch_size(Z.shape[1])),
+        )
         for i in range(M):
             blocks = (ids if self.n_actions is not None else np.zeros(n, dtype=np.int64)) * M + i
             means[:, i] = np.einsum("np,np->n", self._views.Theta[blocks, 0], Z) + self.offset[i]
@@ -338,7 +351,19 @@ class Logistic(Model):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
-        names = ["flat", "units", "moments", "tally", "offset", "shifted", "rows", "outcomes", "which", "when", "kept"]
+        names = [
+            "flat",
+            "units",
+            "moments",
+            "tally",
+            "offset",
+            "shifted",
+            "rows",
+            "outcomes",
+            "which",
+            "when",
+            "kept",
+        ]
         names += ["before_S", "before_b", "before_at", *(["ages"] if self.half_life else [])]
         return {name: getattr(self, name) for name in names}
 
@@ -356,7 +381,11 @@ class Logistic(Model):
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         n = self.n_actions if actions is None else len(actions)
         rows = self._rows(features, n)
-        ids = np.arange(len(rows) if n is None else n) if actions is None else np.asarray(actions, dtype=np.int64)
+        ids = (
+            np.arange(len(rows) if n is None else n)
+            if actions is None
+            else np.asarray(actions, dtype=np.int64)
+        )
         return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
 
     def _rows(self, features: Any, n: int | None) -> Array:

@@ -89,7 +89,9 @@ def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
     rows = plan.inputs(sample.features, sample.actions)
     feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
     feature_unit = np.where(feature_unit > 1e-12 * np.abs(feature_centre), feature_unit, 1.0)
-    counted = poisson_weights(plan.seed, sample.numbers, M).astype(float) if M > 1 else np.ones((len(rows), 1))
+    counted = (
+        poisson_weights(plan.seed, sample.numbers, M).astype(float) if M > 1 else np.ones((len(rows), 1))
+    )
     if plan.half_life is not None:
         counted *= np.exp2(-(begun - sample.numbers) / plan.half_life)[:, None]
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
@@ -107,7 +109,9 @@ def fit_members(plan: Plan, sample: Sample, begun: int) -> Members:
                 picked = (mine == g) & (weights > 0.0)
                 for k in range(plan.n_outputs):
                     state = _random_state(plan.seed, m, g, k)
-                    said.append(_fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state))
+                    said.append(
+                        _fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state)
+                    )
     return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
 
 

@@ -20,7 +20,15 @@ from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
-__all__ = ["MODELS", "Model", "checked_half_life", "checked_outcome", "known_action", "model_from_settings", "register"]
+__all__ = [
+    "MODELS",
+    "Model",
+    "checked_half_life",
+    "checked_outcome",
+    "known_action",
+    "model_from_settings",
+    "register",
+]
 
 Ids = NDArray[np.int64]
 

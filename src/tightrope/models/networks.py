@@ -49,7 +49,9 @@ class StackedNetworks:
         shape = members, self.groups, outputs
         model: Network = next(one for one in networks if not isinstance(one, float))
         self.between, self.behind = model.between, model.behind
-        self.constant = np.array([one if isinstance(one, float) else np.nan for one in networks]).reshape(shape)
+        self.constant = np.array([one if isinstance(one, float) else np.nan for one in networks]).reshape(
+            shape
+        )
         # Layers by group, so that the rows of a group meet all its networks in one product: (G, M · n_outputs, …).
         self.weights, self.biases = [], []
         for layer in range(len(model.weights)):

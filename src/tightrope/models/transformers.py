@@ -81,7 +81,9 @@ def _value_as_data(value: Any, where: str) -> Any:
 def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
     """The transformer that `as_data` described, not fitted; what draws gets the seed. `rows`: how many it will be fitted to."""
     made = _made(data, rows)
-    draws = [name for name, value in made.get_params().items() if name.endswith("random_state") and value is None]
+    draws = [
+        name for name, value in made.get_params().items() if name.endswith("random_state") and value is None
+    ]
     return made.set_params(**dict.fromkeys(draws, seed)) if draws else made
 
 
@@ -108,7 +110,13 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
     from sklearn.preprocessing import SplineTransformer, StandardScaler
 
     if kind == "splines":
-        usual = {"n_knots": 5, "degree": 3, "knots": "quantile", "extrapolation": "constant", "include_bias": False}
+        usual = {
+            "n_knots": 5,
+            "degree": 3,
+            "knots": "quantile",
+            "extrapolation": "constant",
+            "include_bias": False,
+        }
         return SplineTransformer(**{**usual, **settings})
     # Of features that are scaled this is the width that scikit-learn calls "scale".
     if kind == "fourier":

@@ -8,5 +8,12 @@ from tightrope.report.numbers import Cell, format_estimate, format_number
 from tightrope.report.page import Report
 
 __all__ = ["BarSeries", "CalibrationPanel", "Cell", "NamedCurve", "Panel", "Report"]
-__all__ += ["bars_figure", "bound_figure", "calibration_figure", "curve_figure", "last_violation_figure", "panels_figure"]
+__all__ += [
+    "bars_figure",
+    "bound_figure",
+    "calibration_figure",
+    "curve_figure",
+    "last_violation_figure",
+    "panels_figure",
+]
 __all__ += ["format_estimate", "format_number", "png_bytes", "save_figure", "svg_text"]

@@ -32,7 +32,9 @@ def calibration_figure(panels: Sequence[CalibrationPanel], what: str) -> Figure:
         down = -(-len(panels) // _ACROSS)
         height = down * (_SIDE + _GAP) + 20.0
         figure = canvas.blank_figure(height)
-        ends = np.concatenate([np.r_[one.expected, one.seen - 2 * one.error, one.seen + 2 * one.error] for one in panels])
+        ends = np.concatenate(
+            [np.r_[one.expected, one.seen - 2 * one.error, one.seen + 2 * one.error] for one in panels]
+        )
         low, high = float(ends.min()), float(ends.max())
         room = 0.05 * (high - low or 1.0)
         left = (WIDTH - _ACROSS * _SIDE - (_ACROSS - 1) * _GAP) / 2.0 + 10.0
@@ -42,7 +44,13 @@ def calibration_figure(panels: Sequence[CalibrationPanel], what: str) -> Figure:
             axes = canvas.add_axes(figure, x, x + _SIDE, y - _SIDE, y)
             axes.plot([low, high], [low, high], color=LIGHT["muted"], linestyle=(0, (4, 3)), linewidth=1.0)
             axes.errorbar(
-                one.expected, one.seen, 2 * one.error, fmt="o", color=SERIES[0], markersize=4.0, elinewidth=1.2
+                one.expected,
+                one.seen,
+                2 * one.error,
+                fmt="o",
+                color=SERIES[0],
+                markersize=4.0,
+                elinewidth=1.2,
             )
             axes.set_xlim(low - room, high + room)
             axes.set_ylim(low - room, high + room)

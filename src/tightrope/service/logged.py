@@ -32,7 +32,9 @@ def log_of(journal: Journal) -> tuple[Log, Spec, bool]:
         p = probabilities_of(one.entry, J)
         chances.append(None if p is None else p[one.entry.action])
     if len(rows) < 2:
-        raise InvalidInput(f"the journal has {len(rows)} decisions with their whole outcome, and 2 are needed at least.")
+        raise InvalidInput(
+            f"the journal has {len(rows)} decisions with their whole outcome, and 2 are needed at least."
+        )
     known = all(p is not None for p in chances)
     names = () if spec.rules is None else spec.rules.names
     log = Log(

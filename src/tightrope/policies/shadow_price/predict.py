@@ -132,7 +132,9 @@ def _told(what: str, model: Any, rows: Sequence[Array | None], ids: Sequence[Ids
     if what != "members":
         return found.reshape(*(() if what == "means" else (2,)), n, -1)
     if found.ndim < 2 or len(found) == 0 or found.shape[1] != n:
-        raise InvalidInput(f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}.")
+        raise InvalidInput(
+            f"members of {model!r} must be (M, {n}) or (M, {n}, n_outputs), but are {found.shape}."
+        )
     return found.reshape(len(found), n, -1)
 
 

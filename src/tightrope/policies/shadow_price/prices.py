@@ -81,9 +81,7 @@ def draw_rounds(policy: Any, models: Predictions, solve: PriceSolve, i: int, n: 
         solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
 
 
-def expected_costs(
-    entries: Sequence[Remembered], models: Predictions, columns: Any
-) -> tuple[Array, Array]:
+def expected_costs(entries: Sequence[Remembered], models: Predictions, columns: Any) -> tuple[Array, Array]:
     """Costs of remembered rounds (R, K), as known or as estimated now, and their standard deviations."""
     means = np.concatenate([entry.W for entry in entries])
     spreads = np.zeros(means.shape)

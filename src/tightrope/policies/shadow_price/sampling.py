@@ -34,9 +34,13 @@ def sampling_for(stated: Any, reward: Model) -> str:
         raise InvalidInput(f"sampling must be one of {', '.join(SAMPLINGS)}, or None, but got {stated!r}.")
     sampling = reward.exploration if stated is None else stated
     if sampling not in SAMPLINGS:
-        raise InvalidInput(f"exploration of {reward!r} must be one of {', '.join(SAMPLINGS)}, but is {sampling!r}.")
+        raise InvalidInput(
+            f"exploration of {reward!r} must be one of {', '.join(SAMPLINGS)}, but is {sampling!r}."
+        )
     if sampling == "members" and type(reward).members is Model.members:
-        raise InvalidInput(f'sampling "members" needs a reward model that has some, but {reward!r} is one model.')
+        raise InvalidInput(
+            f'sampling "members" needs a reward model that has some, but {reward!r} is one model.'
+        )
     if sampling == "normal" and type(reward).deviations is Model.deviations:
         raise InvalidInput(f'sampling "normal" needs deviations, which {reward!r} has not: take "gaps".')
     return sampling
