@@ -20,10 +20,9 @@ def test_a_csv_is_read_packed_or_not(tmp_path):
 
 
 def test_parquet_is_read(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "log.parquet")
+    parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "log.parquet")
     assert read_table(tmp_path / "log.parquet") == COLUMNS
 
 

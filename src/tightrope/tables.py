@@ -14,13 +14,13 @@ Columns = dict[str, list[Any]]
 
 
 def read_table(path: str | os.PathLike[str]) -> Columns:
-    """The columns of a .csv, .csv.gz or .parquet file; columns of a CSV in which every entry is a number become numbers.
+    r"""The columns of a .csv, .csv.gz or .parquet file; columns of a CSV in which every entry is a number become numbers.
 
     An empty entry of a CSV is None.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
-    >>> _ = file.write_text("age,sent\\n41,email\\n,letter\\n")
+    >>> _ = file.write_text("age,sent\n41,email\n,letter\n")
     >>> read_table(file)
     {'age': [41.0, None], 'sent': ['email', 'letter']}
     """
