@@ -383,7 +383,9 @@ def named_kinds(policy: Any, kind: str = DEFAULT_KIND) -> Any:
 
 
 def _model_table(table: Any) -> Any:
-    """A model's table with the fields that only its own class knows in `own`."""
+    """A model's table with the fields that only its own class knows in `own`; a text is its name."""
+    if isinstance(table, str):
+        return {"model": table}
     if not isinstance(table, Mapping) or "model" not in table:
         return table
     stated = ("model", "bonus", "m", "ridge")

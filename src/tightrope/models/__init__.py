@@ -1,6 +1,7 @@
 """Models: what is believed of a reward or of costs, one a file, all known by name in `MODELS`."""
 
 from tightrope.models.arm_means import ArmMeans
+from tightrope.models.auto import Auto
 from tightrope.models.disjoint_ridge import DisjointRidge
 from tightrope.models.ensemble import Ensemble
 from tightrope.models.features import Features
@@ -12,6 +13,7 @@ from tightrope.models.standardised import Standardised
 __all__ = [
     "MODELS",
     "ArmMeans",
+    "Auto",
     "DisjointRidge",
     "Ensemble",
     "Features",

@@ -211,6 +211,24 @@ class Ensemble(Model):
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome (a number, or n_outputs of them) of `action` at `features` (n_features,)."""
+        self._note(features, outcome, action)
+        clock = self._clock
+        if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
+            self._take_up()
+        if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
+            self._begin(background=self.refit == "background")
+
+    def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
+        """Take in many outcomes, and be fitted to them once, at the end."""
+        for i, outcome in enumerate(outcomes):
+            self._note(features[i], outcome, None if actions is None else int(actions[i]))
+        clock = self._clock
+        if clock[UNDER_WAY]:
+            self._take_up()
+        if clock[LEARNT] >= min(self.first, clock[NEXT_FIT]):
+            self._begin(background=False)
+
+    def _note(self, features: Any, outcome: Any, action: int | None) -> None:
         a = 0 if self.n_actions is None else known_action(action, self.n_actions)
         x = real_array("features", features, (self.n_features,))
         require_finite("features", x)
@@ -223,10 +241,6 @@ class Ensemble(Model):
         self._times[0] += 1.0 if self._fades is None else self._fades.tick
         self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0])
         clock[MARK] = _mark(clock[MARK], x, a, y)
-        if clock[UNDER_WAY] and clock[LEARNT] >= clock[TAKES_EFFECT]:
-            self._take_up()
-        if not clock[UNDER_WAY] and clock[LEARNT] >= clock[NEXT_FIT]:
-            self._begin()
 
     def check_outcome(self, outcome: Any) -> None:
         """Refuse what a classifier can't learn."""
@@ -243,12 +257,12 @@ class Ensemble(Model):
         """All outcomes of one output, those that were learnt too, become larger by so much."""
         self._shifts[output] += by
 
-    def _begin(self) -> None:
+    def _begin(self, *, background: bool) -> None:
         """Choose what the next fit is made of, and say when it takes effect."""
         clock = self._clock
         self._kept.choose()
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
-        lag = max(1, math.floor(_LAG * apart)) if self.refit == "background" else 0
+        lag = max(1, math.floor(_LAG * apart)) if background else 0
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         if lag:

@@ -70,6 +70,15 @@ class Model(ABC):
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
 
+    def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
+        """Take in many outcomes, (n,) or (n, n_outputs), one after the other; a model that is fitted to what it keeps does so once."""
+        for i, outcome in enumerate(outcomes):
+            self.learn(
+                None if features is None else features[i],
+                outcome,
+                None if actions is None else int(actions[i]),
+            )
+
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""

@@ -89,12 +89,12 @@ def predictions(log: Log, outcomes: Array) -> Array:
     if context.ndim == 1:
         context = np.unique(context, return_inverse=True)[1]
     fit = _cell_means if context.ndim == 1 else _ridge_fit
-    for seen, unseen in _parts(log):
+    for seen, unseen in parts(log):
         fitted[unseen] = fit(context, log.actions, outcomes, J, seen, unseen)
     return fitted
 
 
-def _parts(log: Log) -> Iterator[tuple[Mask, Mask]]:
+def parts(log: Log) -> Iterator[tuple[Mask, Mask]]:
     """Which rows to fit on, and which to predict: another fold; or, where time matters, those that come next."""
     rows = np.arange(log.n_rows)
     units = rows if log.in_order or log.groups is None else log.groups

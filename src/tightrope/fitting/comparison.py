@@ -1,0 +1,292 @@
+"""Models compared on logged decisions: each predicts outcomes of rows that it has not learnt from."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.models import MODELS, Model
+from tightrope.offpolicy import Evaluation, Log, evaluate
+from tightrope.offpolicy.estimators import parts, summed
+from tightrope.validation import Array
+
+# From simple to rich, in the order in which a tie is decided: name, settings, whether outcomes must lie in [0, 1].
+CANDIDATES: tuple[tuple[str, dict[str, Any], bool], ...] = (
+    ("arm-means", {"model": "arm-means"}, False),
+    ("linear", {"model": "disjoint-ridge"}, False),
+    ("logistic", {"model": "logistic"}, True),
+    ("random-features", {"model": "features", "transformer": "fourier"}, False),
+    ("boosted-trees", {"model": "ensemble", "estimator": "boosted-trees"}, False),
+    ("extra-trees", {"model": "ensemble", "estimator": "extra-trees"}, False),
+    ("mlp", {"model": "ensemble", "estimator": "mlp"}, False),
+)
+_BINS = 10
+_FEW = 20  # rows in a bin
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rows in bins of equally many by what was expected of them: mean expected, mean seen and its standard error, (B,) each."""
+
+    expected: Array
+    seen: Array
+    error: Array
+
+    @property
+    def gap(self) -> float:
+        """The mean of |expected − seen| over the bins."""
+        return float(np.abs(self.expected - self.seen).mean())
+
+    @property
+    def noise(self) -> float:
+        """What `gap` would be by chance alone, were every expectation right."""
+        return float(math.sqrt(2.0 / math.pi) * self.error.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """One model on rows that it had not learnt from.
+
+    `loss` is the squared error as a part of the outcomes' variance, 1 for whoever knows the average alone, with its standard error;
+    `value` is what its favourite action of each row would earn, where the log was made at random. `expected` (n, J, M) holds its
+    means for every action of every row.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    loss: float
+    loss_error: float
+    calibration: Calibration
+    value: Evaluation | None
+    seconds: float
+    errors: Array
+    expected: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare_models` found: `fitted`, in the order in which they were given, and which one to take."""
+
+    log: Log
+    what: str
+    outcomes: Array
+    fitted: tuple[Fitted, ...]
+    best: Fitted
+    recommended: Fitted
+
+    def __getitem__(self, name: str) -> Fitted:
+        for one in self.fitted:
+            if one.name == name:
+                return one
+        known = ", ".join(repr(one.name) for one in self.fitted)
+        raise InvalidInput(f"model must be one of {known}, but got {name!r}.")
+
+    def ahead(self, one: Fitted, other: Fitted) -> tuple[float, float]:
+        """By how much the loss of `one` is below that of `other`, and the standard error of that."""
+        return _mean_and_error(other.errors - one.errors, self.log)
+
+    def words(self) -> list[str]:
+        """The recommendation, in sentences."""
+        take, best = self.recommended, self.best
+        said = [
+            f"Take {take.name} for the {self.what}: on rows that it has not learnt from its squared error is "
+            f"{take.loss:.3f} of the outcomes' variance (standard error {take.loss_error:.3f})."
+        ]
+        if best is not take:
+            ahead, error = self.ahead(best, take)
+            said.append(
+                f"{best.name} has {best.loss:.3f}, but that is within one standard error ({ahead:.4f} against {error:.4f}), "
+                f"and {take.name} is simpler."
+            )
+        rivals = [one for one in self.fitted if one not in (take, best)]
+        if rivals:
+            nearest = min(rivals, key=lambda one: one.loss)
+            ahead, error = self.ahead(take, nearest)
+            said.append(f"The next is {nearest.name}, {ahead:.4f} behind (standard error {error:.4f}).")
+        if take.loss > 1.0 - 2.0 * take.loss_error:
+            said.append(
+                "That is no better than the average of all outcomes: the log says nothing of what to do."
+            )
+        elif take.name == "arm-means":
+            said.append("The context tells nothing that the action does not tell: no model of it was better.")
+        said.append(_calibration_in_words(take))
+        if take.value is not None:
+            reward, logged = take.value.reward, float(self.log.rewards.mean())
+            said.append(
+                f"Its favourite action in every row would earn {reward.value:.4f} a decision, without any rule (95 % interval "
+                f"{reward.low:.4f} to {reward.high:.4f}); the log has {logged:.4f}."
+            )
+        return said
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain data."""
+        return [
+            {
+                "what": self.what,
+                "model": one.name,
+                "settings": one.settings,
+                "loss": one.loss,
+                "loss_error": one.loss_error,
+                "calibration_gap": one.calibration.gap,
+                "calibration_by_chance": one.calibration.noise,
+                "value": None if one.value is None else one.value.reward.value,
+                "value_low": None if one.value is None else one.value.reward.low,
+                "value_high": None if one.value is None else one.value.reward.high,
+                "seconds": one.seconds,
+                "recommended": one is self.recommended,
+            }
+            for one in self.fitted
+        ]
+
+
+def compare_models(
+    log: Log,
+    models: Sequence[Any] | None = None,
+    *,
+    what: str = "reward",
+    outcomes: Array | None = None,
+    random: bool = True,
+    tell: Tell = lambda line: None,
+) -> Comparison:
+    """Each model predicts rows that it has not learnt from, fold by fold; in a log `in_order` those that come next.
+
+    Parameters
+    ----------
+    log : Log
+        `contexts` (n, p) are the features; without them only arms can be told apart.
+    models : sequence of names, settings or (name, settings) pairs, optional
+        Those of `CANDIDATES` that fit by default, from simple to rich.
+    what : str
+        What the outcomes are called.
+    outcomes : (n, M) array, optional
+        Rewards by default.
+    random : bool
+        Whether the propensities are those that actions were drawn with, so that values can be estimated.
+    """
+    y = log.rewards[:, None] if outcomes is None else outcomes
+    variance = y.var(axis=0)
+    if not (variance > 0.0).all():
+        raise InvalidInput(f"the {what} must vary, but all of the log's are {y[0].tolist()}.")
+    chosen = _chosen(models, log, y)
+    fitted = []
+    for name, settings in chosen:
+        tell(f"{what}: {name}")
+        fitted.append(_fit(name, settings, log, y, variance, random and outcomes is None))
+    best = min(fitted, key=lambda one: one.loss)
+    within = (one for one in fitted if one is best or _close(one, best, log))
+    return Comparison(log, what, y, tuple(fitted), best, next(within))
+
+
+def made_for(settings: Mapping[str, Any], log: Log, n_outputs: int) -> Model:
+    """The model of these settings for the actions and features of a log, in any unit."""
+    stated = dict(settings)
+    make = MODELS.find(str(stated.pop("model", None)))
+    x = features_of(log)
+    n_features = 0 if x is None else x.shape[1]
+    model: Model = make.sized(n_actions=log.n_actions, n_features=n_features, per_action=False, **stated)
+    return model.standardised(n_outputs, centred=True, prior=np.zeros(n_outputs))
+
+
+def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[str, dict[str, Any]]]:
+    usual = {name: settings for name, settings, _ in CANDIDATES}
+    if models is None:
+        bounded = bool((y >= 0.0).all() and (y <= 1.0).all())
+        for name, settings, unit in CANDIDATES:
+            if (bounded or not unit) and (name == "arm-means" or features_of(log) is not None):
+                yield name, settings
+        return
+    if isinstance(models, str) or not len(models):
+        raise InvalidInput(f"models must be a list of names or settings, but got {models!r}.")
+    for one in models:
+        if isinstance(one, str):
+            yield one, usual.get(one, {"model": one})
+        elif isinstance(one, Mapping):
+            yield str(one.get("estimator", one.get("model"))), dict(one)
+        else:
+            name, settings = one
+            yield str(name), dict(settings)
+
+
+def features_of(log: Log) -> Array | None:
+    """x of each row, (n, p); of numbered contexts indicators."""
+    contexts = log.contexts
+    if contexts is None:
+        return None
+    if contexts.ndim == 1:
+        # A number for each context says which it is, not how much: one indicator for each.
+        ids = np.unique(contexts, return_inverse=True)[1]
+        return np.eye(int(ids.max()) + 1)[ids]
+    return np.asarray(contexts, dtype=float)
+
+
+def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Array, random: bool) -> Fitted:
+    n, J, M = log.n_rows, log.n_actions, y.shape[1]
+    x = features_of(log)
+    expected = np.empty((n, J, M))
+    begun = time.perf_counter()
+    for seen, unseen in parts(log):
+        model = made_for(settings, log, M)
+        rows = x if model.takes_features else None
+        outcomes = y[seen] if M > 1 else y[seen, 0]
+        model.learn_many(None if rows is None else rows[seen], outcomes, log.actions[seen])
+        count = int(unseen.sum())
+        ids = np.tile(np.arange(J), count)
+        many = None if rows is None else np.repeat(rows[unseen], J, axis=0)
+        said = np.asarray(model.means(many, ids), dtype=float).reshape(count, J, M)
+        expected[unseen] = np.where(np.isfinite(said), said, y[seen].mean(axis=0))
+    seconds = time.perf_counter() - begun
+    own = expected[np.arange(n), log.actions]
+    errors = ((own - y) ** 2 / variance).mean(axis=1)
+    loss, loss_error = _mean_and_error(errors, log)
+    value = _value(log, expected[:, :, 0]) if random else None
+    return Fitted(
+        name, settings, loss, loss_error, _calibration(own, y, variance), value, seconds, errors, expected
+    )
+
+
+def _value(log: Log, expected: Array) -> Evaluation | None:
+    try:
+        return evaluate(log, expected.argmax(axis=1), may_miss=0.05)
+    except InvalidInput:  # Nothing can be said of what was never tried.
+        return None
+
+
+def _mean_and_error(values: Array, log: Log) -> tuple[float, float]:
+    mean = float(values.mean())
+    sums = summed((values - mean)[:, None], log.groups)[:, 0]
+    n = len(sums)
+    return mean, float(np.sqrt((sums**2).sum() * n / max(1, n - 1))) / len(values)
+
+
+def _close(one: Fitted, best: Fitted, log: Log) -> bool:
+    ahead, error = _mean_and_error(one.errors - best.errors, log)
+    return ahead <= error
+
+
+def _calibration(expected: Array, y: Array, variance: Array) -> Calibration:
+    """Of all outputs together, in standard deviations where there are several."""
+    scale = np.ones(1) if y.shape[1] == 1 else np.sqrt(variance)
+    said, seen = (expected / scale).reshape(-1), (y / scale).reshape(-1)
+    bins = np.array_split(np.argsort(said, kind="stable"), min(_BINS, max(1, len(said) // _FEW)))
+    return Calibration(
+        np.array([said[rows].mean() for rows in bins]),
+        np.array([seen[rows].mean() for rows in bins]),
+        np.array([seen[rows].std() / math.sqrt(len(rows)) for rows in bins]),
+    )
+
+
+def _calibration_in_words(one: Fitted) -> str:
+    gap, noise = one.calibration.gap, one.calibration.noise
+    if gap <= 1.5 * noise:
+        return f"Its expectations are right on average at every level: off by {gap:.3f}, which chance explains ({noise:.3f})."
+    low, high = one.calibration.expected[[0, -1]] - one.calibration.seen[[0, -1]]
+    how = "too extreme" if low < 0.0 < high else "too moderate" if high < 0.0 < low else "off"
+    return f"Its expectations are {how}: off by {gap:.3f} on average over ten levels, where chance explains {noise:.3f}."

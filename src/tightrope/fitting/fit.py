@@ -1,0 +1,331 @@
+"""`tr.fit`: which model suits logged decisions, and a spec that can be simulated and served with it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.encoder import Encoder
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.files import replacing, write, write_json
+from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
+from tightrope.frames import Frame
+from tightrope.offpolicy import Log
+from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
+from tightrope.spec import Spec, make_spec
+from tightrope.toml import dumps
+from tightrope.validation import Array
+
+_MOST_CONTEXTS = 4000
+ENCODER, TABLE, SPEC = "encoder.json", "table.npz", "spec.toml"
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What `fit` found: a comparison for the reward, one for the costs that were logged, and what to do with them."""
+
+    name: str
+    log: Log
+    reward: Comparison
+    cost: Comparison | None
+    encoder: Encoder | None
+    base: Mapping[str, Any] = field(default_factory=dict)
+
+    def words(self) -> list[str]:
+        """The recommendation, in sentences."""
+        return self.reward.words() + ([] if self.cost is None else self.cost.words())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every model with its figures, as plain data."""
+        return self.reward.rows() + ([] if self.cost is None else self.cost.rows())
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"]
+        for comparison in (self.reward, self.cost):
+            if comparison is not None:
+                for one in comparison.fitted:
+                    mark = "*" if one is comparison.recommended else " "
+                    lines.append(
+                        f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}"
+                    )
+        return "\n".join([*lines, *self.words()])
+
+    def environment(self) -> Tabular:
+        """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
+
+        Expectations are of folds that did not learn from the row. They are a model's, not the truth: a simulation in this world shows
+        how a policy would do if the model were right.
+        """
+        rewards = self.reward.recommended.expected[:, :, 0]
+        seen = self.log.rewards
+        binary = bool(np.isin(seen, (0.0, 1.0)).all())
+        means, rows = np.clip(rewards, *_ends(seen)), self._contexts()
+        x = features_of(self.log)
+        left = seen - rewards[np.arange(len(seen)), self.log.actions]
+        return Tabular(
+            np.full(len(rows), 1.0 / len(rows)),
+            None if x is None else x[rows],
+            means[rows],
+            reward_noise="bernoulli" if binary else "gaussian",
+            reward_scale=max(1e-9, float(left.std())),
+            actions=self.log.action_names,
+            name=self.name,
+        )
+
+    def spec(self) -> Spec:
+        """The spec of `spec_data`, checked; paths in it are those of `save`."""
+        return make_spec(self.spec_data(), name=self.name)
+
+    def spec_data(self) -> dict[str, Any]:
+        """A spec as plain data: the one that was given, or a new one, with the recommended models in its policies."""
+        data: dict[str, Any] = {"name": self.name, "actions": list(self.log.action_names), **self.base}
+        if self.encoder is not None and not data.get("context"):
+            data["context"] = {"encoder": ENCODER}
+        models = {"reward": dict(self.reward.recommended.settings)}
+        rules = make_spec({"actions": data["actions"], "rule": data.get("rule", [])}).rules
+        if self.cost is not None and rules is not None and not rules.seen.all():
+            models["cost"] = dict(self.cost.recommended.settings)
+        policies = data.get("policy", {})
+        data["policy"] = (
+            [{**one, **models} for one in policies] if isinstance(policies, list) else {**policies, **models}
+        )
+        if "environment" not in data:
+            env = self.environment()
+            data["environment"] = {"kind": "tabular", "file": TABLE, "reward_noise": env.reward_noise}
+            if env.reward_noise == "gaussian":
+                data["environment"]["reward_scale"] = env.reward_scale
+            data.setdefault("simulation", {"rounds": 10_000, "replications": 10})
+        return data
+
+    def _usage(self, rules: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+        """What each action is expected to use in each context of the environment, for rules that count what was logged."""
+        counted = {one.get("name") for one in rules if "usage" not in one}
+        if self.cost is None:
+            return {}
+        expected = self.cost.recommended.expected[self._contexts()]
+        return {
+            f"usage.{name}": np.clip(expected[:, :, k], *_ends(self.log.costs[:, k]))
+            for k, name in enumerate(self.log.constraints)
+            if name in counted
+        }
+
+    def _contexts(self) -> NDArray[np.intp]:
+        """The rows that are contexts of the environment."""
+        n = self.log.n_rows
+        if n <= _MOST_CONTEXTS:
+            return np.arange(n)
+        return np.sort(np.random.default_rng(0).choice(n, _MOST_CONTEXTS, replace=False))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the page `index.html`, `summary.json`, `spec.toml` and the files that it names; the page's path."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        data = self.spec_data()
+        if self.encoder is not None and data.get("context") == {"encoder": ENCODER}:
+            self.encoder.save(place / ENCODER)
+        if data["environment"].get("file") == TABLE:
+            env = self.environment()
+            arrays: dict[str, Any] = {"weights": env.weights, "rewards": env.rewards}
+            if env.features is not None:
+                arrays["features"] = env.features
+            arrays |= self._usage(data.get("rule", ()))
+            with replacing(place / TABLE) as draft, draft.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+        note = "\n".join(f"# {sentence}" for sentence in self.words())
+        write(place / SPEC, f"{note}\n\n{dumps(data)}")
+        write_json(place / "summary.json", {"rows": self.rows(), "words": self.words()}, indent=2)
+        return self._page().write(place, date=datetime.date.today().isoformat())
+
+    def _page(self) -> Report:
+        log = self.log
+        page = Report(
+            f"Which model for {self.name}?", f"{log.n_rows:,} logged decisions on {log.n_actions} actions"
+        )
+        page.section("What to take")
+        page.bullets(self.words())
+        for comparison in (self.reward, self.cost):
+            if comparison is None:
+                continue
+            page.section(f"Models of the {comparison.what}")
+            head = [
+                "model",
+                "squared error, of the variance",
+                "standard error",
+                "off at its levels",
+                "by chance",
+            ]
+            valued = any(one.value is not None for one in comparison.fitted)
+            head += ["its favourites would earn"] * valued + ["seconds"]
+            body = []
+            for one in comparison.fitted:
+                name = f"**{one.name}**" if one is comparison.recommended else one.name
+                row: list[Any] = [name, f"{one.loss:.4f}", f"{one.loss_error:.4f}"]
+                row += [f"{one.calibration.gap:.4f}", f"{one.calibration.noise:.4f}"]
+                if valued:
+                    value = None if one.value is None else one.value.reward
+                    row.append(
+                        "–" if value is None else f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
+                    )
+                body.append([*row, format_number(round(one.seconds, 2))])
+            page.table(
+                head,
+                body,
+                caption="On rows that a model has not learnt from; 1 is what the average alone reaches. The recommended one is bold.",
+            )
+            panels = [
+                CalibrationPanel(
+                    one.name, one.calibration.expected, one.calibration.seen, one.calibration.error
+                )
+                for one in comparison.fitted
+            ]
+            page.figure(
+                calibration_figure(panels, comparison.what),
+                name=f"calibration-{comparison.what}",
+                alt=f"For each model, the {comparison.what} that was seen against what was expected, with a dashed diagonal",
+                caption="Rows in ten levels by what was expected of them. On the dashed line expectations are right on average; bars "
+                "are two standard errors.",
+            )
+        page.section("How to go on")
+        page.text(
+            f"`{SPEC}` beside this page states the problem with the recommended models. It can be tried and served as it is:"
+        )
+        page.bullets([f"`tightrope simulate {SPEC}`", f"`tightrope serve {SPEC} --data data`"])
+        page.text(
+            "The simulation's world is the log with what the recommended model expects of every action: how a policy would do if "
+            "the model were right."
+        )
+        return page
+
+
+def fit(
+    data: Any,
+    models: Sequence[Any] | None = None,
+    *,
+    action: str = "action",
+    reward: str = "reward",
+    probability: str | None = None,
+    context: Sequence[str] | Mapping[str, Any] | None = None,
+    cost: Sequence[str] = (),
+    group: str | None = None,
+    in_order: bool = False,
+    spec: Spec | None = None,
+    random: bool = True,
+    name: str | None = None,
+    tell: Tell = lambda line: None,
+) -> Fit:
+    """Compare models on logged decisions by cross-validation, and recommend one.
+
+    Each model predicts rows that it has not learnt from: those of another fold, or, `in_order`, those that come next. Of models whose
+    errors are within one standard error of the least, the simplest is taken.
+
+    Parameters
+    ----------
+    data : Log, DataFrame, mapping of columns or list of rows
+        Logged decisions.
+    models : sequence of names or settings, optional
+        "arm-means", "linear", "logistic", "random-features", "boosted-trees", "extra-trees", "mlp", any registered model, or
+        settings with the name under `model`; by default all of these that fit.
+    action, reward, probability, cost, group : column names
+        Of a table; `probability` is that with which the action was drawn, `cost` what is seen after acting.
+    context : sequence of columns, or declarations as `Encoder` takes them, optional
+        By default all other columns.
+    in_order : bool
+        Whether rows are in the order of time and what was done depended on earlier outcomes.
+    spec : Spec, optional
+        Whose rules, context and policy the new spec takes over.
+    random : bool
+        Whether the propensities of a `Log` are real.
+    name : str, optional
+        Of the new spec.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> age, sent = rng.uniform(20, 80, 3000), rng.choice(["email", "letter"], 3000)
+    >>> bought = rng.random(3000) < np.where(sent == "letter", age / 100, 0.4)
+    >>> found = fit({"age": age, "sent": sent, "bought": bought}, ["arm-means", "linear"], action="sent", reward="bought")
+    >>> found.reward.recommended.name
+    'linear'
+    """
+    encoder: Encoder | None = None
+    if isinstance(data, Log):
+        log = data
+    else:
+        log, encoder = _log_of_table(data, action, reward, probability, context, cost, group, in_order, spec)
+        random = probability is not None
+    if spec is not None and spec.actions and tuple(spec.actions) != log.action_names:
+        raise InvalidInput(
+            f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
+        )
+    compared = compare_models(log, models, random=random, tell=tell)
+    costs = None
+    if log.n_constraints and log.costs.ndim == 2:
+        varies = log.costs.var(axis=0) > 0.0
+        if varies.any():
+            costs = compare_models(log, models, what="cost", outcomes=log.costs, tell=tell)
+    base = {} if spec is None else {key: value for key, value in spec.data.items() if key != "sweep"}
+    title = name or (spec.name if spec is not None else "fit")
+    return Fit(title, log, compared, costs, encoder, base)
+
+
+def _log_of_table(
+    table: Any,
+    action: str,
+    reward: str,
+    probability: str | None,
+    context: Sequence[str] | Mapping[str, Any] | None,
+    cost: Sequence[str],
+    group: str | None,
+    in_order: bool,
+    spec: Spec | None,
+) -> tuple[Log, Encoder | None]:
+    frame = Frame(table)
+    taken = [action, reward, *([probability] if probability else []), *cost, *([group] if group else [])]
+    own = None if spec is None or not spec.context else spec.features()
+    if own is not None:
+        encoder, x = None, np.array([own.vector(row) for row in _rows(frame, list(own.fields))])
+    else:
+        columns = context if context is not None else [one for one in frame.names if one not in taken]
+        encoder = Encoder(columns).fit(table) if len(columns) else None
+        x = None if encoder is None else encoder.transform(table)
+    done = [str(one) for one in frame.whole(action).tolist()]
+    names = tuple(spec.actions) if spec is not None and spec.actions else tuple(sorted(set(done)))
+    n = len(done)
+    if probability is None:
+        shares = {one: done.count(one) / n for one in set(done)}
+        chances = np.array([shares[one] for one in done])
+    else:
+        chances = frame.whole(probability).astype(float)
+    costs = np.column_stack([frame.whole(one).astype(float) for one in cost]) if len(cost) else None
+    log = Log(
+        done,
+        frame.whole(reward).astype(float),
+        costs,
+        propensities=chances,
+        contexts=x,
+        groups=None if group is None else frame.whole(group),
+        in_order=in_order,
+        action_names=names,
+        constraints=tuple(cost) if len(cost) else None,
+    )
+    return log, encoder
+
+
+def _rows(frame: Frame, names: list[str]) -> list[dict[str, Any]]:
+    columns = [frame.whole(name).tolist() for name in names]
+    return [dict(zip(names, row)) for row in zip(*columns)]
+
+
+def _ends(values: Array) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

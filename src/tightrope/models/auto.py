@@ -1,0 +1,347 @@
+"""Several models beside each other, and the one that has predicted best is followed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.models.model import MODELS, Model, checked_outcome, half_life_of, register
+from tightrope.validation import Array, whole_number
+
+_LINEAR = "standardised"
+_TREES = (
+    {"model": "ensemble", "estimator": "extra-trees"},
+    {"model": "ensemble", "estimator": "boosted-trees"},
+)
+
+FIRST_LOOK = 60  # outcomes
+_GROWTH = 1.2  # from one look to the next
+_SURE = 1.5  # standard errors by which another must be better
+_MOST_SWITCHES = 32  # remembered
+
+
+class Switch(NamedTuple):
+    """A change of the model that is followed: after how many outcomes, to which, and the error of each by then."""
+
+    outcomes: int
+    to: str
+    errors: dict[str, float]
+
+
+@register("auto")
+class Auto(Model):
+    """A few models learn beside each other, and that with the least error on outcomes it had not seen yet is followed.
+
+    No one learner serves noisy and clean outcomes alike. Each outcome is first predicted by every candidate, then learnt by all of
+    them. Squared errors are averaged with weights that grow with time, so that a model which has become good is not held to its
+    beginnings. At 60 outcomes, and whenever their number has grown by a fifth, another is followed if it was better by 1.5 standard
+    errors of the paired difference. `why` says which, since when and for what reason.
+
+    Parameters
+    ----------
+    n_actions : int or None
+        Actions that are told apart by their id; None where each comes with features of its own.
+    n_features : int
+        0 for arms alone.
+    candidates : sequence of names or settings, optional
+        Registered names, or settings with the name under `model`; by default a linear model, small forests and small boosted
+        trees. The first is followed at the start.
+    seed : int
+        Of the candidates that draw.
+    half_life : float or str, optional
+        That of the candidates, where they state none.
+    n_outputs : int
+
+    Examples
+    --------
+    >>> model = Auto(2, 1, candidates=["arm-means", "standardised"])
+    >>> for i in range(400):
+    ...     model.learn([i % 7], (i % 7) * (1.0 + i % 2), i % 2)
+    >>> print(model.why())
+    standardised is followed since outcome 60: its squared error was 0.002 of the outcomes' variance, that of arm-means 0.7.
+    """
+
+    def __init__(
+        self,
+        n_actions: int | None,
+        n_features: int = 0,
+        *,
+        candidates: Sequence[Any] | None = None,
+        half_life: float | str | None = None,
+        seed: int = 0,
+        n_outputs: int = 1,
+    ) -> None:
+        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
+        self.n_features = whole_number("n_features", n_features)
+        self.takes_features = self.n_features > 0
+        self.n_outputs = whole_number("n_outputs", n_outputs)
+        self.seed = whole_number("seed", seed)
+        self.half_life = half_life
+        fades = half_life_of(half_life)
+        # In outcomes; errors do not fade by the clock, where that is what models forget by.
+        self._fades = None if fades is None or isinstance(half_life, str) else fades.length
+        usual = (_LINEAR, *_TREES) if self.takes_features else (_LINEAR,)
+        given = usual if candidates is None else candidates
+        if isinstance(given, str) or not len(given):
+            raise InvalidInput(f"candidates must be a list of models, but got {given!r}.")
+        self.models = [self._made(f"candidates[{i}]", one) for i, one in enumerate(given)]
+        C = len(self.models)
+        self._counts = np.zeros(6, dtype=np.int64)
+        self._counts[_NEXT_LOOK] = FIRST_LOOK
+        self._moments = np.zeros((2, self.n_outputs))
+        self._errors, self._apart = np.zeros(C), np.zeros((C, C))
+        self._switches = np.zeros((_MOST_SWITCHES, 2 + C))
+
+    def _made(self, name: str, given: Any) -> Model:
+        stated = {"model": given} if isinstance(given, str) else dict(given)
+        try:
+            make = MODELS.find(str(stated.pop("model", None)))
+            if not make.takes_features and self.n_actions is None:
+                raise InvalidInput("it does not tell actions apart by their features")
+            if "n_outputs" in stated:  # All of its settings, as `settings` gives them.
+                model: Model = make(**stated)
+            else:
+                shared = {"seed": self.seed, "half_life": self.half_life, "n_outputs": self.n_outputs}
+                taken = make.__init__.__code__.co_varnames
+                stated = {k: v for k, v in shared.items() if k in taken and v is not None} | stated
+                model = make.sized(
+                    n_actions=self.n_actions or 1,
+                    n_features=self.n_features,
+                    per_action=self.n_actions is None,
+                    **stated,
+                )
+        except (TypeError, InvalidInput) as error:
+            raise InvalidInput(f"{name}: {str(error).rstrip('.')}.") from error
+        return model
+
+    # Which is followed, and why
+
+    @property
+    def followed(self) -> Model:
+        """The model whose word counts now."""
+        return self.models[int(self._counts[_FOLLOWED])]
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """The settings of each."""
+        return [model.settings() for model in self.models]
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each candidate: its kind, or its estimator's where it has one."""
+        return [str(getattr(model, "estimator", None) or model.kind) for model in self.models]
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Squared error of each before it learnt, as a part of the outcomes' variance, later outcomes counting more."""
+        return dict(zip(self.names, self._errors.tolist()))
+
+    @property
+    def switches(self) -> list[Switch]:
+        """The changes so far, the last 32 of them."""
+        names = self.names
+        n = int(self._counts[_SWITCHES])
+        rows = [self._switches[i % _MOST_SWITCHES] for i in range(max(0, n - _MOST_SWITCHES), n)]
+        return [Switch(int(at), names[int(to)], dict(zip(names, errors))) for at, to, *errors in rows]
+
+    def why(self) -> str:
+        """Which model is followed, since when, and the errors that speak for it."""
+        names, switches = self.names, self.switches
+        name = names[int(self._counts[_FOLLOWED])]
+        if not switches:
+            n = int(self._counts[_LEARNT])
+            if n < FIRST_LOOK or len(names) == 1:
+                return f"{name} is followed from the start; {_count(n)} learnt."
+            return f"{name} is followed from the start: no other was better, {_listed(self.errors)}."
+        last = switches[-1]
+        others = {one: error for one, error in last.errors.items() if one != name}
+        return (
+            f"{name} is followed since outcome {last.outcomes}: its squared error was {last.errors[name]:.1g} of the outcomes' "
+            f"variance, that of {_listed(others)}."
+        )
+
+    # The contract
+
+    def means(self, features: Any = None, actions: Any = None) -> Array:
+        """What the model that is followed expects."""
+        return self.followed.means(features, actions)
+
+    def deviations(self, features: Any = None, actions: Any = None) -> Array:
+        """How unsure the model that is followed is."""
+        return self.followed.deviations(features, actions)
+
+    def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
+        """Means and deviations of the model that is followed."""
+        return self.followed.predictions(features, actions)
+
+    def check_outcome(self, outcome: Any) -> None:
+        """Refuse what one of them refuses."""
+        for model in self.models:
+            model.check_outcome(outcome)
+
+    def elapse(self, time: float) -> None:
+        """So much time goes by, for each."""
+        for model in self.models:
+            model.elapse(time)
+
+    def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
+        """Let each predict the outcome, and learn it; then see whether to follow another."""
+        y = checked_outcome(outcome, self.n_outputs)
+        rows = None if not self.takes_features else np.asarray(features, dtype=float).reshape(1, -1)
+        ids = None if action is None else np.array([action])
+        said = np.array([np.asarray(one.means(rows, ids), dtype=float).reshape(-1) for one in self.models])
+        for model in self.models:
+            model.learn(features, y, action)
+        counts = self._counts
+        counts[_LEARNT] += 1
+        self._judge(said, y)
+        if counts[_LEARNT] >= counts[_NEXT_LOOK]:
+            self._look()
+        counts[_FITS] += self.followed.fits != counts[_FITS_SEEN]
+        counts[_FITS_SEEN] = self.followed.fits
+
+    def _judge(self, said: Array, y: Array) -> None:
+        n, (mean, square) = float(self._counts[_LEARNT]), self._moments
+        guess = mean.copy()
+        mean += (y - mean) / n
+        square += (y - guess) * (y - mean)
+        variance = square / n
+        usable = variance > 0.0
+        if not usable.any():
+            return
+        off = np.where(np.isfinite(said), said, guess) - y
+        errors = (off[:, usable] ** 2 / variance[usable]).mean(axis=1)
+        # Weights that grow like the number of outcomes: Σ i = n(n + 1)/2, so the last one's part is 2/(n + 1).
+        part = max(2.0 / (n + 1.0), 0.0 if self._fades is None else 1.0 - 0.5 ** (1.0 / self._fades))
+        self._errors += part * (errors - self._errors)
+        self._apart += part * ((errors[:, None] - errors) ** 2 - self._apart)
+
+    def _look(self) -> None:
+        counts, errors = self._counts, self._errors
+        apart = math.inf if self._fades is None else self._fades / 4.0
+        counts[_NEXT_LOOK] = counts[_LEARNT] + math.ceil(min((_GROWTH - 1.0) * counts[_LEARNT], apart))
+        n, now, best = float(counts[_LEARNT]), int(counts[_FOLLOWED]), int(np.argmin(errors))
+        ahead = float(errors[now] - errors[best])
+        if self._fades is not None:
+            n = min(n, 2.0 * self._fades)
+        # Σ i² / (Σ i)² is 4/(3n).
+        error = math.sqrt(max(0.0, float(self._apart[now, best]) - ahead**2) * 4.0 / (3.0 * n))
+        if ahead > _SURE * error:
+            self._switches[counts[_SWITCHES] % _MOST_SWITCHES] = counts[_LEARNT], best, *errors
+            counts[_SWITCHES] += 1
+            counts[_FOLLOWED] = best
+            counts[_FITS] += 1
+            counts[_FITS_SEEN] = self.followed.fits
+
+    @property
+    def fits(self) -> int:
+        """How often another model is followed, or that one was fitted anew."""
+        return int(self._counts[_FITS])
+
+    @property
+    def n_learnt(self) -> int:
+        """Outcomes learnt so far."""
+        return int(self._counts[_LEARNT])
+
+    def never_learnt(self) -> NDArray[np.bool_] | None:
+        """As the model that is followed knows."""
+        return self.followed.never_learnt()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name: its own, and that of each candidate by its number."""
+        own = {
+            "counts": self._counts,
+            "moments": self._moments,
+            "errors": self._errors,
+            "apart": self._apart,
+            "switches": self._switches,
+        }
+        for i, model in enumerate(self.models):
+            own |= {f"{i}/{name}": array for name, array in model.arrays().items()}
+        return own
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have room for as much as these arrays keep of each candidate."""
+        for i, model in enumerate(self.models):
+            own = f"{i}/"
+            model.make_room({k.removeprefix(own): one for k, one in arrays.items() if k.startswith(own)})
+
+    def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
+        """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""
+        n = len(outcomes)
+        first = n * 4 // 5
+        parts = (None if one is None else one[:first] for one in (features, outcomes, actions))
+        rows, seen, ids = parts
+        if first:
+            for model in self.models:
+                model.learn_many(rows, seen, ids)
+            y = np.asarray(seen, dtype=float).reshape(first, self.n_outputs)
+            # As Welford's sums of all of them.
+            counts, (mean, square) = self._counts, self._moments
+            before = float(counts[_LEARNT])
+            gap = y.mean(axis=0) - mean
+            square += first * y.var(axis=0) + gap**2 * before * first / (before + first)
+            mean += gap * first / (before + first)
+            counts[_LEARNT] += first
+        for i in range(first, n):
+            self.learn(
+                None if features is None else features[i],
+                outcomes[i],
+                None if actions is None else int(actions[i]),
+            )
+        self._look()
+
+    def shift(self, output: int, by: float) -> None:
+        """All outcomes of one output become larger by so much."""
+        self._moments[0, output] += by
+        for model in self.models:
+            model.shift(output, by)
+
+    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Self:
+        """A copy whose candidates are made for means and deviations in the outcome's own units."""
+        return self._of([m.standardised(n_outputs, centred=centred, prior=prior) for m in self.models])
+
+    def with_outputs(self, n: int) -> Self:
+        """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""
+        return self._of([model.with_outputs(n) for model in self.models])
+
+    def _of(self, models: list[Model]) -> Self:
+        fresh = type(self)(
+            self.n_actions,
+            self.n_features,
+            candidates=[model.settings() for model in models],
+            half_life=self.half_life,
+            seed=self.seed,
+            n_outputs=models[0].n_outputs,
+        )
+        fresh.models = models
+        if fresh.n_outputs == self.n_outputs:
+            mine = self.arrays()
+            for name, array in fresh.arrays().items():
+                if "/" not in name:
+                    array[...] = mine[name]
+        return fresh
+
+    @classmethod
+    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Auto:
+        """One that tells actions apart by their features where each has its own."""
+        return cls(None if per_action else n_actions, n_features, **settings)
+
+    def __repr__(self) -> str:
+        return f"Auto({self.n_actions}, {self.n_features}, candidates={self.names})"
+
+
+_LEARNT, _FOLLOWED, _NEXT_LOOK, _FITS, _FITS_SEEN, _SWITCHES = range(6)
+
+
+def _listed(errors: dict[str, float]) -> str:
+    return ", ".join(f"{name} {error:.1g}" for name, error in errors.items())
+
+
+def _count(n: int) -> str:
+    return "1 outcome" if n == 1 else f"{n} outcomes"

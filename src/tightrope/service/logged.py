@@ -1,0 +1,50 @@
+"""A journal as a log: what was served, with which chance, and what came of it, for whoever learns from logged decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.offpolicy import Log
+from tightrope.service.configuration import served_policy
+from tightrope.service.journal import Journal, probabilities_of
+from tightrope.service.recorded import Reader, Record
+from tightrope.spec import Spec
+
+
+def log_of(journal: Journal) -> tuple[Log, Spec, bool]:
+    """The decisions of an open journal that were served live and have their whole outcome, in their order; its spec; whether all
+    probabilities are known. Costs that are seen after acting are the log's; rules seen before acting need no log."""
+    record = Record.of(journal)
+    spec = record.spec
+    reader = Reader(spec, served_policy(spec))
+    if reasons := list(reader.misfits(record)):
+        raise InvalidInput("the journal can't be read as a log: " + "; ".join(reasons) + ".")
+    rows, late, contexts, chances = [], [], [], []
+    J = len(spec.actions)
+    for one in record.served:
+        costs = None if one.reward is None else reader.observed(one)
+        if costs is None:
+            continue
+        rows.append(one)
+        late.append(costs)
+        contexts.append(reader.offered(one).x)
+        p = probabilities_of(one.entry, J)
+        chances.append(None if p is None else p[one.entry.action])
+    if len(rows) < 2:
+        raise InvalidInput(
+            f"the journal has {len(rows)} decisions with their whole outcome, and 2 are needed at least."
+        )
+    known = all(p is not None for p in chances)
+    names = () if spec.rules is None else spec.rules.names
+    log = Log(
+        [one.entry.action for one in rows],
+        [one.reward for one in rows],
+        np.array(late),
+        propensities=[p if known else 1.0 / J for p in chances],
+        contexts=np.array(contexts) if all(x is not None for x in contexts) else None,
+        in_order=True,
+        action_names=spec.actions,
+        constraints=[names[k] for k in reader.late],
+    )
+    return log, spec, known
