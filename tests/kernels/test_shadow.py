@@ -9,7 +9,7 @@ import pytest
 
 import tightrope as tr
 from tightrope import kernels
-from tightrope.kernels import prices, shadow
+from tightrope.kernels import prices, shadow, shadow_solve
 
 
 class SlowModel:
@@ -331,10 +331,10 @@ class TestOneFormula:
         assert shadow.typical_size(core, 0) == pytest.approx(factor)
 
     def test_deadlines_and_samples(self):
-        assert shadow.deadline(8.0, 6.0, 100.0, 2) == 8.0
-        assert shadow.deadline(64.0, 1e9, 100.0, 2) == 96.0
-        rows = shadow.rows_allowed(2048.0, 100.0, 3)
-        assert shadow.deadline(2048.0, rows, 100.0, 3) <= 2048 + 1024
+        assert shadow_solve.deadline(8.0, 6.0, 100.0, 2) == 8.0
+        assert shadow_solve.deadline(64.0, 1e9, 100.0, 2) == 96.0
+        rows = shadow_solve.rows_allowed(2048.0, 100.0, 3)
+        assert shadow_solve.deadline(2048.0, rows, 100.0, 3) <= 2048 + 1024
 
     def test_equal_pairs_share_a_fingerprint_and_others_do_not(self):
         rng = np.random.default_rng(0)

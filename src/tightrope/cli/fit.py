@@ -34,14 +34,14 @@ def fit(
 ) -> None:
     """Compare models on logged decisions by cross-validation, recommend one in words, and write a spec with it.
 
-    The page with calibration plots, summary.json and spec.toml, ready for `tightrope simulate` and `tightrope serve`, go to --out, by
-    default to the folder fit.
+    The page with calibration plots, summary.json and spec.toml, ready for `tightrope simulate` and `tightrope serve`, go to --out,
+    by default to the folder fit.
 
     Parameters
     ----------
     log
-        A table (.csv, .csv.gz, .parquet) with a row for each decision, or a journal of the service: a SQLite file, its --data folder,
-        or postgresql://…, which knows its columns.
+        A table (.csv, .csv.gz, .parquet) with a row for each decision, or a journal of the service, which knows its columns: a
+        SQLite file, its --data folder, or postgresql://…
     action
         The column of what was done.
     reward
@@ -59,8 +59,8 @@ def fit(
     spec
         A TOML file whose actions, rules, context and policy the new spec takes over.
     model
-        A model to compare: arm-means, linear, logistic, random-features, boosted-trees, extra-trees, mlp, or any that is registered; may
-        be repeated. By default all that fit.
+        A model to compare: arm-means, linear, logistic, random-features, boosted-trees, extra-trees, mlp, or any that is
+        registered; may be repeated. By default all that fit.
     experiment
         Which experiment of a folder or database; needed where there are several.
     """

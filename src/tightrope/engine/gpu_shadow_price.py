@@ -19,7 +19,7 @@ from tightrope.engine.gpu_arrays import cost_tables, padded_rows
 from tightrope.engine.replication import model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.kernels import prices, shadow, standardised
+from tightrope.kernels import prices, shadow, shadow_solve, standardised
 from tightrope.models import Standardised
 from tightrope.policies import ShadowPrice
 from tightrope.problem import Part
@@ -68,7 +68,7 @@ def shadow_price_sizes(
     fewest = int(env.available.sum(axis=1).min())
     capacity = min(policy.memory, max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
     q, cost_q = float(int(reward["P"]) + 1), float(int(cost["P"]) + 1)
-    row_work = shadow.draw_work(q, cost_q * late, float(K_policy * late))
+    row_work = shadow_solve.draw_work(q, cost_q * late, float(K_policy * late))
     macros: Macros = {
         **common,
         "REAL": real,
@@ -86,7 +86,7 @@ def shadow_price_sizes(
         "ENTRIES": min(C, capacity),
         "FIRST_SOLVE": int(policy._core[shadow.NEXT_SOLVE]),
         "DRAW_WORK": repr(float(row_work)),
-        "SOLVE_WORK": repr(float(shadow.solve_work(row_work, K_policy))),
+        "SOLVE_WORK": repr(float(shadow_solve.solve_work(row_work, K_policy))),
         **kernels.cuda_tally(J, K, env.cost_noise != "none"),
     }
     if int(macros["ENTRIES"]) * J * (1 + late * K) >= 2**32:

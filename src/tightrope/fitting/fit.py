@@ -60,8 +60,8 @@ class Fit:
     def environment(self) -> Tabular:
         """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
 
-        Expectations are of folds that did not learn from the row. They are a model's, not the truth: a simulation in this world shows
-        how a policy would do if the model were right.
+        Expectations are of folds that did not learn from the row. They are a model's, not the truth: a simulation in this world
+        shows how a policy would do if the model were right.
         """
         rewards = self.reward.recommended.expected[:, :, 0]
         seen = self.log.rewards
@@ -177,7 +177,7 @@ class Fit:
             page.table(
                 head,
                 body,
-                caption="On rows that a model has not learnt from; 1 is what the average alone reaches. The recommended one is bold.",
+                caption="On rows that a model has not learnt from; 1 is what the average alone reaches. What to take is bold.",
             )
             panels = [
                 CalibrationPanel(
@@ -189,8 +189,8 @@ class Fit:
                 calibration_figure(panels, comparison.what),
                 name=f"calibration-{comparison.what}",
                 alt=f"For each model, the {comparison.what} that was seen against what was expected, with a dashed diagonal",
-                caption="Rows in ten levels by what was expected of them. On the dashed line expectations are right on average; bars "
-                "are two standard errors.",
+                caption="Rows in ten levels by what was expected of them. On the dashed line expectations are right on "
+                "average; bars are two standard errors.",
             )
         page.section("How to go on")
         page.text(
@@ -222,8 +222,8 @@ def fit(
 ) -> Fit:
     """Compare models on logged decisions by cross-validation, and recommend one.
 
-    Each model predicts rows that it has not learnt from: those of another fold, or, `in_order`, those that come next. Of models whose
-    errors are within one standard error of the least, the simplest is taken.
+    Each model predicts rows that it has not learnt from: those of another fold, or, `in_order`, those that come next. Of models
+    whose errors are within one standard error of the least, the simplest is taken.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 
-from tightrope.kernels import layout, prices, shadow, standardised
+from tightrope.kernels import layout, prices, shadow, shadow_solve, standardised
 from tightrope.kernels.compile import inlined, kernel, released
 from tightrope.kernels.draws import draw_reward, pick, uniforms
 from tightrope.kernels.loops import add_to_tally, chosen_costs, record
@@ -168,12 +168,12 @@ def work_on_prices(env, policy, workspace):
     cost_row, cost_outputs = 0.0, 0.0
     if policy.columns.shape[0] > 0:
         cost_row, cost_outputs = policy.cost.flat[layout.FEATURES], policy.cost.flat[layout.OUTPUTS] - 1.0
-    row_work = shadow.draw_work(policy.reward.flat[layout.FEATURES], cost_row, cost_outputs)
+    row_work = shadow_solve.draw_work(policy.reward.flat[layout.FEATURES], cost_row, cost_outputs)
     if t >= core[shadow.NEXT_SOLVE] and core[shadow.REMEMBERED] > 0.0:
-        start_solve(env, policy.memory, sample, t, shadow.rows_allowed(t, row_work, K))
+        start_solve(env, policy.memory, sample, t, shadow_solve.rows_allowed(t, row_work, K))
         rows = sample.offsets[int(state[SAMPLED])]
-        state[DEADLINE] = shadow.deadline(t, rows, row_work, K)
-        core[shadow.NEXT_SOLVE] = shadow.next_solve(t, state[DEADLINE], core)
+        state[DEADLINE] = shadow_solve.deadline(t, rows, row_work, K)
+        core[shadow.NEXT_SOLVE] = shadow_solve.next_solve(t, state[DEADLINE], core)
     if state[SAMPLED] == 0.0:
         return
     budget = shadow.BUDGET if t < state[DEADLINE] else math.inf
@@ -188,7 +188,7 @@ def work_on_prices(env, policy, workspace):
         return
     if state[STARTED] == 0.0:
         rho = max(shadow.LEAST_RHO, state[SPREAD] / state[WEIGHT])
-        shadow.begin_solve(core, sample.solver, rho, workspace.room)
+        shadow_solve.begin_solve(core, sample.solver, rho, workspace.room)
         state[STARTED] = 1.0
     if budget > 0.0:
         prices.advance_prices(
@@ -201,7 +201,7 @@ def work_on_prices(env, policy, workspace):
             budget,
         )
     if t >= state[DEADLINE]:
-        shadow.finish_solve(core, sample.solver, state[WEIGHT])
+        shadow_solve.finish_solve(core, sample.solver, state[WEIGHT])
         state[SAMPLED] = 0.0
 
 
@@ -238,7 +238,7 @@ def draw_entry(env, policy, workspace, i):
             W[j * K + k] = means[(c * J + ids[j]) * K + k]
     phi, a, one = rows_of(policy.reward, c, ids, J)
     psi, b, one_cost = rows_of(policy.cost, c, ids, J)
-    return shadow.draw_remembered(
+    return shadow_solve.draw_remembered(
         phi,
         a,
         one,

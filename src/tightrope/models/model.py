@@ -71,7 +71,7 @@ class Model(ABC):
         """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
-        """Take in many outcomes, (n,) or (n, n_outputs), one after the other; a model that is fitted to what it keeps does so once."""
+        """Take in many outcomes, (n,) or (n, n_outputs), in order; a model that is fitted to what it keeps is fitted once."""
         for i, outcome in enumerate(outcomes):
             self.learn(
                 None if features is None else features[i],

@@ -14,7 +14,8 @@ from tightrope.spec import Spec
 
 def log_of(journal: Journal) -> tuple[Log, Spec, bool]:
     """The decisions of an open journal that were served live and have their whole outcome, in their order; its spec; whether all
-    probabilities are known. Costs that are seen after acting are the log's; rules seen before acting need no log."""
+    probabilities are known. Costs that are seen after acting are the log's; rules seen before acting need no log.
+    """
     record = Record.of(journal)
     spec = record.spec
     reader = Reader(spec, served_policy(spec))

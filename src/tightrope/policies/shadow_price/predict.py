@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, shadow_solve
 from tightrope.models import Model
 from tightrope.policies.offer import rows_for_each
 from tightrope.policies.shadow_price.memory import Remembered
@@ -159,7 +159,7 @@ def draw_sample(
     cost: Any = models.cost
     phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
     psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
-    shadow.draw_sample(
+    shadow_solve.draw_sample(
         phi,
         phi_at,
         psi,

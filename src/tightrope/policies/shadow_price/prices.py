@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, shadow_solve
 from tightrope.policies.shadow_price import fast_path
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.shadow_price.predict import Predictions, draw_sample
@@ -34,10 +34,10 @@ def work(
     refitted = solve is None and t >= refits[2] and fits != refits[:2].tolist()
     if (t >= core[shadow.NEXT_SOLVE] or refitted) and len(policy._memory):
         K, row_work = policy.n_constraints, policy._row_work
-        most = shadow.rows_allowed(t, row_work, K)
+        most = shadow_solve.rows_allowed(t, row_work, K)
         entries, weights = policy._memory.sample(most)
         solve = PriceSolve.start(entries, weights, t, row_work, K)
-        core[shadow.NEXT_SOLVE] = shadow.next_solve(t, solve.deadline, core)
+        core[shadow.NEXT_SOLVE] = shadow_solve.next_solve(t, solve.deadline, core)
         if any(fits):
             refits[:] = *fits, solve.deadline + max(LEAST_WAIT, solve.deadline - t)
     if solve is None:
@@ -74,7 +74,7 @@ def draw_rounds(policy: Any, models: Predictions, solve: PriceSolve, i: int, n: 
             spread = np.max(means + explore * sds) - np.min(means - explore * sds)
             followed = member_of(seed, solve.begun, 1 + r, len(believed.members))
             means, sds = means + explore * believed.members[followed, own], np.zeros(J)
-        drawn = shadow.draw_round(
+        drawn = shadow_solve.draw_round(
             J, means, sds, spreads[own].reshape(-1), core, columns, solve.rewards, solve.costs, row, seed, solve.begun
         )  # fmt: skip
         solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
@@ -110,5 +110,5 @@ def next_work(policy: Any) -> float:
 def work_of_a_row(reward: Any, cost: Any, compiled: bool = True) -> float:
     """How many multiplications it takes to draw a row of a sample."""
     late = (0.0, 0.0) if cost is None else (cost.working_features + 1.0, float(cost.n_outputs))
-    work = float(shadow.draw_work(reward.working_features + 1.0, *late))
+    work = float(shadow_solve.draw_work(reward.working_features + 1.0, *late))
     return work if compiled else max(work, PLAIN_ROW)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tightrope.kernels import prices, shadow
+from tightrope.kernels import prices, shadow, shadow_solve
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
@@ -43,7 +43,7 @@ class PriceSolve:
         """A solve that begins in round t."""
         solve = cls(entries, weights, K)
         solve.numbers[cls.BEGUN] = t
-        solve.numbers[cls.DEADLINE] = shadow.deadline(t, float(solve.offsets[-1]), row_work, K)
+        solve.numbers[cls.DEADLINE] = shadow_solve.deadline(t, float(solve.offsets[-1]), row_work, K)
         return solve
 
     @property
@@ -78,14 +78,14 @@ class PriceSolve:
             return False
         if not numbers[self.STARTED]:
             rho = max(shadow.LEAST_RHO, float(numbers[self.SPREAD] / numbers[self.WEIGHT]))
-            shadow.begin_solve(core, self.solver, rho, self.room)
+            shadow_solve.begin_solve(core, self.solver, rho, self.room)
             numbers[self.STARTED] = 1.0
         if budget > 0.0:
             prices.advance_prices(
                 self.solver, self.rewards, self.costs, self.offsets, self.weights, self.room, budget
             )
         if last:
-            shadow.finish_solve(core, self.solver, float(numbers[self.WEIGHT]))
+            shadow_solve.finish_solve(core, self.solver, float(numbers[self.WEIGHT]))
         return last
 
     def copy(self) -> PriceSolve:
