@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import tightrope as tr
@@ -375,10 +376,10 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
 
     for estimator, params, words in (
         ("boosted", None, "estimator must be one of 'boosted-trees', 'extra-trees', 'random-forest', 'mlp'"),
-        (3.0, None, "estimator must be plain data or an estimator with get_params|a name or an object"),
-        (FunctionTransformer(np.log1p), None, "estimator.func must be plain data"),
-        (Hidden(), None, "the class .*Hidden must be in a module that can be imported"),
-        ("sklearn.tree:NoTree", None, "sklearn.tree has no class 'NoTree'"),
+        (3.0, None, "estimator must be a name or an object with fit and predict, but got 3.0"),
+        (TransformedTargetRegressor(func=np.log1p), None, r"estimator\.func must be plain data"),
+        (Hidden(), None, "Hidden, which no other process could import: put the class in a module"),
+        ("sklearn.tree:NoTree", None, "there is no class 'NoTree' in 'sklearn.tree'"),
         (
             "no_such_package:Trees",
             None,
@@ -391,7 +392,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         with pytest.raises(tr.InvalidInput, match=words):
             Ensemble(estimator, 2, 2, params=params)
     for wrong, words in (
-        ({"members": 0}, "members must be at least 1|members must be >= 1|members"),
+        ({"members": 0}, "members must be"),
         ({"growth": 1.0}, "growth must be finite and > 1"),
         ({"refit": "later"}, "refit must be one of 'background', 'now'"),
         ({"exploration": "greedy"}, "exploration must be one of"),
@@ -405,7 +406,7 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("tightrope.models.estimators.importlib.import_module", missing)
+    monkeypatch.setattr("tightrope.models.objects.importlib.import_module", missing)
     with pytest.raises(
         tr.InvalidInput, match=r"needs the package sklearn.*pip install 'tightrope\[models\]'"
     ):

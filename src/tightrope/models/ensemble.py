@@ -250,7 +250,7 @@ class Ensemble(Model):
             )
 
     def elapse(self, time: float) -> None:
-        """So much time goes by beside what outcomes count: what was learnt counts less in the next fit, by the half-life."""
+        """So much time goes by beside what outcomes count; with a half-life what was learnt counts less in the next fit."""
         self._times[0] += time
 
     def shift(self, output: int, by: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -12,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.models.objects import class_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
-__all__ = ["NAMED", "Recipe", "as_data", "from_data", "recipe"]
+__all__ = ["NAMED", "Recipe", "as_data", "recipe"]
 
 
 class Named(NamedTuple):
@@ -134,9 +134,8 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
     """The name and parameters of an estimator, which may be a name, `module:Class`, or an object that has `get_params`.
 
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> name, params = as_data(DecisionTreeRegressor(max_depth=3), None)
-    >>> name, params["max_depth"]
-    ('sklearn.tree:DecisionTreeRegressor', 3)
+    >>> as_data(DecisionTreeRegressor(max_depth=3), None)
+    ('sklearn.tree:DecisionTreeRegressor', {'max_depth': 3})
     """
     if isinstance(estimator, str):
         if estimator not in NAMED and ":" not in estimator:
@@ -144,92 +143,34 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
                 f"estimator must be one of {', '.join(map(repr, NAMED))}, module:Class, or an object with fit and predict, "
                 f"but got {estimator!r}."
             )
-        return estimator, {name: _plain(f"params.{name}", one) for name, one in dict(params or {}).items()}
+        return estimator, {
+            name: object_as_data(one, f"params.{name}") for name, one in (params or {}).items()
+        }
     if params:
         raise InvalidInput("params are those of an estimator that is named; an object has its own.")
-    found: dict[str, Any] = _plain("estimator", estimator)
-    if not isinstance(found, dict) or "estimator" not in found:
+    found = object_as_data(estimator, "estimator")
+    if not isinstance(found, dict) or "kind" not in found:
         raise InvalidInput(
             f"estimator must be a name or an object with fit and predict, but got {estimator!r}."
         )
-    return found["estimator"], found["params"]
+    return found.pop("kind"), found
 
 
-def from_data(value: Any) -> Any:
-    """What was made plain: lists of a name and an estimator become pairs, as pipelines have them."""
-    if isinstance(value, Mapping) and set(value) == {"estimator", "params"}:
-        return _made(value["estimator"], value["params"], None)
-    if isinstance(value, list):
-        parts = [from_data(one) for one in value]
-        pair = len(value) >= 2 and isinstance(value[0], str) and isinstance(value[1], Mapping)
-        return tuple(parts) if pair else parts
-    return value
-
-
-def _plain(where: str, value: Any) -> Any:
-    """A parameter as data that survives JSON; estimators within others, as in a pipeline, by class and parameters."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    if isinstance(value, np.generic):
-        return _plain(where, value.item())
-    if isinstance(value, (list, tuple)):
-        return [_plain(f"{where}[{i}]", one) for i, one in enumerate(value)]
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {name: _plain(f"{where}.{name}", one) for name, one in value.items()}
-    made = type(value)
-    if not hasattr(value, "get_params") or isinstance(value, type):
-        raise InvalidInput(
-            f"{where} must be plain data or an estimator with get_params, so that it can be saved, but got {value!r}."
-        )
-    importable = "." not in made.__qualname__ and made.__module__ != "__main__"
-    if not importable or getattr(importlib.import_module(made.__module__), made.__name__, None) is not made:
-        raise InvalidInput(
-            f"{where}: the class {made.__qualname__} must be in a module that can be imported, so that what is saved with it "
-            f"can be loaded, but it is in {made.__module__}."
-        )
-    params = {
-        name: _plain(f"{where}.{name}", one)
-        for name, one in value.get_params(deep=False).items()
-        # What was not set may be a mark that is no data, such as XGBoost's NaN for "missing".
-        if not (isinstance(one, float) and math.isnan(one))
-    }
-    return {"estimator": f"{_public(made)}:{made.__name__}", "params": params}
-
-
-def _public(made: type) -> str:
-    """The shortest module that has the class: libraries move what stands in modules that begin with an underscore."""
-    parts = made.__module__.split(".")
-    for n in range(1, len(parts)):
-        module = ".".join(parts[:n])
-        if getattr(importlib.import_module(module), made.__name__, None) is made:
-            return module
-    return made.__module__
-
-
-def _made(name: str, params: Mapping[str, Any], random_state: int | None) -> Any:
+def _made(name: str, params: Mapping[str, Any], random_state: int) -> Any:
     """The object, with its own stream of random numbers, on one core."""
-    place, _, attribute = name.rpartition(":")
-    try:
-        make = getattr(importlib.import_module(place), attribute)
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        how = "pip install 'tightrope[models]'" if missing == "sklearn" else f"install {missing}"
-        raise InvalidInput(
-            f"estimator {name!r} needs the package {missing}, which is not here: {how}."
-        ) from error
-    except AttributeError as error:
-        raise InvalidInput(f"estimator {name!r}: {place} has no class {attribute!r}.") from error
-    try:
-        one = make(**{key: from_data(value) for key, value in params.items()})
-    except TypeError as error:
-        raise InvalidInput(f"estimator {name!r} with params {dict(params)}: {error}.") from error
-    if random_state is not None and hasattr(one, "get_params"):
+
+    def make(kind: str, settings: dict[str, Any]) -> Any:
+        try:
+            return class_of(kind, "estimator")(**settings)
+        except TypeError as error:
+            raise InvalidInput(f"estimator {kind!r} with {settings}: {error}.") from error
+
+    one = object_from_data({"kind": name, **params}, make)
+    if hasattr(one, "get_params"):
         known = one.get_params()
         streams = {key: random_state for key in known if key.rpartition("__")[2] == "random_state"}
         # In scikit-learn nothing means one core, elsewhere all of them.
-        ours = made_by_scikit_learn(one)
+        ours = type(one).__module__.partition(".")[0] == "sklearn"
         cores = {
             key: 1
             for key, value in known.items()
@@ -237,11 +178,6 @@ def _made(name: str, params: Mapping[str, Any], random_state: int | None) -> Any
         }
         one.set_params(**streams, **cores)
     return one
-
-
-def made_by_scikit_learn(estimator: Any) -> bool:
-    """Whether its class is one of scikit-learn's own."""
-    return type(estimator).__module__.partition(".")[0] == "sklearn"
 
 
 def is_zero_or_one(outcome: NDArray[Any]) -> bool:

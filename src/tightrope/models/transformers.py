@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -13,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.models.objects import class_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
 Transform = Callable[[Array], Array]
 
 NAMES = ("fourier", "nystroem", "splines")
-_TUPLE = "tuple"
 
 
 def as_data(transformer: Any) -> Any:
@@ -43,39 +41,7 @@ def as_data(transformer: Any) -> Any:
         raise InvalidInput(
             f"transformer must be a name, a table or an object with fit and transform, but got {transformer!r}."
         )
-    return _value_as_data(transformer, "transformer")
-
-
-def _value_as_data(value: Any, where: str) -> Any:
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        made = type(value)
-        module = made.__module__
-        if "<locals>" in made.__qualname__ or module == "__main__":
-            raise InvalidInput(
-                f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
-            )
-        # The package that shows it, so that a saved name outlives a change of private modules.
-        public = module.rpartition("._")[0] if "._" in module else module
-        if getattr(importlib.import_module(public), made.__qualname__, None) is not made:
-            public = module
-        usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
-        return {
-            "kind": f"{public}:{made.__qualname__}",
-            **{
-                name: _value_as_data(one, f"{where}.{name}")
-                for name, one in value.get_params(deep=False).items()
-                if one is not usual.get(name, usual)
-            },
-        }
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _value_as_data(value.tolist(), where)
-    if isinstance(value, tuple):
-        return {_TUPLE: [_value_as_data(one, where) for one in value]}
-    if isinstance(value, list):
-        return [_value_as_data(one, where) for one in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise InvalidInput(f"{where} must be plain data, or have get_params, but got {value!r}.")
+    return object_as_data(transformer, "transformer")
 
 
 def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
@@ -88,20 +54,13 @@ def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
 
 
 def _made(data: Any, rows: int) -> Any:
-    if isinstance(data, list):
-        return [_made(one, rows) for one in data]
-    if not isinstance(data, Mapping):
-        return data
-    if set(data) == {_TUPLE}:
-        return tuple(_made(one, rows) for one in data[_TUPLE])
-    if "kind" not in data:
-        return {name: _made(one, rows) for name, one in data.items()}
-    settings = {name: _made(one, rows) for name, one in data.items() if name != "kind"}
-    kind = str(data["kind"])
-    try:
-        return _named(kind, settings, rows) if kind in NAMES else _class(kind)(**settings)
-    except TypeError as error:
-        raise InvalidInput(f"transformer {kind!r}: {error}.") from error
+    def make(kind: str, settings: dict[str, Any]) -> Any:
+        try:
+            return _named(kind, settings, rows) if kind in NAMES else _class(kind)(**settings)
+        except TypeError as error:
+            raise InvalidInput(f"transformer {kind!r}: {error}.") from error
+
+    return object_from_data(data, make)
 
 
 def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
@@ -127,13 +86,11 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
 
 
 def _class(kind: str) -> Any:
-    module, _, name = kind.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    if ":" not in kind:
         raise InvalidInput(
-            f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}: {error}."
-        ) from error
+            f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}."
+        )
+    made = class_of(kind, "transformer")
     if not hasattr(made, "transform"):
         raise InvalidInput(f"transformer {kind!r} has no transform.")
     return made

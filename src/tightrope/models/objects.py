@@ -1,0 +1,92 @@
+"""Objects of other libraries as plain data and back: estimators and transformers like scikit-learn's, also within each other."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tightrope.errors import InvalidInput
+
+__all__ = ["class_of", "object_as_data", "object_from_data"]
+
+_TUPLE = "tuple"
+
+
+def object_as_data(value: Any, where: str) -> Any:
+    """An object as a table of its `kind`, module:Class, and the parameters that are not as usual; what is plain as it is.
+
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> object_as_data(StandardScaler(with_mean=False), "scaler")
+    {'kind': 'sklearn.preprocessing:StandardScaler', 'with_mean': False}
+    """
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        made = type(value)
+        usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
+        return {
+            "kind": f"{_module_of(made, where)}:{made.__qualname__}",
+            **{
+                name: object_as_data(one, f"{where}.{name}")
+                for name, one in value.get_params(deep=False).items()
+                # Also what marks "not set" and is no data, such as XGBoost's NaN, is what its class has.
+                if one is not usual.get(name, usual) and not _is_nan(one)
+            },
+        }
+    if isinstance(value, (np.generic, np.ndarray)):
+        return object_as_data(value.tolist(), where)
+    if isinstance(value, tuple):
+        return {_TUPLE: [object_as_data(one, where) for one in value]}
+    if isinstance(value, list):
+        return [object_as_data(one, where) for one in value]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: object_as_data(one, f"{where}.{name}") for name, one in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidInput(f"{where} must be plain data, or have get_params, but got {value!r}.")
+
+
+def object_from_data(data: Any, make: Callable[[str, dict[str, Any]], Any]) -> Any:
+    """What `object_as_data` described; `make(kind, parameters)` makes the objects."""
+    if isinstance(data, list):
+        return [object_from_data(one, make) for one in data]
+    if not isinstance(data, Mapping):
+        return data
+    if set(data) == {_TUPLE}:
+        return tuple(object_from_data(one, make) for one in data[_TUPLE])
+    parameters = {name: object_from_data(one, make) for name, one in data.items() if name != "kind"}
+    return parameters if "kind" not in data else make(str(data["kind"]), parameters)
+
+
+def class_of(kind: str, what: str) -> Any:
+    """The class that module:Class names, `what` saying what is asked for; a library that is missing is named."""
+    module, _, name = kind.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        how = "pip install 'tightrope[models]'" if missing == "sklearn" else f"install {missing}"
+        raise InvalidInput(
+            f"{what} {kind!r} needs the package {missing}, which is not here: {how}."
+        ) from error
+    except (AttributeError, ImportError, ValueError) as error:
+        raise InvalidInput(f"{what} {kind!r}: there is no class {name!r} in {module!r}.") from error
+
+
+def _module_of(made: type, where: str) -> str:
+    module = made.__module__
+    # The package that shows it, so that a saved name outlives a change of private modules.
+    for public in (module.rpartition("._")[0], module):
+        importable = public and public != "__main__" and "." not in made.__qualname__
+        if importable and getattr(importlib.import_module(public), made.__qualname__, None) is made:
+            return public
+    raise InvalidInput(
+        f"{where} is a {made.__qualname__}, which no other process could import: put the class in a module."
+    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
