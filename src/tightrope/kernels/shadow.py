@@ -122,8 +122,7 @@ def trace_size(J, K):
     return trace_parts(J, K)[5] + TRACE_VECTORS * K
 
 
-ENTERS = -2
-CHOOSE = np.int64(-1)
+ENTERS, CHOOSE = -2, np.int64(-1)
 
 
 def room_size(J, K, q):
@@ -323,12 +322,10 @@ def measure(J, spreads, core, trace, W):
     K = int(core[CONSTRAINTS])
     size, square, moved, known = at(core, SIZE), at(core, SQUARE), at(core, MOVED), at(core, KNOWN)
     if half_life(core) < math.inf:
-        kept, clock = math.exp(-LN2 / half_life(core)), at(core, CLOCK)
-        for k in range(K):
-            core[size + k] *= kept
-            core[square + k] *= kept
-            core[moved + k] *= kept
-            core[clock + k] *= kept
+        kept = math.exp(-LN2 / half_life(core))
+        for which in (SIZE, SQUARE, MOVED, CLOCK):
+            for k in range(K):
+                core[at(core, which) + k] *= kept
     for k in range(K):
         sizes = 0.0
         squares = 0.0
@@ -482,11 +479,16 @@ def enter_memory(J, core, seed):
 
 @kernel
 def capacity(core, J):
-    """How many rounds are remembered, if they are as large as one of J actions; all that still count where there is a half-life."""
+    """How many rounds are remembered, if they are as large as one of J actions."""
     most = max(LEAST_CAPACITY, MOST_NUMBERS // (J * (1 + int(core[CONSTRAINTS]))))
-    if half_life(core) < math.inf:
-        most = min(most, max(LEAST_CAPACITY, int(half_life(core) / LN2)))
-    return min(-core[CAPACITY], float(most))
+    return min(-core[CAPACITY], float(most), rounds_worth_keeping(core))
+
+
+@kernel
+def rounds_worth_keeping(core):
+    """How many rounds a memory may hold so that, with one more in each round, half of them are younger than the half-life."""
+    rounds = half_life(core) / LN2
+    return max(float(LEAST_CAPACITY), rounds - rounds % 1.0) if rounds < math.inf else math.inf
 
 
 @kernel

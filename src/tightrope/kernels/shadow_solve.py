@@ -137,9 +137,7 @@ def draw_sample(
         J = offsets[i + r + 1] - row
         offered = ids[row - first : row - first + J]
         one_row = phi_at[r + 1] - phi_at[r] == p and J != 1
-        one_cost_row = False
-        if columns.shape[0] > 0:
-            one_cost_row = psi_at[r + 1] - psi_at[r] == int(cost[1]) - 1 and J != 1
+        one_cost_row = columns.shape[0] > 0 and psi_at[r + 1] - psi_at[r] == int(cost[1]) - 1 and J != 1
         spread = draw_remembered(
             phi, phi_at[r], one_row, psi, psi_at[r], one_cost_row, offered, W, (row - first) * K, reward, reward_spread, cost,
             cost_spread, columns, core, rewards, costs, row, seed, t, room

@@ -104,6 +104,20 @@ def test_a_file_holds_it(tmp_path):
     assert equal_states(policy.state(), twin.state())
 
 
+def test_a_policy_goes_on_with_another():
+    """What is remembered is cut to what counts from then on, and the oldest of it is soon replaced."""
+    old, new = arms(), arms(half_life=60.0)
+    ages(old, 300)
+    assert len(old._memory) == 300
+    new.resume(old, same_costs=True)
+    assert new.rounds == 300
+    assert len(new._memory) == int(60.0 / np.log(2.0)) == new._core[shadow.REMEMBERED]
+    for t in range(600):
+        new.learn(new.decide(costs=[[1000.0 + t], [-1000.0 - t]]), 0.5)
+    assert len(new._memory) == 86
+    assert sum(entry.W[0, 0] < 1000.0 for entry in new._memory.entries if entry is not None) <= 1
+
+
 def test_scales_forget():
     """Costs a hundred times larger for a while: after twenty half-lives their scale is what it was."""
     found = {}

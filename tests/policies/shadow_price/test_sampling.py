@@ -223,6 +223,29 @@ def test_the_rules_are_kept(name):
     assert policy.prices.max() > 0.0
 
 
+class Sure(Bagged):
+    """Says 0.98 of the action that a context seems to ask for, and 0.01 of the others, whatever it is told."""
+
+    def members(self, features=None, actions=None):
+        best = features[:, 0].astype(int) == np.asarray(actions)
+        return np.stack([np.where(best, 0.98, 0.01)] * 2) + np.array([[0.005], [-0.005]])
+
+
+@pytest.mark.parametrize("sampling", ["members", "gaps", "normal"])
+def test_models_that_are_sure_of_themselves_keep_the_rules(sampling):
+    """No price between 0.01 and 0.97 changes a choice, so that only the wall can answer bursts of a capped action."""
+    for seed in range(2):
+        policy = tr.ShadowPrice(reward=Sure(J, 1), constraints=J, sampling=sampling, seed=seed)
+        random, W, totals = np.random.default_rng(seed), np.eye(J) - 0.3, []
+        for best in random.choice(J, size=1500, p=[0.4, 0.35, 0.2, 0.05]).tolist():
+            decision = policy.decide(np.full((J, 1), float(best)), W)
+            policy.learn(decision, float(decision.action == best))
+            totals.append(policy.totals.max())
+        assert max(totals[100:]) <= 0.0
+        # 0.3 + 0.3 + 0.2 + 0.05 of the rounds can be given what they ask for.
+        assert np.mean(np.array(totals[-500:]) > -60.0) == 1.0
+
+
 @pytest.mark.parametrize("name", ["members", "gaps"])
 def test_units_of_rewards_do_not_matter(name):
     """Also without rules, where no solve says what the rewards' unit is."""

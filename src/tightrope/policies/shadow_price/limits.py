@@ -197,6 +197,10 @@ def resume(policy: Any, old: Any, same_costs: bool) -> None:
     if same:
         kept = (shadow.CAPACITY, shadow.REMEMBERED, shadow.NEXT_SOLVE)
         mine[list(kept)] = theirs[list(kept)]
+        most = shadow.rounds_worth_keeping(mine)
+        if mine[shadow.CAPACITY] > most:
+            policy._memory.shorten(int(most))
+            mine[shadow.CAPACITY], mine[shadow.REMEMBERED] = most, len(policy._memory)
     else:
         mine[shadow.NEXT_SOLVE] = mine[shadow.ROUNDS] + shadow.LEAST_CAPACITY
     policy._book_again()

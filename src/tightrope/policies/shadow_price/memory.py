@@ -135,6 +135,12 @@ class RoundMemory:
         else:
             self.slots.append(number)
 
+    def shorten(self, slots: int) -> None:
+        """Drop what is in all slots but so many."""
+        for number in self.slots[slots:]:
+            self._release(number)
+        del self.slots[slots:]
+
     def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
         """The distinct rounds in order of their numbers, with their weights: as many as have no more than so many rows."""
         entries: list[Remembered] = []

@@ -73,6 +73,11 @@ class ShadowPrice(Constrained):
         Of the draws.
     cost_range : pair or (K, 2), optional
         What costs seen after acting lie in, where that is known: it says how uncertain they are before any was seen.
+    sampling : "normal", "members" or "gaps", optional
+        How actions are drawn: from normal laws, by following one of the reward model's members, or by inverse gap weighting. By
+        default as the reward model says.
+    half_life : float, optional
+        Rounds after which what is remembered for the prices counts half; for worlds that change.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from tightrope.validation import Array
 SAMPLINGS = ("normal", "members", "gaps")
 # The slots of draws of members: of the choice, then those of a solve that starts in the round; beyond all slots of `shadow`.
 MEMBER_SLOT = 3 * 2**30
-# γ = GAMMA √(J t): of gaps in units of ρ.
+# γ = GAMMA √(n t) for n actions that may be taken, of gaps in units of ρ.
 GAMMA = 3.0
 # A slope that leaves the best alone.
 STEEPEST = 1e300
@@ -88,10 +88,12 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
         core[shadow.RHO] += (np.ptp(trace[:means]) - core[shadow.RHO]) * min(1.0, shadow.FADE / t)
     trace[values:marks] = trace[means:deviations]
     trace[deviations:values] = 0.0
-    n = min(max(t, float(learnt)), shadow.half_life(core) / shadow.LN2)
+    allowed = trace[marks:costs] != 0.0
+    outcomes = min(max(t, float(learnt)), shadow.half_life(core) / shadow.LN2)
     unit = max(core[shadow.RHO], shadow.LEAST_RHO) * core[shadow.EXPLORE]
-    slope = min(STEEPEST, GAMMA * math.sqrt(J * n) / unit) if unit > 0.0 else STEEPEST
-    chances = gap_probabilities(trace[values:marks], trace[marks:costs] != 0.0, slope)
+    gamma = GAMMA * math.sqrt(allowed.sum() * outcomes)
+    slope = min(STEEPEST, gamma / unit) if unit > 0.0 else STEEPEST
+    chances = gap_probabilities(trace[values:marks], allowed, slope)
     u = kernels.uniforms(seed, 0, t, MEMBER_SLOT)[0]
     row = min(int(np.searchsorted(np.cumsum(chances), u, side="right")), int(np.flatnonzero(chances)[-1]))
     return row, np.array([slope, 0.0, K])
