@@ -6,9 +6,9 @@
 The world is handwritten digits (scikit-learn's): ten actions, a reward of 1 for the right one, rows drawn with replacement. The
 learner is the same object on both sides, and so are the rounds at which it is fitted anew to all that was seen (first at 30, then
 at each growth of 1.3): contextualbandits has no such rule of its own. Its bootstrapped Thompson sampling has ten resamples, as
-Tightrope's ensemble has ten members; its softmax explorer has one model. Both decide round by round, as whoever answers callers
-must; "in batches" is contextualbandits asked once for all rounds until the next fit, which no live caller can do. Everything is on
-one core and one thread, in processor time.
+Tightrope's ensemble has ten members; its softmax explorer has one model, as Tightrope has where it weighs gaps. Both decide round
+by round, as whoever answers callers must; "in batches" is contextualbandits asked once for all rounds until the next fit, which no
+live caller can do. Everything is on one core and one thread, in processor time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ from peers import ONE_THREAD, ROOT, VENV, install
 J, FIRST, GROWTH, MEMBERS = 10, 30, 1.3, 10
 LEARNERS = ("boosted trees", "forest", "logistic regression")
 PROGRAMS = (
-    "tightrope",
+    "tightrope, bootstrapped",
     "contextualbandits, bootstrapped",
     "contextualbandits, bootstrapped, in batches",
+    "tightrope, one model",
     "contextualbandits, softmax",
     "contextualbandits, softmax, in batches",
 )
+
+
+# The learner's name, features, labels and a seed give what was earned.
+Play = Callable[[str, Any, Any, int], float]
 
 
 def learner(name: str) -> Any:
@@ -70,21 +75,24 @@ def fits(rounds: int) -> list[int]:
     return found
 
 
-def tightrope(name: str, x: Any, y: Any, seed: int) -> float:
-    import tightrope as tr
+def tightrope(members: int) -> Play:
+    def play(name: str, x: Any, y: Any, seed: int) -> float:
+        import tightrope as tr
 
-    model = tr.Ensemble(learner(name), J, x.shape[1], members=MEMBERS, refit="now", seed=seed)
-    policy = tr.ShadowPrice(reward=model, constraints=0, seed=seed)
-    earned = 0.0
-    for row, label in zip(x, y):
-        decision = policy.decide(row)
-        reward = float(decision.action == label)
-        policy.learn(decision, reward)
-        earned += reward
-    return earned
+        model = tr.Ensemble(learner(name), J, x.shape[1], members=members, refit="now", seed=seed)
+        policy = tr.ShadowPrice(reward=model, constraints=0, seed=seed)
+        earned = 0.0
+        for row, label in zip(x, y):
+            decision = policy.decide(row)
+            reward = float(decision.action == label)
+            policy.learn(decision, reward)
+            earned += reward
+        return earned
+
+    return play
 
 
-def contextualbandits(how: str, batches: bool) -> Callable[[str, Any, Any, int], float]:
+def contextualbandits(how: str, batches: bool) -> Play:
     def play(name: str, x: Any, y: Any, seed: int) -> float:
         from contextualbandits.online import BootstrappedTS, SoftmaxExplorer
 
@@ -109,8 +117,11 @@ def contextualbandits(how: str, batches: bool) -> Callable[[str, Any, Any, int],
 
 def run(program: str, name: str, rounds: int, seed: int) -> dict[str, float]:
     warnings.simplefilter("ignore")
-    _, *how = program.split(", ")
-    play = contextualbandits(how[0], len(how) > 1) if how else tightrope
+    library, how, *batches = program.split(", ")
+    if library == "tightrope":
+        play = tightrope(MEMBERS if how == "bootstrapped" else 1)
+    else:
+        play = contextualbandits(how, bool(batches))
     x, y = world(rounds, seed)
     play(name, x[:60], y[:60], seed)  # Imports and compilation.
     started = time.process_time()
@@ -139,7 +150,7 @@ def main() -> None:
     print("| --- | --- | ---: | ---: |")
     for name in given.learner or LEARNERS:
         for program in PROGRAMS:
-            python = sys.executable if program == "tightrope" else str(VENV / "bin" / "python")
+            python = sys.executable if program.startswith("tightrope") else str(VENV / "bin" / "python")
             rows = []
             for seed in range(given.seeds):
                 command = [python, __file__, "--rounds", str(given.rounds), "--run", program, name, str(seed)]
