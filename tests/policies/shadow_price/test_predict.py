@@ -7,7 +7,7 @@ import pytest
 
 import tightrope as tr
 from kernel_tools import same
-from shadow_tools import D, J, K, Setting, play
+from shadow_tools import Bagged, D, J, K, Regressor, Setting, play
 from tightrope.policies.shadow_price.predict import Predictions
 
 
@@ -60,6 +60,32 @@ def test_copies_may_take_note_of_what_they_are_shown():
     assert models.reward.spread[2] == 0.0
     models.rewards(np.ones((J, D)), np.arange(J))
     assert models.reward.spread[2] == pytest.approx(np.sqrt(D))
+
+
+def test_members_give_mean_and_deviation_in_one_call():
+    x, ids = np.random.default_rng(0).normal(size=(J, D)), np.arange(J)
+    for n_outputs, members in ((1, 5), (2, 5), (2, 1)):
+        model = Bagged(J, D, members=members, n_outputs=n_outputs)
+        said = model.members(x, ids).reshape(members, J, n_outputs)
+        means, sds = Predictions(model, model).costs(x, ids)
+        np.testing.assert_allclose(means, said.mean(axis=0))
+        expected = said.std(axis=0, ddof=1) if members > 1 else np.zeros((J, n_outputs))
+        np.testing.assert_allclose(sds, expected)
+    means, sds = Predictions(Regressor(J, D), Regressor(J, D)).costs(x, ids)
+    same(sds, np.zeros((J, 1)))
+
+
+def test_rounds_asked_for_together_are_what_they_are_alone():
+    for name in ("members", "gaps", "own model"):
+        policy = Setting(name).make()
+        play(policy, Setting(name), 12)
+        models, entries = policy._models(), [entry for entry in policy._memory.entries if entry is not None]
+        together = models.rewards_of(entries)
+        for i, entry in enumerate(entries):
+            alone = models.rewards(entry.phi, entry.ids)
+            own = slice(i * J, (i + 1) * J)
+            np.testing.assert_allclose(together.means[own], alone.means, atol=1e-12)
+            np.testing.assert_allclose(together.deviations[own], alone.deviations, atol=1e-12)
 
 
 def test_one_row_stands_for_all_actions():

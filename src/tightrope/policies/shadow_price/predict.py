@@ -64,7 +64,7 @@ class Predictions:
         if self.sampling == "members":
             members = _members(self.reward, phi, ids)[:, :, 0]
             means = members.mean(axis=0)
-            return Rewards(means, members.std(axis=0), members - means)
+            return Rewards(means, _deviations(members), members - means)
         if self.sampling == "gaps":
             means = _means(self.reward, phi, ids)[:, 0]
             return Rewards(means, np.zeros(len(means)))
@@ -83,7 +83,7 @@ def _normal(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> tup
         )
     if model.exploration == "members":
         members = _members(model, rows, ids)
-        return members.mean(axis=0), members.std(axis=0)
+        return members.mean(axis=0), _deviations(members)
     if model.exploration == "gaps":
         means = _means(model, rows, ids)
         return means, np.zeros(means.shape)
@@ -114,6 +114,11 @@ def _members(model: Any, rows: Sequence[Array | None], ids: Sequence[Ids]) -> Ar
             seen = np.where(known, members[:, own], 0.0)
             members[:, own] = np.where(known, seen, sides * _wide(seen, np.zeros(1)))
     return members
+
+
+def _deviations(members: Array) -> Array:
+    """The standard deviation between members; 0 of a single one."""
+    return np.asarray(members.std(axis=0, ddof=1)) if len(members) > 1 else np.zeros(members.shape[1:])
 
 
 def _wide(means: Array, sds: Array) -> float:

@@ -157,8 +157,8 @@ before acting). S is the total of a rule with the estimates of what is still awa
   modular Lagrangian approach via regression*, COLT 2023) and Guo, Liu (*Stochastic constrained contextual bandits via Lyapunov optimization based estimation to decision framework*, COLT 2024); their
   guarantees are for their own prices, and are not claimed for these. Gaps in units of the model's own root mean squared error were tried in place of ρ and were no better (three made-up worlds, linear model,
   4 runs of 4,000 rounds, regret with factors 1, 3, 10: in ρ 43, 20, 21 · 164, 133, 153 · 100, 60, 104; in the error 52, 25, 18 · 160, 170, 176 · 51, 51, 107; posterior sampling 21 · 149 · 35).
-- A share of 0 says that an action could not have been chosen: logs of `"members"` tell nothing about it. Where logs are to be evaluated, `sampling="normal"` with the same ensemble keeps all
-  probabilities positive.
+- A share of 0 says that an action could not have been chosen: logs of `"members"` tell nothing about it. Where logs are to be evaluated, `sampling="normal"` with the same ensemble keeps
+  probabilities positive wherever its members differ.
 """
 
 
