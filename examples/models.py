@@ -129,7 +129,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=Path("out/models"))
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=50_000, help="0: only each row once")
+    parser.add_argument(
+        "--rounds", type=int, default=50_000, help="drawn with replacement; 0: only each row once"
+    )
+    parser.add_argument(
+        "--once", action=argparse.BooleanOptionalAction, default=True, help="each row once, too"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
         "--labels", type=int, default=2, help="how many of the runs are compared with all labels"
@@ -142,7 +147,7 @@ def main() -> None:
     file = options.out / "runs.jsonl"
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(one["world"], one["model"], one["seed"], one["rounds"]) for one in found}
-    lengths = [None, *([options.rounds] if options.rounds else [])]
+    lengths = [*([None] if options.once else []), *([options.rounds] if options.rounds else [])]
     tasks = [
         (world, name, seed, rounds)
         for rounds in lengths

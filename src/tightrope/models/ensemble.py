@@ -315,8 +315,9 @@ class Ensemble(Model):
         if self.refit == "background":
             self._fitted[mark] = _worker(os.getpid()).submit(fit_members, self._plan, *given)
         else:
-            self._fitted[mark] = made = Future()
+            made: Future[Members] = Future()
             made.set_result(fit_members(self._plan, *given))
+            self._fitted[mark] = made
 
     def _said(self, features: Any, actions: Any) -> Array:
         """What each member expects of each row, (M, n, n_outputs); a policy asks for means and deviations of the same rows."""
@@ -341,7 +342,7 @@ class Ensemble(Model):
         z -= z.mean(axis=1, keepdims=True)
         outcomes = self._kept.all().outcomes
         centre = outcomes.mean(axis=0) if len(outcomes) else np.zeros(K)
-        return centre + self._unit() * z[where].swapaxes(0, 1)
+        return np.asarray(centre + self._unit() * z[where].swapaxes(0, 1))
 
     def _unit(self) -> Array:
         return units_of(self._kept.all().outcomes)

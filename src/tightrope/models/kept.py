@@ -66,7 +66,7 @@ class KeptOutcomes:
         require_choice("keep_rule", rule, RULES)
         self.rule, self.seed = rule, seed
         self.used = np.zeros(1, dtype=np.int64)
-        self._rows = {
+        self._rows: dict[str, NDArray[Any]] = {
             "features": np.zeros((0, n_features)),
             "actions": np.zeros(0, dtype=np.int64),
             "outcomes": np.zeros((0, n_outputs)),

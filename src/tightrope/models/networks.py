@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from tightrope.validation import Array
 
 __all__ = ["Network", "StackedNetworks", "network"]
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda z: z,
     "relu": lambda z: np.maximum(z, 0.0),
     "tanh": np.tanh,
