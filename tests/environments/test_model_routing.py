@@ -46,7 +46,12 @@ def test_what_changes():
     assert max(steps) == pytest.approx(0.3 / 20)
     np.testing.assert_array_equal(slow.phases[-1].rewards, after.rewards)
     seasons = model_routing.seasons()
-    assert [bool((phase.rewards == before.rewards).all()) for phase in seasons.phases] == [True, False, True, False]
+    assert [bool((phase.rewards == before.rewards).all()) for phase in seasons.phases] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     loose, tight = model_routing.tightened_limit().phases
     np.testing.assert_array_equal(loose.rewards, tight.rewards)
     np.testing.assert_allclose(tight.costs - loose.costs, [[[0.1, 0.0]] * 4] * 3)

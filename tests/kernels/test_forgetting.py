@@ -295,7 +295,9 @@ def test_what_is_no_time_is_refused(value):
 
 
 def test_a_policy_tells_only_those_that_count_seconds():
-    policy = tr.ShadowPrice(reward=tr.Ridge(3, half_life="30min"), cost=tr.Ridge(3, half_life=100.0), constraints=1)
+    policy = tr.ShadowPrice(
+        reward=tr.Ridge(3, half_life="30min"), cost=tr.Ridge(3, half_life=100.0), constraints=1
+    )
     assert policy.counts_seconds
     assert not tr.ShadowPrice(reward=tr.Ridge(3, half_life=100.0)).counts_seconds
     ages = [model.spread[-forgetting.ages_size(1) :] for model in (policy._reward, policy._cost)]
