@@ -252,7 +252,7 @@ class Features(Model):
         """Rows that the inner model takes: for one that asks for ‖φ‖ ≤ 1, longer ones are shortened to that."""
         if not self._raw.unit_features:
             return rows
-        return rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+        return np.asarray(rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True)))
 
     def _fitted(self, rows: Array) -> transformers.Transform:
         transform = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)

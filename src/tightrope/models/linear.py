@@ -194,7 +194,7 @@ class Linear(Model):
         if self.half_life is None:
             return widths
         most = np.sqrt(np.einsum("np,np->n", rows, rows) / self.ridge)
-        return np.minimum(widths * np.sqrt(self._faded(blocks)), most)
+        return np.asarray(np.minimum(widths * np.sqrt(self._faded(blocks)), most))
 
     def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
         # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.

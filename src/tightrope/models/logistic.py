@@ -336,11 +336,12 @@ class Logistic(Model):
     ) -> Array:
         """The outcome that a draw θ̃ ~ N(θ̂, scale² Σ⁻¹) expects of each row, one draw for each set of parameters."""
         rows, ids = self._rows_and_ids(features, actions)
-        Z, q = self._extended(rows) if self.n_learnt or not self.takes_features else None, self.n_features + 1
-        if Z is None:
-            return self._low[0] + (self._high - self._low)[0] * _sigmoid(
-                scale * self.prior * np.array([normals(1, int(a) * q)[0] for a in ids])
-            )
+        q, low = self.n_features + 1, self._low[0] + self.shifted[0]
+        span = self._high[0] - self._low[0]
+        if self.takes_features and not self.n_learnt:
+            t = scale * self.prior * np.array([normals(1, int(a) * q)[0] for a in ids])
+            return np.asarray(low + span * _sigmoid(t))
+        Z = self._extended(rows)
         drawn: dict[int, Array] = {}
         for a in ids.tolist():
             g = a if self.n_actions is not None else 0
@@ -351,7 +352,7 @@ class Logistic(Model):
                 drawn[g] = self._views.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(q, g * q))
         theta = np.array([drawn[a if self.n_actions is not None else 0] for a in ids.tolist()])
         p = _sigmoid(np.einsum("np,np->n", theta, Z) + self.offset[0])
-        return np.asarray(self._low[0] + self.shifted[0] + (self._high - self._low)[0] * p)
+        return np.asarray(low + span * p)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""

@@ -62,12 +62,12 @@ class Ridge(Linear):
     @property
     def sigma(self) -> Array:
         """Σ = λI + Σ φφᵀ, (d, d), a copy."""
-        return self._blocks()[0][0]
+        return np.asarray(self._blocks()[0][0])
 
     @property
     def sigma_inverse(self) -> Array:
         """Σ⁻¹ as it is used, (d, d), a copy."""
-        return self._blocks()[1][0]
+        return np.asarray(self._blocks()[1][0])
 
     @property
     def theta(self) -> Array:

@@ -167,7 +167,7 @@ def _forgetful(scenario: Scenario, horizon: int) -> Any:
     half_life = max(1.0, horizon / 10.0)
     known = scenario.known(horizon)
     models = {part: known[part] for part in ("reward", "cost") if known.get(part) is not None}
-    fading = {
+    fading: dict[str, Any] = {
         part: model_from_settings({**model.settings(), "half_life": half_life})
         for part, model in models.items()
     }
