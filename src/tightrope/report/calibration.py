@@ -57,7 +57,7 @@ def calibration_figure(panels: Sequence[CalibrationPanel], what: str) -> Figure:
             axes.set_title(one.name, loc="left", fontsize=12.0, color=LIGHT["ink"])
             for axis in (axes.xaxis, axes.yaxis):
                 canvas.set_ticks(axis, log=False)
-            axes.xaxis.get_major_locator().set_params(nbins=4)  # type: ignore[attr-defined]
+            axes.locator_params(axis="x", nbins=4)
             if column == 0:
                 axes.set_ylabel(f"{what} seen")
             if i + _ACROSS >= len(panels):

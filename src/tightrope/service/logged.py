@@ -21,28 +21,29 @@ def log_of(journal: Journal) -> tuple[Log, Spec, bool]:
     reader = Reader(spec, served_policy(spec))
     if reasons := list(reader.misfits(record)):
         raise InvalidInput("the journal can't be read as a log: " + "; ".join(reasons) + ".")
-    rows, late, contexts, chances = [], [], [], []
+    actions, rewards, late, contexts, chances = [], [], [], [], []
     J = len(spec.actions)
     for one in record.served:
         costs = None if one.reward is None else reader.observed(one)
-        if costs is None:
+        if one.reward is None or costs is None:
             continue
-        rows.append(one)
+        actions.append(one.entry.action)
+        rewards.append(one.reward)
         late.append(costs)
         contexts.append(reader.offered(one).x)
         p = probabilities_of(one.entry, J)
-        chances.append(None if p is None else p[one.entry.action])
-    if len(rows) < 2:
+        chances.append(np.nan if p is None else p[one.entry.action])
+    if len(rewards) < 2:
         raise InvalidInput(
-            f"the journal has {len(rows)} decisions with their whole outcome, and 2 are needed at least."
+            f"the journal has {len(rewards)} decisions with their whole outcome, and 2 are needed at least."
         )
-    known = all(p is not None for p in chances)
+    known = not np.isnan(chances).any()
     names = () if spec.rules is None else spec.rules.names
     log = Log(
-        [one.entry.action for one in rows],
-        [one.reward for one in rows],
+        actions,
+        rewards,
         np.array(late),
-        propensities=[p if known else 1.0 / J for p in chances],
+        propensities=chances if known else np.full(len(rewards), 1.0 / J),
         contexts=np.array(contexts) if all(x is not None for x in contexts) else None,
         in_order=True,
         action_names=spec.actions,

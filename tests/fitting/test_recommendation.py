@@ -147,3 +147,14 @@ def test_what_was_used_is_what_rules_count(tmp_path):
     env = environment_of(read_spec(tmp_path / "spec.toml"))
     # 1 minute for an email, 3 for a letter, less 1.5, in units of the range.
     assert np.allclose(env.costs[:, :, 0].mean(axis=0), np.array([-0.5, 1.5]) / 4, atol=0.02)
+
+
+def test_a_spec_with_an_encoder_is_read_by_it(found, tmp_path):
+    """The spec that was written is itself one to start from, in another folder."""
+    found.save(tmp_path / "first")
+    base = read_spec(tmp_path / "first" / "spec.toml")
+    again = tr.fit(table(), MODELS, action="sent", reward="bought", spec=base)
+    assert again.encoder == found.encoder
+    again.save(tmp_path / "second")
+    env = environment_of(read_spec(tmp_path / "second" / "spec.toml"))
+    assert np.array_equal(env.rewards, environment_of(base).rewards)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.features import FeatureMap
 from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
 from tightrope.frames import Frame
@@ -270,9 +271,23 @@ def fit(
         varies = log.costs.var(axis=0) > 0.0
         if varies.any():
             costs = compare_models(log, models, what="cost", outcomes=log.costs, tell=tell)
-    base = {} if spec is None else {key: value for key, value in spec.data.items() if key != "sweep"}
+    if spec is not None and spec.encoder is not None:
+        encoder = spec.encoder
     title = name or (spec.name if spec is not None else "fit")
-    return Fit(title, log, compared, costs, encoder, base)
+    return Fit(title, log, compared, costs, encoder, _base(spec))
+
+
+def _base(spec: Spec | None) -> dict[str, Any]:
+    """What the new spec takes over; files that it names are found from anywhere."""
+    if spec is None:
+        return {}
+    data = {key: value for key, value in spec.data.items() if key != "sweep"}
+    if spec.encoder is not None:
+        del data["context"]
+    stated = spec.environment
+    if stated is not None and isinstance(file := stated.settings.get("file"), str):
+        data["environment"] = {**data["environment"], "file": str((stated.folder / file).resolve())}
+    return data
 
 
 def _log_of_table(
@@ -288,9 +303,13 @@ def _log_of_table(
 ) -> tuple[Log, Encoder | None]:
     frame = Frame(table)
     taken = [action, reward, *([probability] if probability else []), *cost, *([group] if group else [])]
-    own = None if spec is None or not spec.context else spec.features()
-    if own is not None:
+    encoder: Encoder | None
+    x: Array | None
+    if spec is not None and spec.context:
+        own = FeatureMap(spec.context)
         encoder, x = None, np.array([own.vector(row) for row in _rows(frame, list(own.fields))])
+    elif spec is not None and spec.encoder is not None:
+        encoder, x = spec.encoder, spec.encoder.transform(table)
     else:
         columns = context if context is not None else [one for one in frame.names if one not in taken]
         encoder = Encoder(columns).fit(table) if len(columns) else None
