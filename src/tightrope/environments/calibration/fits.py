@@ -157,7 +157,7 @@ def linear_fit(rows: Rows, y: Array, seen: NDArray[np.bool_], ridge: float) -> A
 def boosted_fit(rows: Rows, y: Array, seen: NDArray[np.bool_]) -> Array:
     """Success by boosted trees on the levels of the context and the ward, (360, 6)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     levels = contexts().astype(np.float64)
     trees = HistGradientBoostingClassifier(
