@@ -71,6 +71,8 @@ class Op(NamedTuple):
 
     operation: Callable[[Batch, Any], Answer]
     request: Any = None
+    # The id of the key that asked; None where there are no keys.
+    by: str | None = None
 
     @property
     def event_id(self) -> str | None:
@@ -86,6 +88,8 @@ class Batch:
         self.journal = journal
         # Microseconds since 1970, the same for all of the batch; never before what is in the journal.
         self.now = max(now, state.time)
+        # Who asked for the present operation: the id of a key.
+        self.by: str | None = None
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
@@ -162,6 +166,11 @@ class Experiment:
         # Kinds of concerns that are in the log since the process started.
         self._logged: set[str] = set()
 
+    @property
+    def state(self) -> ExperimentState | None:
+        """What other threads may look at, and not change; None unless the experiment is ready."""
+        return self._state if self.status == "ready" else None
+
     # Its life
 
     def open(self) -> None:
@@ -213,6 +222,7 @@ class Experiment:
             if expired is not None:
                 batch.write(expired)
             for op in ops:
+                batch.by = op.by
                 try:
                     answers.append(op.operation(batch, op.request))
                 except Refusal as refusal:

@@ -268,6 +268,14 @@ class Journal(ABC):
     def close(self) -> None:  # noqa: B027
         """Let go of everything; another process may write from now on."""
 
+    def reader(self) -> Journal | None:
+        """The same journal once more, to be read by another thread while this one writes; None where that can't be. Not open yet."""
+        return None
+
+    def disk_left(self) -> int | None:
+        """Bytes that are free where the journal is kept, from any thread; None where that is not known."""
+        return None
+
     def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
         """The newest rows of some kinds, newest first."""
         end = before if before is not None else 1 << 62

@@ -271,7 +271,8 @@ def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
 def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:
     """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
-    for number, (*_, event) in state.waiting.items():
+    # A copy, made at once: the writer goes on meanwhile.
+    for number, (*_, event) in list(state.waiting.items()):
         if request.before is not None and number < request.before:
             continue
         if len(listed) == request.limit:

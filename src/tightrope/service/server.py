@@ -13,6 +13,7 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
+from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
 from tightrope.service.keys import Keys
 from tightrope.service.storage import journal_at
@@ -69,6 +70,7 @@ UVICORN: dict[str, Any] = {
     "date_header": False,
     "lifespan": "on",
     "ws": "none",
+    "http": Gate(),
     "timeout_graceful_shutdown": 10,
 }
 

@@ -160,6 +160,9 @@ class PostgresJournal(Journal):
             self._connection.close()
             self._connection = None
 
+    def reader(self) -> PostgresJournal:
+        return PostgresJournal(self._url, self._experiment, read_only=True)
+
     def _take(self, connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
         if self._read_only:
             self._check_format(connection)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -185,6 +186,15 @@ class SqliteJournal(Journal):
             self._connection.close()
             self._connection = None
         self._release_lock()
+
+    def reader(self) -> SqliteJournal:
+        return SqliteJournal(self.path, read_only=True, vfs=self._vfs)
+
+    def disk_left(self) -> int | None:
+        try:
+            return shutil.disk_usage(self.path.parent).free
+        except OSError:
+            return None
 
     def _select(self, query: str, bindings: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         connection = self._open_connection()
