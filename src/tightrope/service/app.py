@@ -7,8 +7,14 @@ without a framework; the rest goes through Starlette.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import logging
+import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -22,18 +28,31 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service import dashboard, operations, routes
+from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Keys
-from tightrope.service.metrics import Gauge, Metrics, gauges_of
+from tightrope.service.metrics import Metrics, Sample, samples_of
+from tightrope.service.reading import Reader
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
+from tightrope.service.tracing import spans
+
+log = logging.getLogger("tightrope.service")
+requests_log = logging.getLogger("tightrope.service.requests")
 
 _BODY_SECONDS: Final = 20.0
+# Bodies that may be on their way whole, and by which parts memory is reserved for each.
+_UNFINISHED: Final = 64
+_PIECE: Final = 64 << 10
+# A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
+_SHORT: Final = 16 << 10
+_SAMPLE_SECONDS: Final = 1.0
+ROLES: Final = {"ready": "active", "standby": "standby", "failing": "failing", "closed": "closed"}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Service:
-    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their writers.
+    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
 
     Parameters
     ----------
@@ -42,7 +61,8 @@ class Service:
     keys : Keys, optional
         Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
     max_in_flight : int
-        Requests that may be under way at once. One more is answered 503 before its body is read, which bounds the memory.
+        Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has its share of
+        them. Reads have an eighth as many beside them.
     """
 
     def __init__(
@@ -56,11 +76,18 @@ class Service:
         self.experiments = {experiment.name: experiment for experiment in experiments}
         self.metrics = Metrics()
         self._writers = {name: Writer(one, self.metrics) for name, one in self.experiments.items()}
+        self._readers = {name: Reader(one) for name, one in self.experiments.items()}
         self._only = experiments[0].name if len(experiments) == 1 else None
         self._keys = keys
         self._limits = limits
-        self._max_in_flight = max_in_flight
-        self._in_flight = 0
+        self._writes = Admission(self.experiments, max_in_flight)
+        self._reads = Admission(self.experiments, max(8, max_in_flight // 8))
+        self._rates = Rates()
+        self._bodies = BodyBudget(_UNFINISHED * max(1 << 20, limits.body_bytes))
+        # One thread: long bodies wait for each other, not the loop for them.
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self._samples: dict[str, tuple[float, list[Sample]]] = {}
+        self._spans = spans()
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
         others = [one for one in ROUTES if one not in self._hot.values()]
         self._starlette: ASGIApp = Starlette(
@@ -73,66 +100,99 @@ class Service:
         """One request, or the lifespan."""
         if scope["type"] != "http":
             await self._starlette(scope, receive, send)
-            return
-        if self._in_flight >= self._max_in_flight:
-            busy = Refusal(503, "overloaded", "too many requests are under way", retry_after=1)
-            self.metrics.count("requests", {"route": "any", "status": "503"})
-            await _send(send, busy.answer())
-            return
-        self._in_flight += 1
+        elif self._spans is None:
+            await self._respond(scope, receive, send)
+        else:
+            with self._spans.of(scope) as noted:
+                await self._respond(scope, receive, send, noted)
+
+    async def _respond(
+        self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
+    ) -> None:
+        began = time.perf_counter()
+        route = self._hot.get((scope["method"], scope["path"]))
+        path, status = "other", 500
         try:
-            route = self._hot.get((scope["method"], scope["path"]))
-            if route is None:
-                await self._counted(scope, receive, send)
-            else:
+            if route is not None:
+                path = route.path
                 answer = await self._answer(route, scope, receive)
-                self.metrics.count("requests", {"route": route.path, "status": str(answer.status)})
-                await _send(send, answer)
+                status = answer.status
+            else:
+                path, status = await self._counted(scope, receive, send)
         finally:
-            self._in_flight -= 1
+            # A request that is refused says nothing of an experiment.
+            name = scope.get("experiment", "")
+            self.metrics.count("requests", {"route": path, "status": str(status)}, name)
+            self.metrics.observe("request_seconds", name, time.perf_counter() - began, path)
+            if requests_log.isEnabledFor(logging.DEBUG) or noted is not None:
+                self._tell(scope, path, status, time.perf_counter() - began, noted)
+        if route is not None:
+            await _send(send, answer)
 
     async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
         """What an experiment answers: only when what it says is durable."""
         text = scope["query_string"].decode("latin-1")
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
+        by: str | None = None
         try:
-            writer = self._admitted(route, scope, query.get("experiment", self._only))
+            name, by = self._admitted(route, scope, query.get("experiment", self._only))
+            scope["experiment"], scope["key"] = name, by
             if route.method == "POST" and route.request is not None:
-                body = await _read(receive, self._limits.body_bytes)
-                op = Op(route.handler, read_body(body, route.request, self._limits))
+                body = await self._body(receive, by)
+                if len(body) <= _SHORT:
+                    op = Op(route.handler, read_body(body, route.request, self._limits), by)
+                else:
+                    read = functools.partial(read_body, body, route.request, self._limits)
+                    loop = asyncio.get_running_loop()
+                    op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
             else:
-                op = Op(route.handler, route.query({**query, **scope["path_params"]}))
-            return await writer.submit(op)
+                op = Op(route.handler, route.query({**query, **scope["path_params"]}), by)
+            admission = self._reads if route.method == "GET" else self._writes
+            ticket = admission.enter(name)
+            try:
+                answer = await self._readers[name].read(op) if route.apart else None
+                answer = answer or await self._writers[name].submit(op)
+            finally:
+                admission.leave(name, ticket)
         except Refusal as refusal:
-            return refusal.answer()
+            answer = refusal.answer()
+        if route.scope == "admin":
+            known = {"route": route.path, "experiment": scope.get("experiment", ""), "key": by}
+            log.info("admin call", extra={**known, "status": answer.status})
+        return answer
 
     # Who may ask, and for what
 
-    def _admitted(self, route: Route, scope: Scope, name: str | None) -> Writer:
-        """The writer of the experiment that is asked for, if the bearer may."""
+    def _admitted(self, route: Route, scope: Scope, name: str | None) -> tuple[str, str | None]:
+        """The name of the experiment that is asked for, and the id of the bearer's key, if the bearer may."""
+        by: str | None = None
         if self._keys is not None:
             assert route.scope is not None
-            self._keys.require(_header(scope, b"authorization"), route.scope, name or "")
+            key = self._keys.require(_header(scope, b"authorization"), route.scope, name or "")
+            by = key.id
+            if key.rate is not None:
+                self._rates.take(by, key.rate)
         else:
             _require_no_browser(scope)
         if name is None:
             words = "several experiments are served here: say which by ?experiment=NAME"
             raise Refusal(400, "experiment", words)
-        writer = self._writers.get(name)
-        if writer is None:
-            raise Refusal(404, "unknown", f"no experiment is named {name!r}")
-        return writer
+        if name not in self._writers:
+            raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
+        return name, by
 
-    def _readable(self, scope: Scope) -> list[Experiment]:
-        """The experiments that the bearer may read."""
+    def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
+        """The experiments that the bearer may read, and whether these are all that there are or may be."""
         if self._keys is None:
             _require_no_browser(scope)
-            return list(self.experiments.values())
+            return list(self.experiments.values()), True
         key = self._keys.find(_header(scope, b"authorization"))
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
             raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
-        return found
+        if key.rate is not None:
+            self._rates.take(key.id, key.rate)
+        return found, "*" in key.experiments
 
     # The service as a whole: the summary in the document is the docstring
 
@@ -140,7 +200,7 @@ class Service:
         """The experiments that the key opens."""
         shown = [
             {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
-            for one in self._readable(request.scope)
+            for one in self._readable(request.scope)[0]
         ]
         return JSONResponse({"experiments": shown})
 
@@ -152,21 +212,53 @@ class Service:
         """Whether every experiment takes decisions."""
         counts = Counter(one.status for one in self.experiments.values())
         ready = counts == {"ready": len(self.experiments)}
-        return JSONResponse({"ready": ready, "experiments": counts}, status_code=200 if ready else 503)
+        # How many there are is nobody's business who has no key to them.
+        shown: dict[str, Any] = {"ready": ready}
+        if self._keys is None:
+            shown["experiments"] = counts
+        return JSONResponse(shown, status_code=200 if ready else 503)
 
     async def show_metrics(self, request: Request) -> Response:
         """Numbers for Prometheus."""
-        shown = self._readable(request.scope)
-        gauges: list[Gauge] = [("in_flight", "Requests under way.", {}, float(self._in_flight))]
-        for one in shown:
-            answer = await self._writers[one.name].submit(Op(operations.show_state))
-            up = answer.status == 200
-            label, words = {"experiment": one.name}, "Whether the experiment takes decisions."
-            gauges.append(("ready", words, label, float(up)))
-            if up:
-                gauges += gauges_of(one.name, msgspec.json.decode(answer.body))
-        text = self.metrics.text(gauges, frozenset(one.name for one in shown))
+        experiments, everything = self._readable(request.scope)
+        shown = frozenset(one.name for one in experiments) | ({""} if everything else set())
+        samples = [sample for one in experiments for sample in await self._samples_of(one)]
+        if self._keys is not None and everything:
+            words = "Whether the file of keys could be read when it last changed."
+            samples.append(Sample("keys_file_good", words, {}, float(not self._keys.trouble)))
+        text = self.metrics.text(samples, shown)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def _samples_of(self, experiment: Experiment) -> list[Sample]:
+        """What is known of an experiment now; what its thread must say may be a second old, and is left out where it says nothing."""
+        name, label = experiment.name, {"experiment": experiment.name}
+        oldest = max(self._writes.oldest(name), self._reads.oldest(name))
+        found = [
+            Sample("ready", "Whether it takes decisions.", label, float(experiment.status == "ready")),
+            Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
+            Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
+            Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
+        ]
+        for status, role in ROLES.items():
+            here = float(experiment.status == status)
+            found.append(
+                Sample("role", "1 for the role that this process has.", {**label, "role": role}, here)
+            )
+        left = experiment.journal.disk_left()
+        if left is not None:
+            words = "Bytes that are free where the journal is kept."
+            found.append(Sample("disk_free_bytes", words, label, float(left)))
+        then, samples = self._samples.get(name, (-math.inf, []))
+        if experiment.status != "ready":
+            samples = []
+        elif time.monotonic() - then > _SAMPLE_SECONDS:
+            samples = []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SAMPLE_SECONDS):
+                    answer = await self._writers[name].submit(Op(operations.show_state))
+                    samples = samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
+            self._samples[name] = time.monotonic(), samples
+        return found + samples
 
     async def show_openapi(self, request: Request) -> Response:
         """This document."""  # noqa: D404
@@ -190,7 +282,8 @@ class Service:
         path = route.path.replace("{event_id}", "{event_id:path}")
         return routing.Route(path, respond, methods=[route.method])
 
-    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
+        """Let Starlette answer; the route's path and the status come back."""
         status = 500
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -199,12 +292,51 @@ class Service:
                 status = message["status"]
             await send(message)
 
+        if "\n" in scope["path"]:
+            # Which Starlette's patterns would overlook at the end of a path.
+            refusal = Refusal(404, "not-found", "a path holds no line feeds")
+            await _send(send, refusal.answer())
+            return "other", refusal.status
+        await self._starlette(scope, receive, note)
+        route = scope.get("route")
+        return (route.path if isinstance(route, routing.Route) else "other"), status
+
+    async def _body(self, receive: Receive, by: str | None) -> bytes:
+        """The body, refused as soon as it is too long or too slow, or where too many are on their way."""
+        limit, size, reserved = self._limits.body_bytes, 0, 0
+        parts: list[bytes] = []
         try:
-            await self._starlette(scope, receive, note)
+            async with asyncio.timeout(_BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if not message.get("more_body", False) or size > limit:
+                        break
+                    while reserved < size + _PIECE:
+                        self._bodies.take(by, _PIECE)
+                        reserved += _PIECE
+        except TimeoutError:
+            raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
         finally:
-            route = scope.get("route")
-            path = route.path if isinstance(route, routing.Route) else "other"
-            self.metrics.count("requests", {"route": path, "status": str(status)})
+            if reserved:
+                self._bodies.give_back(by, reserved)
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "disconnected", "the caller left before the body had come")
+        if size > limit:
+            raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _tell(
+        self, scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None
+    ) -> None:
+        """The request in the log and in its span."""
+        known = {"route": path, "status": status, "experiment": scope.get("experiment"), "key": scope.get("key")}
+        said = {name: value for name, value in known.items() if value is not None}
+        requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
+        if noted is not None:
+            noted |= {"http.route": path, "http.response.status_code": status}
+            noted |= {f"tightrope.{name}": said[name] for name in ("experiment", "key") if name in said}
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -214,11 +346,14 @@ class Service:
         try:
             yield
         finally:
+            for reader in self._readers.values():
+                await loop.run_in_executor(None, reader.stop)
             for writer in self._writers.values():
                 await loop.run_in_executor(None, writer.stop)
+            self._parser.shutdown(wait=False)
 
 
-_KEY: Final = (401, 403)
+_KEY: Final = (401, 403, 429)
 _READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
@@ -229,14 +364,14 @@ _EXPERIMENTS: Final = listing("experiments", paged=False)
 # method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
 ROUTES: Final = (
     Route("POST", "/v1/decisions", "decide", operations.decide, DECISION, (*_WRITE, 409)),
-    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST),
-    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ),
+    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST, apart=True),
+    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ, apart=True),
     Route("POST", "/v1/outcomes", "outcome", operations.learn, OUTCOME, (*_WRITE, 409, 410)),
-    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST),
+    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST, apart=True),
     Route("GET", "/v1/state", "read", operations.show_state, ANY, _READ),
     Route("GET", "/v1/history", "read", operations.show_history, ANY, _READ),
-    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST),
-    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ),
+    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST, apart=True),
+    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ, apart=True),
     Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
     Route("POST", "/v1/rollback", "admin", operations.roll_back, ANY, (*_WRITE, 409)),
     Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
@@ -250,26 +385,6 @@ ROUTES: Final = (
 
 
 # --- requests ---
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    """The body, refused as soon as it is too long or too slow."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Refusal(400, "disconnected", "the caller left before the body had come")
-                parts.append(message.get("body", b""))
-                more = message.get("more_body", False)
-                size += len(parts[-1])
-                if size > limit:
-                    raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
-    except TimeoutError:
-        raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

@@ -67,8 +67,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest."""
 
     body_bytes: int = 1 << 20
-    # Rows on offer in one decision, fields of a context.
+    # Rows on offer in one decision.
     actions: int = 1_000
+    # Of a context.
+    fields: int = 1_000
     # Entries in `features`, in `costs`, and in `usage`.
     numbers: int = 50_000
     # Nesting of arrays and objects.
@@ -118,10 +120,10 @@ class DecisionRequest(_Request):
         """At most so many numbers and actions."""
         for name in ("features", "costs", "usage"):
             _require_count(name, getattr(self, name), limits)
-        for name in ("actions", "group", "context"):
+        for name, most in (("actions", limits.actions), ("group", limits.actions), ("context", limits.fields)):
             entries = getattr(self, name)
-            if isinstance(entries, list | dict) and len(entries) > limits.actions:
-                raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
+            if isinstance(entries, list | dict) and len(entries) > most:
+                raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
 
 
 class OutcomeRequest(_Request):

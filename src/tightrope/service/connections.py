@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from tightrope.service.bodies import Refusal
@@ -49,9 +49,15 @@ class Gate:
         self.limits = limits or ConnectionLimits()
         self._watched: set[ServerState] = set()
 
-    def __call__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> BoundedHttp:
+    def __call__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> BoundedHttp:
         """The protocol of a new connection."""
-        return BoundedHttp(config, server_state, app_state, gate=self)
+        return BoundedHttp(config, server_state, app_state, _loop, gate=self)
 
     def entered(self, one: BoundedHttp) -> bool:
         """Whether there is room for a connection that has just been made; another one may have to go."""
@@ -81,9 +87,15 @@ class BoundedHttp(HttpToolsProtocol):
     """One connection."""
 
     def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, gate: Gate
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate,
     ) -> None:
-        super().__init__(config, server_state, app_state)
+        super().__init__(config, server_state, app_state, _loop)
         self._gate = gate
         self._limits = gate.limits
         # Since when the server waits for the head of a request; None while it answers one.
@@ -97,6 +109,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._chunk = 0
         self._progress = False
         self._refusal: Refusal | None = None
+        # The request that is being answered; `cycle` is the last that was read.
+        self._running: RequestResponseCycle | None = None
 
     @property
     def idle(self) -> bool:
@@ -123,6 +137,14 @@ class BoundedHttp(HttpToolsProtocol):
         if not self._gate.entered(self):
             self._refusal = Refusal(503, "overloaded", "too many connections are open", retry_after=1)
             self.send_400_response("")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The caller is gone: nobody answers what it sent ahead."""
+        for cycle in [*([] if self._running is None else [self._running]), *(one for one, _ in self.pipeline)]:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes."""
@@ -195,6 +217,10 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     # What Uvicorn calls
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """An answer is sent; what is left of the body has no reader."""

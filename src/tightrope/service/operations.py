@@ -41,7 +41,7 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     state, event_id = batch.state, request.event_id
     decided = batch.decided.get(event_id)
     if decided is None:
-        batch.write(state.refuse(event_id, "unknown", request.reward, request.costs))
+        batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.costs)))
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
     earlier = _outcome(batch.learnt.get(event_id, ()))
@@ -52,12 +52,13 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
         if part not in earlier:
             fresh[part] = value
         elif earlier[part] != value:
-            batch.write(state.refuse(event_id, "differs", request.reward, request.costs))
-            why = f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}"
+            batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.costs)))
+            was, now = (repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value))
+            why = f"{part} of event_id {event_id!r} was {was} before, but now is {now}"
             raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
-        batch.write(state.refuse(event_id, "late", request.reward, request.costs))
+        batch.write(state.refuse(event_id, "late", request.reward, _plausible(state, request.costs)))
         why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
         raise Refusal(410, "late", why)
     if fresh:
@@ -266,6 +267,14 @@ def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
     """The parts of an outcome together."""
     given = [(name, getattr(part, name)) for part in parts for name in ("reward", "costs")]
     return {name: value for name, value in given if value is not None}
+
+
+def _plausible(state: ExperimentState, costs: bodies.Costs | None) -> bodies.Costs | None:
+    """What the journal keeps of costs that are refused: no more than an outcome can have here, whatever was sent."""
+    late = [rule.quantity.usage for rule in state.spec.rules or () if rule.seen == "after"]
+    if isinstance(costs, dict):
+        return {name: costs[name] for name in dict.fromkeys(late) if name in costs}
+    return None if costs is None else costs[: 2 * len(late)]
 
 
 def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:

@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import logging
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     keys: str | os.PathLike[str] | None = None,
+    max_connections: int = 1_000,
     **options: Any,
 ) -> None:
     """Serve experiments over HTTP until stopped.
@@ -40,6 +42,8 @@ def serve(
         Where to listen. Beyond loopback only with `keys`.
     keys : path, optional
         File of keys, see `create_key`.
+    max_connections : int
+        Open at once; fewer where the process may not open so many files.
     options
         Those of `make_service`: `data` or `database`, `expire_after`, `max_pending`, `accept_changes`, `max_in_flight` …
 
@@ -60,7 +64,8 @@ def serve(
     gc.collect()
     gc.freeze()
     log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
-    uvicorn.run(service, host=host, port=port, **UVICORN)
+    gate = Gate(ConnectionLimits(connections=_affordable(max_connections, len(service.experiments))))
+    uvicorn.run(service, host=host, port=port, **{**UVICORN, "http": gate})
 
 
 UVICORN: dict[str, Any] = {
@@ -126,6 +131,19 @@ def make_service(
         for experiment in experiments:
             experiment.close()
         raise
+
+
+def _affordable(connections: int, experiments: int) -> int:
+    """So many connections, or as many as leave the process the descriptors that it needs itself."""
+    own = 64 + 16 * experiments
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < connections + own:
+        soft = connections + own if hard == resource.RLIM_INFINITY else min(hard, connections + own)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - own))
+    if most < connections:
+        log.warning("at most %d connections: the process may open %d files", most, soft)
+    return most
 
 
 def require_safe(host: str, keys: object) -> None:
