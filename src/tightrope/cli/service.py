@@ -37,25 +37,33 @@ class Serving:
     "How many decisions may wait for their outcome at once."
     accept_changes: bool = False
     "Go on where a spec differs from the one in the journal, and note the change there."
+    max_in_flight: int = 512
+    "Decisions, outcomes and changes under way at once; one more is answered 503."
+    max_connections: int = 1_000
+    "Connections open at once; one more takes the place of an idle one."
 
 
 _USUAL = Serving()
 
 
 @command("tightrope serve examples/hospital.toml --data data")
-def serve(*specs: Path, options: Serving = _USUAL) -> None:
+def serve(
+    *specs: Path, options: Serving = _USUAL, log: Literal["text", "json"] = "text", log_requests: bool = False
+) -> None:
     """Put policies behind HTTP, on a journal that loses nothing; the dashboard is at /.
 
     Parameters
     ----------
     specs
         One TOML file for each experiment.
+    log
+        Lines for people, or one JSON object a line.
+    log_requests
+        Log every request, with route, status, experiment, key and seconds.
     """
-    import logging
-
     if not specs:
         raise InvalidInput("serve needs at least one SPEC.toml.")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    import_extra("tightrope.service.logs", "service").configure(log, requests=log_requests)
     import_extra("tightrope.service.server", "service").serve(specs, **vars(options))
 
 
@@ -203,6 +211,8 @@ def create(
     *,
     scope: list[Literal["decide", "outcome", "read", "admin"]] | None = None,
     experiment: list[str] | None = None,
+    days: float | None = None,
+    rate: float | None = None,
 ) -> None:
     """Add a key to a file and print it once; the file keeps only its hash.
 
@@ -214,9 +224,14 @@ def create(
         What the key may do; all by default.
     experiment
         Which experiments it opens; all by default.
+    days
+        For how many days it opens anything; for ever by default.
+    rate
+        How many requests a second it may send; by default as many as the service bears.
     """
     keys = import_extra("tightrope.service.keys", "service")
-    print(keys.create_key(file, scopes=scope or keys.SCOPES, experiments=experiment or ("*",)))
+    given = {"scopes": scope or keys.SCOPES, "experiments": experiment or ("*",)}
+    print(keys.create_key(file, **given, days=days, rate=rate))
 
 
 @command("tightrope keys revoke keys.json 1a2b3c4d", of=keys_app)

@@ -266,7 +266,7 @@ class Service:
 
     async def show_docs(self, request: Request) -> Response:
         """This document for people."""  # noqa: D404
-        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
         return HTMLResponse(routes.page(routes.document(ROUTES, keys=self._keys is not None)), headers=safety)
 
     # Starlette

@@ -99,7 +99,8 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
     Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, costs, queue,
-    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet.
+    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text that begins
+    like a formula (=, +, -, @) or with an apostrophe has an apostrophe before it.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
@@ -211,11 +212,22 @@ def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
         for row in rows:
             if row["queue"] is not None:
                 row["queue"] = _text(row["queue"])
+            for name in ("event_id", "action", "proposed"):
+                row[name] = _no_formula(row[name])
             for name in ("reward", "probability"):
                 row[name] = None if row[name] is None else repr(row[name])
             writer.writerow(row)
             count += 1
     return count
+
+
+def _no_formula(text: str | None) -> str | None:
+    """With an apostrophe before what a spreadsheet would take for a formula, since callers choose these texts.
+
+    >>> _no_formula("=HYPERLINK(1)"), _no_formula("visit-1")
+    ("'=HYPERLINK(1)", 'visit-1')
+    """
+    return f"'{text}" if text is not None and text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) else text
 
 
 def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
