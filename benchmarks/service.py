@@ -65,7 +65,7 @@ def serve_bare(port: int) -> None:
         return Response(b"{}")
 
     app = Starlette(routes=[Route("/v1/decisions", decide, methods=["POST"]), Route("/readyz", ready)])
-    uvicorn.run(app, host="127.0.0.1", port=port, **UVICORN)
+    uvicorn.run(app, host="127.0.0.1", port=port, **{**UVICORN, "http": "auto"})
 
 
 def serve(kind: str, port: int, folder: str) -> None:

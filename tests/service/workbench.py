@@ -149,10 +149,10 @@ def code(answer: Answer) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def running(service: Service) -> Iterator[httpx.Client]:
+def running(service: Service, **settings: Any) -> Iterator[httpx.Client]:
     """The service on a free port, and a client for it."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(service, **UVICORN))
+    server = uvicorn.Server(uvicorn.Config(service, **{**UVICORN, **settings}))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

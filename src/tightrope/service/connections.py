@@ -104,7 +104,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._draining_since: float | None = None
         self._stalled_since: float | None = None
         self._drained = 0
-        # Of the present request: bytes that were no body, since the chunk in which it began.
+        # Of the present request: the bytes of chunks in which no body came and no request ended.
         self._overhead = 0
         self._chunk = 0
         self._progress = False
@@ -180,8 +180,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
         self.waiting_since = self.loop.time()
         self._overhead = 0
-        # The chunk in which a request begins may hold the end of another: its head is measured when it is complete.
-        self._progress = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; after the body none is taken."""

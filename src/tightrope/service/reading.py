@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from tightrope.errors import InvalidInput
 from tightrope.service.bodies import Answer, Refusal
 from tightrope.service.experiment import Batch, Experiment, Op
 from tightrope.service.journal import Journal, JournalError
+
+_REST: Final = 0.5
 
 log = logging.getLogger("tightrope.service")
 
@@ -24,6 +28,7 @@ class Reader:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._journal: Journal | None = None
+        self._rested_at = 0.0
         name = f"reader of {experiment.name}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
@@ -37,6 +42,15 @@ class Reader:
         self._thread.shutdown()
 
     def _read(self, op: Op) -> Answer | None:
+        # A rest as long as the read before: reads one after the other take at most half of a core from decisions.
+        time.sleep(max(0.0, self._rested_at - time.monotonic()))
+        began = time.monotonic()
+        answer = self._asked(op)
+        now = time.monotonic()
+        self._rested_at = now + min(now - began, _REST)
+        return answer
+
+    def _asked(self, op: Op) -> Answer | None:
         state = self._experiment.state
         if state is None:
             self._close()
