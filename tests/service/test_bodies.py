@@ -251,7 +251,9 @@ def test_brackets_in_texts_do_not_count_and_deep_ones_do(body: bytes) -> None:
         read_body(body, DecisionRequest)
     assert "nested deeper" not in refusal.value.message
     with pytest.raises(Refusal, match="nested deeper than 8 levels"):
-        read_body(b"[" * 8 + b'"\\"]]"' + b"," + body.lstrip(b"]") + b"[" * 9, DecisionRequest, Limits(depth=8))
+        read_body(
+            b"[" * 8 + b'"\\"]]"' + b"," + body.lstrip(b"]") + b"[" * 9, DecisionRequest, Limits(depth=8)
+        )
 
 
 def test_a_context_has_at_most_so_many_fields() -> None:

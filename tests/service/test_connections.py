@@ -87,9 +87,7 @@ def test_a_head_without_end_is_cut_off() -> None:
 
 
 def test_memory_stays_where_it_is_under_300_mb_of_headers(tmp_path: Path) -> None:
-    code = (
-        "import sys; from tightrope.service import serve; serve([sys.argv[1]], port=int(sys.argv[2]), data=sys.argv[3])"
-    )
+    code = "import sys; from tightrope.service import serve; serve([sys.argv[1]], port=int(sys.argv[2]), data=sys.argv[3])"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     arguments = [sys.executable, "-c", code, str(write_spec(tmp_path)), str(port), str(tmp_path / "data")]
@@ -178,7 +176,9 @@ def test_a_refused_body_is_cut_short() -> None:
         with connected(web) as one:
             one.sendall(HEAD + b"Content-Length: 20000\r\n\r\n")
             time.sleep(0.1)
-            one.sendall(b"a" * 20_000 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            one.sendall(
+                b"a" * 20_000 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
             assert re.findall(rb"HTTP/1.1 (\d+)", heard(one)) == [b"413", b"200"]
 
 

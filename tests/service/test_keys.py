@@ -24,7 +24,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def status(keys: Keys, secret: str) -> int:
     try:
-        keys.require(f"Bearer {secret}", "decide", "ward")
+        keys.find(f"Bearer {secret}").require("decide", "ward")
     except Refusal as refusal:
         return refusal.status
     return 200

@@ -9,7 +9,9 @@ from tightrope.service.logs import JsonLines, Lines
 
 
 def record(**extra: object) -> logging.LogRecord:
-    made = logging.LogRecord("tightrope.service", logging.WARNING, "f.py", 1, "mode %s\nof %r", ("live", "ä"), None)
+    made = logging.LogRecord(
+        "tightrope.service", logging.WARNING, "f.py", 1, "mode %s\nof %r", ("live", "ä"), None
+    )
     vars(made).update(extra)
     return made
 

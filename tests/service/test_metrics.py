@@ -15,7 +15,9 @@ def test_large_counts_keep_their_digits() -> None:
     counts, _ = metrics._buckets["batch_size", "ward", ""]
     counts[0] += 1_234_567
     text = metrics.text()
-    assert lines(text, "tightrope_batch_size_count") == ['tightrope_batch_size_count{experiment="ward"} 1234568']
+    assert lines(text, "tightrope_batch_size_count") == [
+        'tightrope_batch_size_count{experiment="ward"} 1234568'
+    ]
     assert 'tightrope_batch_size_bucket{experiment="ward",le="+Inf"} 1234568' in text
 
 

@@ -31,7 +31,7 @@ from tightrope.service import dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.experiment import Experiment, Op, Writer
-from tightrope.service.keys import Keys
+from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, samples_of
 from tightrope.service.reading import Reader
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
@@ -135,8 +135,9 @@ class Service:
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         by: str | None = None
         try:
-            name, by = self._admitted(route, scope, query.get("experiment", self._only))
-            scope["experiment"], scope["key"] = name, by
+            key = self._bearer(scope)
+            by = scope["key"] = None if key is None else key.id
+            name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
                 body = await self._body(receive, by)
                 if len(body) <= _SHORT:
@@ -163,35 +164,36 @@ class Service:
 
     # Who may ask, and for what
 
-    def _admitted(self, route: Route, scope: Scope, name: str | None) -> tuple[str, str | None]:
-        """The name of the experiment that is asked for, and the id of the bearer's key, if the bearer may."""
-        by: str | None = None
-        if self._keys is not None:
-            assert route.scope is not None
-            key = self._keys.require(_header(scope, b"authorization"), route.scope, name or "")
-            by = key.id
-            if key.rate is not None:
-                self._rates.take(by, key.rate)
-        else:
+    def _bearer(self, scope: Scope) -> Key | None:
+        """The key of whoever asks; None where none is needed."""
+        if self._keys is None:
             _require_no_browser(scope)
+            return None
+        key = self._keys.find(_header(scope, b"authorization"))
+        if key.rate is not None:
+            self._rates.take(key.id, key.rate)
+        return key
+
+    def _admitted(self, route: Route, key: Key | None, name: str | None) -> str:
+        """The name of the experiment that is asked for, if the bearer may."""
+        if key is not None:
+            assert route.scope is not None
+            key.require(route.scope, name or "")
         if name is None:
             words = "several experiments are served here: say which by ?experiment=NAME"
             raise Refusal(400, "experiment", words)
         if name not in self._writers:
             raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
-        return name, by
+        return name
 
     def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
         """The experiments that the bearer may read, and whether these are all that there are or may be."""
-        if self._keys is None:
-            _require_no_browser(scope)
+        key = self._bearer(scope)
+        if key is None:
             return list(self.experiments.values()), True
-        key = self._keys.find(_header(scope, b"authorization"))
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
             raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
-        if key.rate is not None:
-            self._rates.take(key.id, key.rate)
         return found, "*" in key.experiments
 
     # The service as a whole: the summary in the document is the docstring
@@ -230,7 +232,7 @@ class Service:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def _samples_of(self, experiment: Experiment) -> list[Sample]:
-        """What is known of an experiment now; what its thread must say may be a second old, and is left out where it says nothing."""
+        """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
         name, label = experiment.name, {"experiment": experiment.name}
         oldest = max(self._writes.oldest(name), self._reads.oldest(name))
         found = [
@@ -256,7 +258,9 @@ class Service:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SAMPLE_SECONDS):
                     answer = await self._writers[name].submit(Op(operations.show_state))
-                    samples = samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
+                    samples = (
+                        samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
+                    )
             self._samples[name] = time.monotonic(), samples
         return found + samples
 
@@ -299,7 +303,8 @@ class Service:
             return "other", refusal.status
         await self._starlette(scope, receive, note)
         route = scope.get("route")
-        return (route.path if isinstance(route, routing.Route) else "other"), status
+        path = route.path.replace(":path}", "}") if isinstance(route, routing.Route) else "other"
+        return path, status
 
     async def _body(self, receive: Receive, by: str | None) -> bytes:
         """The body, refused as soon as it is too long or too slow, or where too many are on their way."""
@@ -331,7 +336,12 @@ class Service:
         self, scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None
     ) -> None:
         """The request in the log and in its span."""
-        known = {"route": path, "status": status, "experiment": scope.get("experiment"), "key": scope.get("key")}
+        known = {
+            "route": path,
+            "status": status,
+            "experiment": scope.get("experiment"),
+            "key": scope.get("key"),
+        }
         said = {name: value for name, value in known.items() if value is not None}
         requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
         if noted is not None:

@@ -120,7 +120,11 @@ class DecisionRequest(_Request):
         """At most so many numbers and actions."""
         for name in ("features", "costs", "usage"):
             _require_count(name, getattr(self, name), limits)
-        for name, most in (("actions", limits.actions), ("group", limits.actions), ("context", limits.fields)):
+        for name, most in (
+            ("actions", limits.actions),
+            ("group", limits.actions),
+            ("context", limits.fields),
+        ):
             entries = getattr(self, name)
             if isinstance(entries, list | dict) and len(entries) > most:
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")

@@ -140,7 +140,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller is gone: nobody answers what it sent ahead."""
-        for cycle in [*([] if self._running is None else [self._running]), *(one for one, _ in self.pipeline)]:
+        for cycle in [
+            *([] if self._running is None else [self._running]),
+            *(one for one, _ in self.pipeline),
+        ]:
             cycle.disconnected = True
             cycle.message_event.set()
         self.pipeline.clear()
@@ -238,7 +241,8 @@ class BoundedHttp(HttpToolsProtocol):
         retry = b"" if answer.retry_after is None else b"retry-after: %d\r\n" % answer.retry_after
         self.transport.write(
             STATUS_LINE[answer.status]
-            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(answer.body)
+            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
+            % len(answer.body)
             + retry
             + b"\r\n"
             + answer.body

@@ -269,7 +269,7 @@ class Journal(ABC):
         """Let go of everything; another process may write from now on."""
 
     def reader(self) -> Journal | None:
-        """The same journal once more, to be read by another thread while this one writes; None where that can't be. Not open yet."""
+        """The same journal, not open yet, for another thread to read while this one writes; None where that can't be."""
         return None
 
     def disk_left(self) -> int | None:

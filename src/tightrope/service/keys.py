@@ -5,8 +5,9 @@
 ...     path = Path(folder) / "keys.json"
 ...     secret = create_key(path, scopes=["decide"], experiments=["ward"])
 ...     keys = Keys(path)
-...     key = keys.require(f"Bearer {secret}", "decide", "ward")
-...     keys.require(f"Bearer {secret}", "read", "ward")
+...     key = keys.find(f"Bearer {secret}")
+...     key.require("decide", "ward")
+...     key.require("read", "ward")
 Traceback (most recent call last):
 ...
 tightrope.service.bodies.Refusal: this key does not open 'read' of this experiment
@@ -59,6 +60,12 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         """Whether the key is good for this."""
         return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
 
+    def require(self, scope: Scope, experiment: str) -> None:
+        """Refuse with 403 what the key is not good for."""
+        if not self.opens(scope, experiment):
+            # The same words whether the experiment exists or not.
+            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+
 
 class Keys:
     """The keys in a file, read again when it changes. One that can't be read, or only half, leaves those in force that were."""
@@ -72,16 +79,8 @@ class Keys:
         self.trouble = ""
         self._load()
 
-    def require(self, authorization: str | None, scope: Scope, experiment: str) -> Key:
-        """The bearer's key; or a `Refusal`: 401 for no known key, 403 for one that does not open this."""
-        key = self.find(authorization)
-        if not key.opens(scope, experiment):
-            # The same words whether the experiment exists or not.
-            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
-        return key
-
     def find(self, authorization: str | None) -> Key:
-        """The key in an `Authorization` header."""
+        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired."""
         if time.monotonic() >= self._next_check:
             self._refresh()
         scheme, _, token = (authorization or "").partition(" ")

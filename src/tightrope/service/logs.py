@@ -41,7 +41,7 @@ class Lines(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+    def formatMessage(self, record: logging.LogRecord) -> str:
         """The line without a traceback."""
         more = (f" {name}={value}" for name, value in vars(record).items() if name not in _USUAL)
         return super().formatMessage(record) + "".join(more)

@@ -53,7 +53,9 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
             fresh[part] = value
         elif earlier[part] != value:
             batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.costs)))
-            was, now = (repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value))
+            was, now = (
+                repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value)
+            )
             why = f"{part} of event_id {event_id!r} was {was} before, but now is {now}"
             raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
