@@ -35,10 +35,8 @@ def test_histograms_add_up_by_route() -> None:
 
 def test_only_what_is_asked_for_is_shown() -> None:
     metrics = Metrics()
-    metrics.count("requests", {"route": "/v1/state", "status": "200"}, "ward")
-    metrics.count("requests", {"route": "other", "status": "404"})
-    metrics.observe("request_seconds", "ward", 0.1, "/v1/state")
-    metrics.observe("request_seconds", "", 0.1, "other")
+    metrics.answered("ward", "/v1/state", 200, 0.1)
+    metrics.answered("", "other", 404, 0.1)
     assert metrics.text(experiments=frozenset({"arms"})).strip() == ""
     assert "other" not in metrics.text(experiments=frozenset({"ward"}))
     assert 'route="other",status="404"} 1' in metrics.text(experiments=frozenset({"ward", ""}))

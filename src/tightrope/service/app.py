@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tightrope.service import dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
+from tightrope.service.connections import WHOLE_BODY
 from tightrope.service.experiment import Experiment, Op, Writer
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, samples_of
@@ -96,19 +97,17 @@ class Service:
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan."""
-        if scope["type"] != "http":
-            await self._starlette(scope, receive, send)
-        elif self._spans is None:
-            await self._respond(scope, receive, send)
-        else:
-            with self._spans.of(scope) as noted:
-                await self._respond(scope, receive, send, noted)
-
-    async def _respond(
+    async def __call__(
         self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
     ) -> None:
+        """One request, or the lifespan; what is known of a request goes to its span by way of `noted`."""
+        if scope["type"] != "http":
+            await self._starlette(scope, receive, send)
+            return
+        if self._spans is not None and noted is None:
+            with self._spans.of(scope) as noted:
+                await self(scope, receive, send, noted)
+            return
         began = time.perf_counter()
         route = self._hot.get((scope["method"], scope["path"]))
         path, status = "other", 500
@@ -120,12 +119,11 @@ class Service:
             else:
                 path, status = await self._counted(scope, receive, send)
         finally:
+            seconds = time.perf_counter() - began
             # A request that is refused says nothing of an experiment.
-            name = scope.get("experiment", "")
-            self.metrics.count("requests", {"route": path, "status": str(status)}, name)
-            self.metrics.observe("request_seconds", name, time.perf_counter() - began, path)
-            if requests_log.isEnabledFor(logging.DEBUG) or noted is not None:
-                self._tell(scope, path, status, time.perf_counter() - began, noted)
+            self.metrics.answered(scope.get("experiment", ""), path, status, seconds)
+            if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
+                _tell(scope, path, status, seconds, noted)
         if route is not None:
             await _send(send, answer)
 
@@ -139,7 +137,9 @@ class Service:
             by = scope["key"] = None if key is None else key.id
             name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
-                body = await self._body(receive, by)
+                known = scope.get("extensions", {}).get(WHOLE_BODY)
+                whole = None if known is None else known["read"]()
+                body = await self._body(receive, by) if whole is None else whole
                 if len(body) <= _SHORT:
                     op = Op(route.handler, read_body(body, route.request, self._limits), by)
                 else:
@@ -332,22 +332,6 @@ class Service:
             raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _tell(
-        self, scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None
-    ) -> None:
-        """The request in the log and in its span."""
-        known = {
-            "route": path,
-            "status": status,
-            "experiment": scope.get("experiment"),
-            "key": scope.get("key"),
-        }
-        said = {name: value for name, value in known.items() if value is not None}
-        requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
-        if noted is not None:
-            noted |= {"http.route": path, "http.response.status_code": status}
-            noted |= {f"tightrope.{name}": said[name] for name in ("experiment", "key") if name in said}
-
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
@@ -413,6 +397,21 @@ def _require_no_browser(scope: Scope) -> None:
 
 
 # --- answers ---
+
+
+def _tell(scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None) -> None:
+    """The request in the log and in its span."""
+    known = {
+        "route": path,
+        "status": status,
+        "experiment": scope.get("experiment"),
+        "key": scope.get("key"),
+    }
+    said = {name: value for name, value in known.items() if value is not None}
+    requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
+    if noted is not None:
+        noted |= {"http.route": path, "http.response.status_code": status}
+        noted |= {f"tightrope.{name}": said[name] for name in ("experiment", "key") if name in said}
 
 
 def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:

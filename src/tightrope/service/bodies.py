@@ -120,13 +120,12 @@ class DecisionRequest(_Request):
         """At most so many numbers and actions."""
         for name in ("features", "costs", "usage"):
             _require_count(name, getattr(self, name), limits)
-        for name, most in (
-            ("actions", limits.actions),
-            ("group", limits.actions),
-            ("context", limits.fields),
+        for name, entries, most in (
+            ("actions", self.actions, limits.actions),
+            ("group", self.group, limits.actions),
+            ("context", self.context, limits.fields),
         ):
-            entries = getattr(self, name)
-            if isinstance(entries, list | dict) and len(entries) > most:
+            if entries is not None and len(entries) > most and not isinstance(entries, str):
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
 
 

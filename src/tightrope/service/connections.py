@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.config import Config
@@ -16,6 +17,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tightrope.service.bodies import Refusal
+
+# In a request's `scope["extensions"]`: its `read` gives the body where all of it is there, else None. A body mostly comes with its
+# head, and then there is nothing to wait for.
+WHOLE_BODY: Final = "tightrope.whole_body"
 
 _SWEEP_SECONDS: Final = 0.5
 
@@ -28,7 +33,7 @@ class ConnectionLimits:
     connections: int = 1_000
     # Of a request: its line and headers, and whatever else is not its body.
     head_bytes: int = 32 << 10
-    # From the connection, the last answer or the head's first byte to the head's last.
+    # From the connection, or from the head's first byte, to the head's last; after an answer Uvicorn's `timeout_keep_alive`, 5 s.
     head_seconds: float = 10.0
     # Requests that may be sent ahead of the answer to the first.
     ahead: int = 32
@@ -100,6 +105,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._limits = gate.limits
         # Since when the server waits for the head of a request; None while it answers one.
         self.waiting_since: float | None = self.loop.time()
+        self._patience = self._limits.head_seconds
         # Since when it waits for the rest of a body that it has refused, or for an answer to be read.
         self._draining_since: float | None = None
         self._stalled_since: float | None = None
@@ -121,7 +127,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Whether the other side has had its time."""
         limits = self._limits
         for since, most in (
-            (None if self.flow.read_paused else self.waiting_since, limits.head_seconds),
+            (None if self.flow.read_paused else self.waiting_since, self._patience),
             (self._draining_since, limits.unread_seconds),
             (self._stalled_since, limits.unread_seconds),
         ):
@@ -181,15 +187,8 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self.waiting_since = self.loop.time()
+        self.waiting_since, self._patience = self.loop.time(), self._limits.head_seconds
         self._overhead = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; after the body none is taken."""
-        if self.waiting_since is None:
-            self._refusal = Refusal(400, "malformed", "headers after the body are not taken")
-            raise ValueError
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
@@ -204,6 +203,9 @@ class BoundedHttp(HttpToolsProtocol):
             raise ValueError
         self.waiting_since = None
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
+        self.scope["extensions"] = {WHOLE_BODY: {"read": partial(_whole_body, self.cycle)}}
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -219,20 +221,25 @@ class BoundedHttp(HttpToolsProtocol):
 
     # What Uvicorn calls
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
-        """An answer is sent; what is left of the body has no reader."""
-        super().on_response_complete()
-        if self.waiting_since is not None:
-            # The next head has begun, and was not read on while this answer was made.
-            self.waiting_since = self.loop.time()
-        elif self.cycle.response_complete and self.cycle.more_body:
-            self._draining_since, self._drained = self.loop.time(), 0
-        elif self.cycle.response_complete:
-            self.waiting_since = self.loop.time()
+        """An answer is sent: on to the next request, the end of this one's body, or a wait, whose end needs no timer here."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        now = self.loop.time()
+        if self.pipeline:
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
+            if self.waiting_since is not None:
+                # The next head has begun, and was not read on while this answer was made.
+                self.waiting_since = now
+        elif self.cycle.more_body:
+            self._draining_since, self._drained = now, 0
+        elif self.waiting_since is None:
+            self.waiting_since, self._patience = now, self.timeout_keep_alive
+        else:
+            self.waiting_since = now
 
     def send_400_response(self, msg: str) -> None:
         """What the parser or a limit refused, in the form of all other refusals; then the connection is closed."""
@@ -253,6 +260,12 @@ class BoundedHttp(HttpToolsProtocol):
         most = self._limits.head_bytes
         words = f"line and headers of a request must have at most {most} bytes"
         self._refusal = Refusal(431, "too-large", words)
+
+
+def _whole_body(cycle: RequestResponseCycle) -> bytes | None:
+    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    return bytes(cycle.body)
 
 
 def _bounded(state: ServerState) -> list[BoundedHttp]:

@@ -1,9 +1,9 @@
 """Numbers for Prometheus, in its text format.
 
 >>> metrics = Metrics()
->>> metrics.count("requests", {"route": "/v1/decisions", "status": "200"})
+>>> metrics.answered("ward", "/v1/decisions", 200, 0.004)
 >>> print(metrics.text().splitlines()[2])
-tightrope_requests_total{route="/v1/decisions",status="200"} 1
+tightrope_requests_total{experiment="ward",route="/v1/decisions",status="200"} 1
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 _HELP: Final = {
-    "requests": "Answers by route and status.",
     "request_seconds": "Time from a request's head to its answer, by route.",
     "commit_seconds": "Time to make a batch durable, all of its work included.",
     "batch_size": "Operations in a batch.",
@@ -44,13 +43,14 @@ class Metrics:
     """Counters and histograms of one process, by experiment; what belongs to none has the experiment ""."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, tuple[tuple[str, str], ...]], int] = {}
+        self._answers: dict[tuple[str, str, int], int] = {}
         self._buckets: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
 
-    def count(self, name: str, labels: Labels, experiment: str = "") -> None:
-        """One more."""
-        key = (name, experiment, tuple(labels.items()))
-        self._counts[key] = self._counts.get(key, 0) + 1
+    def answered(self, experiment: str, route: str, status: int, seconds: float) -> None:
+        """One more answer to a request."""
+        key = (experiment, route, status)
+        self._answers[key] = self._answers.get(key, 0) + 1
+        self.observe("request_seconds", experiment, seconds, route)
 
     def observe(self, name: str, experiment: str, value: float, route: str = "") -> None:
         """One more value of a histogram."""
@@ -73,11 +73,11 @@ class Metrics:
                 shown.add(name)
                 lines.extend([f"# HELP {name} {words}", f"# TYPE {name} {kind}"])
 
-        for (name, experiment, pairs), n in sorted(self._counts.copy().items()):
-            if experiments is not None and experiment not in experiments:
-                continue
-            head(f"tightrope_{name}_total", _HELP[name], "counter")
-            lines.append(f"tightrope_{name}_total{_braces({'experiment': experiment, **dict(pairs)})} {n}")
+        for (experiment, route, status), n in sorted(self._answers.copy().items()):
+            if experiments is None or experiment in experiments:
+                head("tightrope_requests_total", "Answers by route and status.", "counter")
+                labels = {"experiment": experiment, "route": route, "status": str(status)}
+                lines.append(f"tightrope_requests_total{_braces(labels)} {n}")
         for (name, experiment, route), (counts, [total]) in sorted(self._buckets.copy().items()):
             if experiments is not None and experiment not in experiments:
                 continue

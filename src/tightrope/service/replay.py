@@ -99,8 +99,8 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
     Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, costs, queue,
-    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a caller's text that
-    begins like a formula (=, +, -, @) or with an apostrophe has an apostrophe before it.
+    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text
+    that begins like a formula (=, +, -, @) or with an apostrophe has an apostrophe before it.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}

@@ -75,6 +75,8 @@ UVICORN: dict[str, Any] = {
     "date_header": False,
     "lifespan": "on",
     "ws": "none",
+    # Nothing here depends on who a proxy says that the caller is.
+    "proxy_headers": False,
     "http": Gate(),
     "timeout_graceful_shutdown": 10,
 }
