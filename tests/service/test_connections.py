@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ from tightrope.service.server import _affordable
 from tightrope.service.storage.memory import MemoryJournal
 from workbench import running, visit, ward, write_spec
 
+Many = Callable[[httpx.Client, int], list[socket.socket]]
 HEAD = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -31,9 +33,18 @@ HEAD = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\n"
 def served(limits: ConnectionLimits | None = None, **options: int) -> Iterator[httpx.Client]:
     experiment = Experiment(ward(), MemoryJournal())
     experiment.open()
-    settings = {} if limits is None else {"http": Gate(limits)}
+    settings: dict[str, Any] = {"timeout_keep_alive": 1}
+    if limits is not None:
+        settings["http"] = Gate(limits)
     with running(Service([experiment], limits=Limits(**options)), **settings) as web:
         yield web
+
+
+@pytest.fixture
+def many() -> Iterator[Many]:
+    """Makes connections, which are closed at the end whatever has happened."""
+    with contextlib.ExitStack() as stack:
+        yield lambda web, count: [stack.enter_context(connected(web)) for _ in range(count)]
 
 
 def connected(web: httpx.Client) -> socket.socket:
@@ -116,13 +127,12 @@ def test_memory_stays_where_it_is_under_300_mb_of_headers(tmp_path: Path) -> Non
         process.wait(timeout=20)
 
 
-def test_silent_and_slow_sockets_are_closed() -> None:
+def test_silent_and_slow_sockets_are_closed(many: Many) -> None:
     limits = ConnectionLimits(head_seconds=1.0)
     with served(limits) as web:
-        silent = [connected(web) for _ in range(20)]
-        slow = [connected(web) for _ in range(20)]
+        silent, slow = many(web, 20), many(web, 20)
         # Empty lines between requests are no request.
-        blank = [connected(web) for _ in range(5)]
+        blank = many(web, 5)
         for one in blank:
             one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         deadline = time.monotonic() + 2.2
@@ -137,33 +147,29 @@ def test_silent_and_slow_sockets_are_closed() -> None:
         for one in [*silent, *slow, *blank]:
             one.settimeout(0.5)
             heard(one)  # times out where it is still open
-            one.close()
         assert web.get("/healthz").status_code == 200
 
 
-def test_one_connection_too_many_takes_the_place_of_an_idle_one() -> None:
+def test_one_connection_too_many_takes_the_place_of_an_idle_one(many: Many) -> None:
     with served(ConnectionLimits(connections=20)) as web:
-        silent = [connected(web) for _ in range(60)]
+        silent = many(web, 60)
         # Three of these answers come over connections of their own.
         for _ in range(3):
             with httpx.Client(base_url=web.base_url) as other:
                 assert other.post("/v1/decisions", content=visit(1)).status_code == 200
-        for one in silent:
-            one.close()
+        silent[0].settimeout(5)
+        heard(silent[0])  # times out where it is still open
 
 
-def test_where_none_is_idle_one_more_is_told_so() -> None:
+def test_where_none_is_idle_one_more_is_told_so(many: Many) -> None:
     with served(ConnectionLimits(connections=4)) as web:
-        busy = [connected(web) for _ in range(4)]
-        for one in busy:
+        for one in many(web, 4):
             one.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         time.sleep(0.3)
         with connected(web) as late:
             answer = heard(late)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "overloaded"
-        for one in busy:
-            one.close()
 
 
 def test_a_refused_body_is_cut_short() -> None:
@@ -200,22 +206,18 @@ def test_an_answer_that_nobody_reads_holds_nothing_up() -> None:
         for i in range(40):
             web.post("/v1/decisions", content=visit(i))
         ask = b"GET /v1/decisions?limit=40 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        stuck = []
         for _ in range(4):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect((web.base_url.host, web.base_url.port or 80))
-            one.settimeout(0.2)
-            deadline = time.monotonic() + 10
-            with contextlib.suppress(ConnectionError):
-                while time.monotonic() < deadline:
-                    with contextlib.suppress(TimeoutError):
-                        one.sendall(ask)
-            assert time.monotonic() < deadline, "it was never closed"
-            stuck.append(one)
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.connect((web.base_url.host, web.base_url.port or 80))
+                one.settimeout(0.2)
+                deadline = time.monotonic() + 10
+                with contextlib.suppress(ConnectionError):
+                    while time.monotonic() < deadline:
+                        with contextlib.suppress(TimeoutError):
+                            one.sendall(ask)
+                assert time.monotonic() < deadline, "it was never closed"
         assert web.post("/v1/decisions", content=visit(99)).status_code == 200
-        for one in stuck:
-            one.close()
 
 
 def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
