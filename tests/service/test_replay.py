@@ -189,3 +189,16 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
     lost._rows = [row for row in bench.journal.rows() if row.position != 5]
     with pytest.raises(JournalError, match="rows are missing"):
         verify(lost)
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    bench = Bench(ward())
+    ids = ['=HYPERLINK("http://example.org")', "+1", "-1", "@x", "'quoted", "visit-1"]
+    for event_id in ids:
+        bench.decide({"event_id": event_id, "context": {"age": 1, "sex": "f"}})
+        bench.learn(event_id, reward=-0.5)
+    export(bench.journal, tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open(newline="") as file:
+        cells = [row["event_id"] for row in csv.DictReader(file) if row["kind"] == "decided"]
+    assert cells == [f"'{one}" for one in ids[:-1]] + ids[-1:]
+    assert "-0.5" in (tmp_path / "all.csv").read_text(), "a number is a number"

@@ -46,6 +46,24 @@ class JournalSuite:
         """A journal on the test's place."""
         raise NotImplementedError("define make(self), which returns a journal that is not open")
 
+    def test_a_reader_sees_what_was_appended(self) -> None:  # noqa: D102
+        with self._opened() as journal:
+            reader = journal.reader()
+            if reader is None:
+                return
+            journal.append([_row(1)])
+            assert reader.open()
+            try:
+                for position in range(2, 12):
+                    journal.append([_row(position)])
+                    assert reader.last() == position
+                assert reader.find(["visit-5"]) == journal.find(["visit-5"])
+                assert reader.select(KINDS.values()) == journal.select(KINDS.values())
+            finally:
+                reader.close()
+            journal.append([_row(12)])
+            assert journal.last() == 12
+
     def test_an_empty_journal_holds_nothing(self) -> None:  # noqa: D102
         with self._opened() as journal:
             assert (journal.last(), list(journal.rows()), journal.snapshots()) == (0, [], [])
