@@ -115,6 +115,29 @@ def test_where_the_read_fails_the_writer_is_asked(
         assert web.get("/v1/decisions/visit-2").status_code == 404
 
 
+def test_a_read_that_hangs_is_given_up_and_keeps_no_one_from_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tightrope.service.reading._PATIENCE", 0.3)
+    monkeypatch.setattr("tightrope.service.reading._GOODBYE", 0.3)
+    journal, gate = SqliteJournal(tmp_path / "ward.sqlite"), threading.Event()
+
+    class Hung(SqliteJournal):
+        def find(self, event_ids: Any) -> list[Row]:
+            gate.wait(20)
+            return super().find(event_ids)
+
+    monkeypatch.setattr(journal, "reader", lambda: Hung(journal.path, read_only=True))
+    with running(Service([opened(journal)])) as web:
+        web.post("/v1/decisions", content=visit(1))
+        answer = web.get("/v1/decisions/visit-1")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert web.post("/v1/decisions", content=visit(2)).status_code == 200
+    # The service has stopped while the read still hangs.
+    assert not gate.is_set()
+    gate.set()
+
+
 def test_a_read_changes_nothing_under_many_writes(tmp_path: Path) -> None:
     with (
         running(Service([opened(SqliteJournal(tmp_path / "ward.sqlite"))])) as web,

@@ -2,7 +2,7 @@
 
 Uvicorn bounds none of this with httptools: the bytes and the time of a request's head, sockets that stay silent, how many there
 are, requests sent ahead of their answers, answers that nobody reads, what is left of a body after its refusal. (h11, its other
-parser, bounds the bytes of a head alone, at a third of the speed.) So the protocol is Uvicorn's own with limits.
+parser, which is slower, bounds the bytes of a head alone.) So the protocol is Uvicorn's own with limits.
 """
 
 from __future__ import annotations

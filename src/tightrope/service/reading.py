@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Final
 
 from tightrope.errors import InvalidInput
@@ -14,6 +16,8 @@ from tightrope.service.experiment import Batch, Experiment, Op
 from tightrope.service.journal import Journal, JournalError
 
 _REST: Final = 0.5
+_PATIENCE: Final = 10.0
+_GOODBYE: Final = 2.0
 
 log = logging.getLogger("tightrope.service")
 
@@ -29,17 +33,38 @@ class Reader:
         self._experiment = experiment
         self._journal: Journal | None = None
         self._rested_at = 0.0
+        self._inbox: SimpleQueue[tuple[Op, asyncio.Future[Answer | None]] | None] = SimpleQueue()
+        # A daemon: a read that hangs does not keep the process from ending.
         name = f"reader of {experiment.name}"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     async def read(self, op: Op) -> Answer | None:
         """The answer, or None where the writer must be asked."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, op)
+        if not self._thread.is_alive():
+            self._thread.start()
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._inbox.put((op, answer))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await answer
+        except TimeoutError:
+            words = "the journal can't be read now"
+            raise Refusal(503, "unavailable", words, retry_after=1) from None
 
     def stop(self) -> None:
-        """Finish what was asked for and close the connection."""
-        self._thread.submit(self._close)
-        self._thread.shutdown()
+        """Finish what was asked for and close the connection; wait for that a little."""
+        if self._thread.is_alive():
+            self._inbox.put(None)
+            self._thread.join(_GOODBYE)
+
+    def _run(self) -> None:
+        while (asked := self._inbox.get()) is not None:
+            op, answer = asked
+            if not answer.cancelled():
+                found = self._read(op)
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                    answer.get_loop().call_soon_threadsafe(_deliver, answer, found)
+        self._close()
 
     def _read(self, op: Op) -> Answer | None:
         # A rest as long as the read before: reads one after the other take at most half of a core from decisions.
@@ -85,3 +110,8 @@ class Reader:
         if self._journal is not None:
             self._journal.close()
         self._journal = None
+
+
+def _deliver(answer: asyncio.Future[Answer | None], found: Answer | None) -> None:
+    if not answer.done():
+        answer.set_result(found)
