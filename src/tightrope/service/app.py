@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service import dashboard, operations, routes
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
-from tightrope.service.experiment import Experiment, Op, Writer
+from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
 from tightrope.service.keys import Keys
-from tightrope.service.metrics import Gauge, Metrics, gauges_of
+from tightrope.service.metrics import Gauge, Metrics, clock_gauges, gauges_of
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
 
 _BODY_SECONDS: Final = 20.0
@@ -139,18 +139,19 @@ class Service:
     async def list_experiments(self, request: Request) -> Response:
         """The experiments that the key opens."""
         shown = [
-            {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
+            {"name": one.name, "status": self._writers[one.name].status, "actions": list(one.spec.actions)}
             for one in self._readable(request.scope)
         ]
         return JSONResponse({"experiments": shown})
 
     async def show_health(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return JSONResponse({"status": "alive"})
+        """Whether the process answers and all of its threads run."""
+        alive = all(writer.alive for writer in self._writers.values())
+        return JSONResponse({"status": "alive" if alive else "dead"}, status_code=200 if alive else 503)
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether every experiment takes decisions."""
-        counts = Counter(one.status for one in self.experiments.values())
+        counts = Counter(one.status for one in self._writers.values())
         ready = counts == {"ready": len(self.experiments)}
         return JSONResponse({"ready": ready, "experiments": counts}, status_code=200 if ready else 503)
 
@@ -163,6 +164,7 @@ class Service:
             up = answer.status == 200
             label, words = {"experiment": one.name}, "Whether the experiment takes decisions."
             gauges.append(("ready", words, label, float(up)))
+            gauges += clock_gauges(one.name, one.clock)
             if up:
                 gauges += gauges_of(one.name, msgspec.json.decode(answer.body))
         text = self.metrics.text(gauges, frozenset(one.name for one in shown))
@@ -214,8 +216,7 @@ class Service:
         try:
             yield
         finally:
-            for writer in self._writers.values():
-                await loop.run_in_executor(None, writer.stop)
+            await loop.run_in_executor(None, stop_writers, self._writers.values())
 
 
 _KEY: Final = (401, 403)
@@ -223,6 +224,7 @@ _READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
 _NOT_READY: Final = {503: "At least one does not."}
+_DEAD: Final = {503: "A thread has ended: the process must be started anew."}
 _SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
 _EXPERIMENTS: Final = listing("experiments", paged=False)
 
@@ -242,7 +244,7 @@ ROUTES: Final = (
     Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
     Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
     Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
-    Route("GET", "/healthz", None, Service.show_health, of="service"),
+    Route("GET", "/healthz", None, Service.show_health, otherwise=_DEAD, of="service"),
     Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),

@@ -12,10 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tightrope.service.clock import SteadyClock
+
 _HELP: Final = {
     "requests": "Answers by route and status.",
     "commit_seconds": "Time to make a batch durable, all of its work included.",
     "batch_size": "Operations in a batch.",
+    "writer_errors": "Errors that a writer's thread met and outlived.",
 }
 _EDGES: Final = {
     "commit_seconds": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
@@ -102,6 +105,22 @@ def gauges_of(experiment: str, state: Mapping[str, Any]) -> list[Gauge]:
         found.append(("hard_cap_used", "Used or reserved of a hard cap.", labels, cap["used"]))
         found.append(("hard_cap_total", "What a hard cap allows in all.", labels, cap["total"]))
     return found
+
+
+def clock_gauges(experiment: str, clock: object) -> list[Gauge]:
+    """Whether the machine's clock is to be believed."""
+    if not isinstance(clock, SteadyClock):
+        return []
+    label = {"experiment": experiment}
+    return [
+        (
+            "clock_ahead_seconds",
+            "The machine's clock before the journal's, where they disagree.",
+            label,
+            clock.ahead,
+        ),
+        ("clock_alarms_total", "How often they began to disagree.", label, float(clock.alarms)),
+    ]
 
 
 def _braces(labels: Labels) -> str:

@@ -44,7 +44,7 @@ class Server:
             self.port = one.getsockname()[1]
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8")
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8", "-N")
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
