@@ -328,7 +328,7 @@ class Experiment:
         return self._state
 
     def _step_down(self) -> None:
-        log.info("experiment %r: another process is active; standing by", self.name)
+        log.info("experiment %r: the journal is another process's, or its connection is gone; standing by", self.name)
         self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
         self._begun = True
         self._next_comparison = 0.0

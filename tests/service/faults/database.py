@@ -12,7 +12,9 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,41 @@ class Server:
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(timeout=30)
+
+    def execute(self, statement: str, *values: object) -> list[Any]:
+        """As the owner of the database."""
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            found = admin.execute(statement, values)
+            return list(found.fetchall()) if found.description else []
+
+    def backends(self) -> list[tuple[int, str]]:
+        """The server's processes that work for a service, and what each did last."""
+        query = "SELECT pid, query FROM pg_stat_activity WHERE starts_with(application_name, 'tightrope') ORDER BY backend_start"
+        return self.execute(query)
+
+    @contextlib.contextmanager
+    def hung(self, *pids: int) -> Iterator[None]:
+        """Some of its processes stand still."""
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def without_its_replica(self) -> Iterator[None]:
+        """Commits wait for a synchronous replica that does not come."""
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        self.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            # As a setting alone: a commit would wait.
+            self.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            self.execute("SELECT pg_reload_conf()")
 
     def remove(self) -> None:
         self.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import select
 import time
@@ -44,6 +45,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     token: str
     _statements: set[str]
+
+    @property
+    def gone(self) -> bool:
+        """Whether the server has ended it; known without asking the server, from any thread."""
+        try:
+            poll = select.poll()
+            poll.register(self.pgconn.socket, select.POLLRDHUP)
+            return bool(poll.poll(0))
+        except (psycopg.Error, OSError, ValueError):
+            return True
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Psycopg's own waiting, with an end."""
@@ -110,11 +121,11 @@ def connect(url: str) -> Connection:
         connection = Connection.connect(
             url,
             autocommit=True,
-            connect_timeout=int(PATIENCE),
+            connect_timeout=math.ceil(PATIENCE),
             keepalives=1,
-            keepalives_idle=int(PATIENCE),
+            keepalives_idle=math.ceil(PATIENCE),
             keepalives_interval=1,
-            keepalives_count=int(PATIENCE),
+            keepalives_count=math.ceil(PATIENCE),
             tcp_user_timeout=int(PATIENCE * 1000),
             application_name=token,
             client_encoding="UTF8",

@@ -7,7 +7,10 @@ even if a lease were ever lost. What the methods promise is said in `Journal`.
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
@@ -16,9 +19,13 @@ from psycopg import pq
 
 from tightrope.service.journal import KINDS, LAST_BY_EVENT, Journal, JournalError, Row, Snapshot, Started
 from tightrope.service.storage.postgresql.connection import Connection, Statement, connect, failure, give_up
+from tightrope.service.storage.postgresql.known_events import KnownEvents
 from tightrope.service.storage.postgresql.lease import Lease
 from tightrope.service.storage.postgresql.schema import require_format
 
+log = logging.getLogger("tightrope.service")
+
+_PAGE, _PAUSE = 2000, 0.01
 _COLUMNS: Final = "position, time, kind, event_id, data"
 _INT2, _INT8, _TEXT, _BYTEA = 21, 20, 25, 17
 _ARRAYS: Final = {_INT2: 1005, _INT8: 1016, _TEXT: 1009, _BYTEA: 1001}
@@ -77,6 +84,8 @@ class PostgresJournal(Journal):
         self._read_only = read_only
         self._lease = Lease(url, [experiment]) if lease is None else lease
         self._term = 0
+        # Of the present term.
+        self._known: KnownEvents | None = None
         self._connection: Connection | None = None
 
     def open(self) -> bool:
@@ -84,8 +93,10 @@ class PostgresJournal(Journal):
         if not self._read_only and not self._lease.acquire(self._experiment):
             self._let_go()
             return False
-        if self._connection is not None and not self._connection.closed:
-            return True
+        if self._connection is not None:
+            if not self._connection.gone:
+                return True
+            self._let_go()
         self._connection = connection = connect(self._url)
         try:
             if self._read_only:
@@ -99,10 +110,14 @@ class PostgresJournal(Journal):
             self._let_go()
             return False
         self._term = int(found[0])
+        # From here on only this connection writes.
+        self._known = KnownEvents()
+        threading.Thread(target=self._learn_events, args=(self._known,), name="known events", daemon=True).start()
         return True
 
     def held(self) -> bool:
-        return self._read_only or self._lease.held
+        connection = self._connection
+        return self._read_only or (self._lease.held and connection is not None and not connection.gone)
 
     def stand_aside(self, aside: bool) -> None:
         self._lease.stand_aside(self._experiment, aside)
@@ -125,6 +140,8 @@ class PostgresJournal(Journal):
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
         """One statement, whose commit waits for the server's disk; it writes nothing unless the term is still ours."""
+        if self._known is not None:
+            self._known.note(row.event_id for row in rows if row.kind <= LAST_BY_EVENT)
         parameters: list[bytes] = [self._experiment.encode(), _int8(self._term)]
         parameters += _columns(rows, _ROW_TYPES)
         try:
@@ -147,9 +164,13 @@ class PostgresJournal(Journal):
             raise self._lost(error) from None
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        parameters = [self._experiment.encode(), _array(_TEXT, event_ids)]
+        connection, known = self._open_connection(), self._known
+        if known is not None and known.complete:
+            event_ids = [one for one in event_ids if known.may_hold(one)]
+            if not event_ids:
+                return []
         try:
-            found = self._open_connection().call(_FIND, parameters)
+            found = connection.call(_FIND, [self._experiment.encode(), _array(_TEXT, event_ids)])
         except psycopg.Error as error:
             raise self._lost(error) from None
         return [_row(found, at) for at in range(found.ntuples)]
@@ -180,11 +201,31 @@ class PostgresJournal(Journal):
 
     def close(self) -> None:
         """Close the connection; the last journal of a process gives the lease back."""
+        self._known = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         if not self._read_only:
             self._lease.release(self._experiment)
+
+    def _learn_events(self, known: KnownEvents) -> None:
+        """On a thread and a connection of its own, page by page: what was in the journal before the term began."""
+        query = f"SELECT event_id FROM tightrope_journal WHERE experiment = %s AND kind <= {LAST_BY_EVENT} AND event_id > %s "
+        query += f"ORDER BY event_id LIMIT {_PAGE}"
+        last, more = "", True
+        known.note([last])
+        try:
+            with connect(self._url) as connection:
+                while more and known is self._known:
+                    page = [one for (one,) in connection.execute(query, (self._experiment, last)).fetchall()]
+                    known.note(page)
+                    last, more = page[-1] if page else "", len(page) == _PAGE
+                    # Decisions go first.
+                    time.sleep(_PAUSE)
+        except (psycopg.Error, JournalError) as error:
+            log.warning("experiment %r: the database is asked about every event: %s", self._experiment, error)
+        else:
+            known.complete = True
 
     def _rows(self, which: str, *bindings: Any) -> list[Row]:
         query = f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND {which}"
@@ -203,6 +244,7 @@ class PostgresJournal(Journal):
         return self._connection
 
     def _let_go(self) -> None:
+        self._known = None
         if self._connection is not None:
             give_up(self._url, self._connection)
             self._connection = None

@@ -88,9 +88,9 @@ class Lease:
         JournalError
             The database can't be asked.
         """
-        with self._turn:
-            self._users.add(experiment)
-            if self._thread is None:
+        self._users.add(experiment)
+        if self._thread is None:
+            with self._turn:
                 self._stop.clear()
                 self._step()
                 self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
