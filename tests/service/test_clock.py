@@ -33,7 +33,9 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_runs_between_half_and_double_pace_whatever_the_wall_clock_says(steps: list[tuple[float, float]]) -> None:
+def test_it_runs_between_half_and_double_pace_whatever_the_wall_clock_says(
+    steps: list[tuple[float, float]],
+) -> None:
     machine = Machine()
     began = last = machine.clock()
     for passed, off in steps:

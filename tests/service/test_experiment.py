@@ -211,7 +211,9 @@ def test_an_error_that_no_one_expected_is_answered_and_counted_and_the_writer_go
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_writer_whose_thread_has_ended_says_so_and_keeps_no_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_whose_thread_has_ended_says_so_and_keeps_no_one_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench(ward())
 
     def end(ops: Sequence[Op]) -> list[Answer]:

@@ -22,9 +22,9 @@ class SteadyClock:
     """Seconds since 1970 that never jump, whatever the wall clock does.
 
     From one reading to the next it moves by at least half and at most twice what passed on the steady clock, and within that to
-    where the wall clock is: a decision never expires before half of its time has really passed, and expiry never stops. A wall clock that was set
-    right by an hour is caught up with in an hour. While the two are more than `ALARM` seconds apart, `ahead` says how much, and the log
-    has said so.
+    where the wall clock is: a decision never expires before half of its time has really passed, and expiry never stops. A wall
+    clock that was set right by an hour is caught up with in an hour. While the two are more than `ALARM` seconds apart, `ahead`
+    says how much, and the log has said so.
 
     Examples
     --------

@@ -71,7 +71,7 @@ _BATCH: Final = 256
 _TICK_SECONDS: Final = 0.2
 # While standing by, the active process's configuration is compared so often.
 _COMPARE_SECONDS: Final = 2.0
-# A request that is not answered by then is answered 503, whatever its storage does; and a writer is not waited for longer at the end.
+# A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
 _ANSWER_SECONDS: Final = 6.0
 _STOP_SECONDS: Final = 9.0
 
@@ -328,7 +328,10 @@ class Experiment:
         return self._state
 
     def _step_down(self) -> None:
-        log.info("experiment %r: the journal is another process's, or its connection is gone; standing by", self.name)
+        log.info(
+            "experiment %r: the journal is another process's, or its connection is gone; standing by",
+            self.name,
+        )
         self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
         self._begun = True
         self._next_comparison = 0.0

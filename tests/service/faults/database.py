@@ -46,7 +46,9 @@ class Server:
             self.port = one.getsockname()[1]
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8", "-N")
+        self._run(
+            "initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8", "-N"
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -87,7 +89,7 @@ class Server:
     def execute(self, statement: str, *values: object) -> list[Any]:
         """As the owner of the database."""
         with psycopg.connect(self.url, autocommit=True) as admin:
-            found = admin.execute(statement, values)
+            found = admin.execute(statement, values or None)
             return list(found.fetchall()) if found.description else []
 
     def backends(self) -> list[tuple[int, str]]:
@@ -112,6 +114,10 @@ class Server:
         """Commits wait for a synchronous replica that does not come."""
         self.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         self.execute("SELECT pg_reload_conf()")
+        while self.execute("SHOW synchronous_standby_names") != [("nobody",)]:
+            time.sleep(0.02)
+        # All of its processes must have heard.
+        time.sleep(0.3)
         try:
             yield
         finally:

@@ -217,7 +217,9 @@ def _unfenced() -> None:
     lease.Lease._kept = lambda self: kept(self) or True  # type: ignore[method-assign]
     after = "$1, (SELECT coalesce(max(position), 0) FROM tightrope_journal WHERE experiment = $1) + "
     after += "row_number() OVER (), rows.time, rows.kind, rows.event_id, rows.data"
-    query = journal._APPEND.query.replace("$1, *", after).replace("::bytea[])", "::bytea[]) AS rows (p, time, kind, event_id, data)")
+    query = journal._APPEND.query.replace("$1, *", after).replace(
+        "::bytea[])", "::bytea[]) AS rows (p, time, kind, event_id, data)"
+    )
     journal._APPEND = journal._APPEND._replace(query=query.replace("AND term = $2", "AND $2 > 0"))
 
 

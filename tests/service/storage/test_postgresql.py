@@ -74,7 +74,9 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     assert standby.experiment.status == "standby"
     assert code(standby.decide(visit(20))) == (503, "standby")
     other = bench_on(database, "unrelated")
-    assert other.experiment.status == "ready", "processes without an experiment in common do not wait for each other"
+    assert other.experiment.status == "ready", (
+        "processes without an experiment in common do not wait for each other"
+    )
     other.experiment.close()
     answers = [active.decide(visit(i)) for i in range(20)]
     # The active process hangs, and its connections are cut, without a word to it.

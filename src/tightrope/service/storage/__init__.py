@@ -4,8 +4,8 @@ To add a storage is to add a module here, with a function `journal(address, expe
 `tightrope serve --database NAME:…` finds it by its name. Its tests inherit `tightrope.service.conformance.JournalSuite`. Where the
 experiments of a process lead or stand by together, it also has `journals(address, experiments)`, which returns those of all.
 
-An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds, `file:PATH`
-what is in a file. No error shows one.
+An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds,
+`file:PATH` what is in a file. No error shows one.
 
 >>> storages()
 ['memory', 'postgresql', 'sqlite']

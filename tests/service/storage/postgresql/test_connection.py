@@ -12,10 +12,11 @@ from tightrope.service.journal import JournalError, JournalUnreachable, Refused,
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
 
-from faults.database import Server  # noqa: E402
-from tightrope.service.storage import journal_at, stated_address  # noqa: E402
-from tightrope.service.storage.postgresql import connection as connections  # noqa: E402
-from tightrope.service.storage.postgresql.connection import connect, redacted  # noqa: E402
+from faults.database import Server
+from tightrope.service.storage import journal_at, stated_address
+from tightrope.service.storage.postgresql import PostgresJournal
+from tightrope.service.storage.postgresql import connection as connections
+from tightrope.service.storage.postgresql.connection import connect, redacted
 
 
 def test_a_database_that_can_not_hold_every_event_id_is_refused(database: Server) -> None:
@@ -31,10 +32,9 @@ def test_a_statement_that_is_not_answered_ends(database: Server, monkeypatch: py
     journal = journal_at(database.url, "patience")
     assert journal.open()
     monkeypatch.setattr(connections, "PATIENCE", 0.3)
-    [pid] = database.execute(
-        "SELECT pid FROM pg_stat_activity WHERE starts_with(application_name, 'tightrope') AND query LIKE 'WITH held AS%term%'"
-    )
-    with database.hung(*pid):
+    assert isinstance(journal, PostgresJournal)
+    assert journal._connection is not None
+    with database.hung(journal._connection.info.backend_pid):
         began = time.monotonic()
         with pytest.raises(JournalError, match="no answer within"):
             journal.append([row_of(1, 0, Refused(event_id="visit-1", reason="unknown"))])

@@ -1,7 +1,7 @@
 """The journal of one experiment in PostgreSQL.
 
-Every append names the term of the process's lease (`lease`) and writes nothing if that is over; the primary key keeps a second writer out
-even if a lease were ever lost. What the methods promise is said in `Journal`.
+Every append names the term of the process's lease (`lease`) and writes nothing if that is over; the primary key keeps a second
+writer out even if a lease were ever lost. What the methods promise is said in `Journal`.
 """
 # ruff: noqa: D102
 
@@ -11,7 +11,7 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -112,7 +112,9 @@ class PostgresJournal(Journal):
         self._term = int(found[0])
         # From here on only this connection writes.
         self._known = KnownEvents()
-        threading.Thread(target=self._learn_events, args=(self._known,), name="known events", daemon=True).start()
+        threading.Thread(
+            target=self._learn_events, args=(self._known,), name="known events", daemon=True
+        ).start()
         return True
 
     def held(self) -> bool:
@@ -286,16 +288,16 @@ def _columns(rows: Sequence[tuple[Any, ...]], kinds: tuple[int, ...]) -> list[by
     return [_array(kind, column) for kind, column in zip(kinds, columns, strict=True)]
 
 
+_DECODED: Final[dict[int, Callable[[bytes], Any]]] = {
+    _INT2: lambda value: int.from_bytes(value, "big", signed=True),
+    _INT8: lambda value: int.from_bytes(value, "big", signed=True),
+    _TEXT: lambda value: value.decode(),
+    _BYTEA: lambda value: value,
+}
+
+
 def _row(found: pq.abc.PGresult, at: int) -> Row:
     values = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
-    decoded = [
-        None
-        if value is None
-        else int.from_bytes(value, "big", signed=True)
-        if kind in (_INT2, _INT8)
-        else value.decode()
-        if kind == _TEXT
-        else value
-        for kind, value in zip(_ROW_TYPES, values, strict=True)
-    ]
-    return Row(*decoded)
+    return Row(
+        *(None if one is None else _DECODED[kind](one) for kind, one in zip(_ROW_TYPES, values, strict=True))
+    )

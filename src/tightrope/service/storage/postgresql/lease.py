@@ -1,13 +1,13 @@
 """Which process writes: the lease of some experiments in a PostgreSQL database, all of them or none.
 
-The process that holds it shows a sign of life (`beat`) every `BEAT` seconds. Others watch: they take the lease over when it is given back, when
-the connection that its holder beats on is gone, or when there was no sign of life for `LEASE` seconds of their own steady clocks. No wall
-clock matters. The holder, for its part, takes the lease for lost `LEASE` seconds after the last beat that the database confirmed was
-sent, so it stops before another begins, also if it was not running in between.
+The process that holds it shows a sign of life (`beat`) every `BEAT` seconds. Others watch: they take the lease over when it is
+given back, when the connection that its holder beats on is gone, or when there was no sign of life for `LEASE` seconds of their own
+steady clocks. No wall clock matters. The holder, for its part, takes the lease for lost `LEASE` seconds after it sent the last beat
+that the database confirmed: it stops before another begins, also if it was not running in between.
 
-What keeps two from writing all the same is the `term` in the lease's row: it grows when the lease changes hands and when a
-holder opens its journal anew, and every statement that writes to a journal locks the row and names its term. A statement of an earlier term
-writes nothing. Every change of a row is a single statement, so that no process that stops in the middle leaves it locked.
+What keeps two from writing all the same is the `term` in the lease's row: it grows when the lease changes hands and when a holder
+opens its journal anew, and every statement that writes to a journal locks the row and names its term. A statement of an earlier
+term writes nothing. Every change of a row is a single statement, so no process that stops in the middle leaves it locked.
 """
 
 from __future__ import annotations
