@@ -112,7 +112,7 @@ def test_a_leader_that_is_paused_is_replaced_and_then_writes_and_says_nothing(
             with ThreadPoolExecutor(1) as pool:
                 leader.pause()
                 late = pool.submit(decide, leader, 10 * at + 9, "paused")
-                until(lambda: other.ready, "the other takes over")
+                until(lambda one=other: one.ready, "the other takes over")
                 for number in range(10 * at + 5, 10 * at + 8):
                     status, told[number] = other.call(
                         "POST", "/v1/decisions", body_of(f"event-{number}", number)
@@ -143,7 +143,7 @@ def test_the_control_that_ignores_its_lease_writes_what_another_has_decided(url:
         leader.resume()
         assert leader.ready
         assert decide(leader, 8, "ignored") == 200
-    with pytest.raises(Exception, match="does not come out as it was recorded|was decided twice"):
+    with pytest.raises(Exception, match=r"does not come out as it was recorded|was decided twice"):
         Replica(lambda: PostgresJournal(url, "ignored", read_only=True)).follow()
 
 
