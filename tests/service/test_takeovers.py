@@ -194,7 +194,7 @@ def test_a_database_that_hangs_makes_the_service_say_so_and_does_not_keep_it_fro
         with database.without_its_replica():
             if mutant is not None:
                 with pytest.raises(TimeoutError):
-                    decide(served, 1, name)
+                    served.call("POST", "/v1/decisions", body_of("event-1", 1), timeout=4.0)
                 assert served.ready, "which is what must not be"
                 return
             began = time.monotonic()

@@ -98,9 +98,9 @@ class Served:
             time.sleep(0.01)
         raise AssertionError("the service did not become ready")
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 10.0) -> tuple[int, bytes]:
         """One request on a connection of its own."""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as one:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as one:
             one.request(method, path, None if body is None else json.dumps(body))
             answer = one.getresponse()
             return answer.status, answer.read()

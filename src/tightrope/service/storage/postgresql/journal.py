@@ -298,6 +298,7 @@ _DECODED: Final[dict[int, Callable[[bytes], Any]]] = {
 
 def _row(found: pq.abc.PGresult, at: int) -> Row:
     values = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
-    return Row(
-        *(None if one is None else _DECODED[kind](one) for kind, one in zip(_ROW_TYPES, values, strict=True))
-    )
+    decoded: list[Any] = [
+        None if one is None else _DECODED[kind](one) for kind, one in zip(_ROW_TYPES, values, strict=True)
+    ]
+    return Row(*decoded)
