@@ -28,7 +28,7 @@ class Serving:
     data: Path | None = None
     "Folder of the SQLite journals; by default tightrope-data."
     database: str | None = None
-    "postgresql://… instead of SQLite, or memory: to keep nothing."
+    "postgresql://… instead of SQLite; env:NAME or file:PATH, where that stands; or memory: to keep nothing."
     keys: Path | None = None
     "File of keys, made by `tightrope keys create`."
     expire_after: float = 2_592_000.0

@@ -31,9 +31,9 @@ from tightrope.service import dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.connections import WHOLE_BODY
-from tightrope.service.experiment import Experiment, Op, Writer
+from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
 from tightrope.service.keys import Key, Keys
-from tightrope.service.metrics import Metrics, Sample, samples_of
+from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.reading import Reader
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
 from tightrope.service.tracing import spans
@@ -48,7 +48,15 @@ _PIECE: Final = 64 << 10
 # A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
 _SHORT: Final = 16 << 10
 _SAMPLE_SECONDS: Final = 1.0
-ROLES: Final = {"ready": "active", "standby": "standby", "failing": "failing", "closed": "closed"}
+ROLES: Final = {
+    "ready": "active",
+    "standby": "standby",
+    "differs": "differing",
+    "failing": "failing",
+    "stuck": "stuck",
+    "dead": "dead",
+    "closed": "closed",
+}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -201,18 +209,19 @@ class Service:
     async def list_experiments(self, request: Request) -> Response:
         """The experiments that the key opens."""
         shown = [
-            {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
+            {"name": one.name, "status": self._writers[one.name].status, "actions": list(one.spec.actions)}
             for one in self._readable(request.scope)[0]
         ]
         return JSONResponse({"experiments": shown})
 
     async def show_health(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return JSONResponse({"status": "alive"})
+        """Whether the process answers and all of its threads run."""
+        alive = all(writer.alive for writer in self._writers.values())
+        return JSONResponse({"status": "alive" if alive else "dead"}, status_code=200 if alive else 503)
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether every experiment takes decisions."""
-        counts = Counter(one.status for one in self.experiments.values())
+        counts = Counter(one.status for one in self._writers.values())
         ready = counts == {"ready": len(self.experiments)}
         # How many there are is nobody's business who has no key to them.
         shown: dict[str, Any] = {"ready": ready}
@@ -235,14 +244,15 @@ class Service:
         """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
         name, label = experiment.name, {"experiment": experiment.name}
         oldest = max(self._writes.oldest(name), self._reads.oldest(name))
+        now = self._writers[name].status
         found = [
-            Sample("ready", "Whether it takes decisions.", label, float(experiment.status == "ready")),
+            Sample("ready", "Whether it takes decisions.", label, float(now == "ready")),
             Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
             Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
             Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
         ]
         for status, role in ROLES.items():
-            here = float(experiment.status == status)
+            here = float(now == status)
             found.append(
                 Sample("role", "1 for the role that this process has.", {**label, "role": role}, here)
             )
@@ -250,8 +260,9 @@ class Service:
         if left is not None:
             words = "Bytes that are free where the journal is kept."
             found.append(Sample("disk_free_bytes", words, label, float(left)))
+        found += clock_samples(name, experiment.clock)
         then, samples = self._samples.get(name, (-math.inf, []))
-        if experiment.status != "ready":
+        if now != "ready":
             samples = []
         elif time.monotonic() - then > _SAMPLE_SECONDS:
             samples = []
@@ -342,8 +353,7 @@ class Service:
         finally:
             for reader in self._readers.values():
                 await loop.run_in_executor(None, reader.stop)
-            for writer in self._writers.values():
-                await loop.run_in_executor(None, writer.stop)
+            await loop.run_in_executor(None, stop_writers, self._writers.values())
             self._parser.shutdown(wait=False)
 
 
@@ -352,6 +362,7 @@ _READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
 _NOT_READY: Final = {503: "At least one does not."}
+_DEAD: Final = {503: "A thread has ended: the process must be started anew."}
 _SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
 _EXPERIMENTS: Final = listing("experiments", paged=False)
 
@@ -371,7 +382,7 @@ ROUTES: Final = (
     Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
     Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
     Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
-    Route("GET", "/healthz", None, Service.show_health, of="service"),
+    Route("GET", "/healthz", None, Service.show_health, otherwise=_DEAD, of="service"),
     Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),

@@ -37,6 +37,10 @@ class JournalLocked(JournalError):
     """Another process writes this journal."""
 
 
+class JournalUnreachable(JournalError):
+    """The journal is kept elsewhere, and nothing is heard from there: it may be back by itself."""
+
+
 class JournalDamaged(JournalError):
     """What the journal holds can't have been written by this program, or does not replay to what it says."""
 
@@ -231,6 +235,20 @@ class Journal(ABC):
             Another process writes here, and waiting for it is not how this storage works.
         """
         return True
+
+    def held(self) -> bool:
+        """Whether this process may still write, as far as it knows; asked often and from any thread, so it does not wait.
+
+        False: another process is active, or may be from now on. What was read here may be out of date, and `append` fails.
+        """
+        return True
+
+    def recorded(self) -> Row | None:
+        """While standing by: the configuration that the active process goes by, its newest `Started`; None if nobody knows."""
+        return None
+
+    def stand_aside(self, aside: bool) -> None:  # noqa: B027
+        """While standing by: whether not to take over, since this process could not go on with the journal."""
 
     @abstractmethod
     def append(

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
+from tightrope.service.clock import SteadyClock
+
 _HELP: Final = {
     "request_seconds": "Time from a request's head to its answer, by route.",
     "commit_seconds": "Time to make a batch durable, all of its work included.",
@@ -44,6 +46,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._answers: dict[tuple[str, str, int], int] = {}
+        self._writer_errors: dict[str, int] = {}
         self._buckets: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
 
     def answered(self, experiment: str, route: str, status: int, seconds: float) -> None:
@@ -51,6 +54,10 @@ class Metrics:
         key = (experiment, route, status)
         self._answers[key] = self._answers.get(key, 0) + 1
         self.observe("request_seconds", experiment, seconds, route)
+
+    def writer_failed(self, experiment: str) -> None:
+        """One more error that a writer's thread met and outlived."""
+        self._writer_errors[experiment] = self._writer_errors.get(experiment, 0) + 1
 
     def observe(self, name: str, experiment: str, value: float, route: str = "") -> None:
         """One more value of a histogram."""
@@ -78,6 +85,11 @@ class Metrics:
                 head("tightrope_requests_total", "Answers by route and status.", "counter")
                 labels = {"experiment": experiment, "route": route, "status": str(status)}
                 lines.append(f"tightrope_requests_total{_braces(labels)} {n}")
+        for experiment, n in sorted(self._writer_errors.copy().items()):
+            if experiments is None or experiment in experiments:
+                words = "Errors that a writer's thread met and outlived."
+                head("tightrope_writer_errors_total", words, "counter")
+                lines.append(f"tightrope_writer_errors_total{_braces({'experiment': experiment})} {n}")
         for (name, experiment, route), (counts, [total]) in sorted(self._buckets.copy().items()):
             if experiments is not None and experiment not in experiments:
                 continue
@@ -120,6 +132,20 @@ def samples_of(experiment: str, state: Mapping[str, Any]) -> list[Sample]:
         found.append(Sample("hard_cap_used", "Used or reserved of a hard cap.", labels, cap["used"]))
         found.append(Sample("hard_cap_limit", "What a hard cap allows in all.", labels, cap["total"]))
     return found
+
+
+def clock_samples(experiment: str, clock: object) -> list[Sample]:
+    """Whether the machine's clock is to be believed."""
+    if not isinstance(clock, SteadyClock):
+        return []
+    label = {"experiment": experiment}
+    words = "The machine's clock before the journal's, where they disagree."
+    return [
+        Sample("clock_ahead_seconds", words, label, clock.ahead),
+        Sample(
+            "clock_alarms_total", "How often they began to disagree.", label, float(clock.alarms), "counter"
+        ),
+    ]
 
 
 def _braces(labels: Labels) -> str:

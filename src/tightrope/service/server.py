@@ -17,7 +17,7 @@ from tightrope.service.bodies import Limits
 from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
 from tightrope.service.keys import Keys
-from tightrope.service.storage import journal_at
+from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
 
 log = logging.getLogger("tightrope.service")
@@ -100,7 +100,8 @@ def make_service(
     data : path, optional
         Folder of the SQLite journals; `tightrope-data` by default.
     database : str, optional
-        ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
+        ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which hold that; or ``memory:``, which keeps nothing: see
+        `tightrope.service.storage`.
     keys : path, optional
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
@@ -122,8 +123,8 @@ def make_service(
     limits = Limits(body_bytes=max_body_bytes)
     experiments: list[Experiment] = []
     try:
-        for spec in read:
-            experiment = Experiment(spec, journal_at(address, spec.name), **options)
+        for spec, journal in zip(read, journals_at(address, names), strict=True):
+            experiment = Experiment(spec, journal, **options)
             experiment.warm_up()
             experiment.open()
             experiments.append(experiment)

@@ -74,14 +74,18 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     assert standby.experiment.status == "standby"
     assert code(standby.decide(visit(20))) == (503, "standby")
     other = bench_on(database, "unrelated")
-    assert other.experiment.status == "ready", "each experiment has a lock of its own"
+    assert other.experiment.status == "ready", (
+        "processes without an experiment in common do not wait for each other"
+    )
     other.experiment.close()
     answers = [active.decide(visit(i)) for i in range(20)]
-    # The active process dies: its connection is cut, without a word to it.
+    # The active process hangs, and its connections are cut, without a word to it.
+    assert isinstance(active.journal, PostgresJournal)
+    active.journal._lease._turn.acquire()
     with psycopg.connect(database.url, autocommit=True) as admin:
-        admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
-        )
+        admin.execute("SELECT pg_terminate_backend(pid) FROM tightrope_lease WHERE experiment = 'pair'")
+        assert active.journal._connection is not None
+        admin.execute("SELECT pg_terminate_backend(%s)", (active.journal._connection.info.backend_pid,))
     deadline = time.monotonic() + 10
     while standby.experiment.status != "ready":
         standby.experiment.process([])
@@ -89,10 +93,14 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
         time.sleep(0.02)
     assert [standby.decide(visit(i)) for i in range(20)] == answers, "nothing was lost"
     assert standby.decide(visit(20)).status == 200
-    # The old one is still alive, and believes that it is active: it can write nothing any more.
-    assert code(active.decide(visit(21))) == (503, "unavailable")
-    active.experiment.process([])
-    assert active.experiment.status == "standby"
+    # The old one is still alive: it can write nothing any more, and then learns why.
+    assert active.decide(visit(21)).status == 503
+    active.journal._lease._turn.release()
+    deadline = time.monotonic() + 10
+    while active.experiment.status != "standby":
+        active.experiment.process([])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert verify(standby.journal).digest == standby.digest()
     standby.experiment.close()
     deadline = time.monotonic() + 10
@@ -104,14 +112,21 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     active.experiment.close()
 
 
-def test_a_writer_without_the_lock_can_not_write_over_another(database: Server) -> None:
-    """The key of the table holds even if a lock were lost."""
+def test_a_writer_without_the_lease_can_not_write_over_another(database: Server) -> None:
+    """A term that is over writes nothing; and the key of the table holds even if a term were forged."""
     first = bench_on(database, "fenced")
     first.decide(visit(1))
     intruder = PostgresJournal(database.url, "fenced", read_only=True)
     assert intruder.open()
+    row = row_of(2, 0, Refused(event_id="e", reason="unknown"))
+    with pytest.raises(JournalError, match="another process has taken over"):
+        intruder.append([row_of(3, 0, Refused(event_id="e", reason="unknown"))])
+    assert first.journal.last() == 2
+    assert intruder.open()
+    assert isinstance(first.journal, PostgresJournal)
+    intruder._term = first.journal._term
     with pytest.raises(JournalError, match="duplicate key"):
-        intruder.append([row_of(2, 0, Refused(event_id="e", reason="unknown"))])
+        intruder.append([row])
     assert first.decide(visit(2)).status == 200
     first.experiment.close()
 
