@@ -13,6 +13,7 @@ import importlib
 import os
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 from tightrope.errors import InvalidInput
 from tightrope.service.journal import Journal
@@ -35,7 +36,7 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
     if not colon or name not in storages():
         known = ", ".join(f"{one}:…" for one in storages())
         raise InvalidInput(f"database must be one of {known}, but got {address!r}.")
-    storage = importlib.import_module(f"{__name__}.{name}")
+    storage = _module(name)
     journal: Journal = storage.journal(address, experiment, read_only=read_only)
     return journal
 
@@ -55,8 +56,15 @@ def open_journal(source: str | os.PathLike[str], experiment: str | None = None) 
             )
         journal = journal_at(f"sqlite:{source}", experiment or found[0], read_only=True)
     else:
-        from tightrope.service.storage.sqlite import SqliteJournal
-
-        journal = SqliteJournal(source, read_only=True)
+        journal = _module("sqlite").SqliteJournal(source, read_only=True)
     journal.open()
     return journal
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        extra = "postgres" if name == "postgresql" else "service"
+        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        raise ModuleNotFoundError(words, name=error.name) from error

@@ -1,7 +1,8 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
-The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes. Other processes may read at any time.
-What the methods promise is said in `Journal`.
+The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends. They are
+for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods promise is
+said in `Journal`.
 """
 # ruff: noqa: D102
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +29,8 @@ from tightrope.service.journal import (
     Row,
     Snapshot,
 )
+
+log = logging.getLogger("tightrope.service")
 
 APPLICATION: Final = 0x74726A31  # "trj1"
 
@@ -89,6 +93,8 @@ class SqliteJournal(Journal):
         synchronous: str = "FULL",
     ) -> None:
         self.path = Path(path)
+        # A file system of a test's own has files of its own.
+        self.head_file = self.path.with_suffix(".head") if vfs is None else None
         self._read_only = read_only
         self._vfs = vfs
         self._synchronous = synchronous
@@ -140,6 +146,20 @@ class SqliteJournal(Journal):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
             raise _failure(self.path, error) from error
+
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """What was there is zeros in the file, and the write-ahead log is emptied; a reader that is in the way is waited for."""
+        connection = self._open_connection()
+        try:
+            with connection:
+                connection.executemany(
+                    "UPDATE journal SET data = ? WHERE position = ?", [(row.data, row.position) for row in rows]
+                )
+            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
+        if busy:
+            log.warning("%s: erased, but a reader keeps the write-ahead log: it is emptied at the next start", self.path)
 
     def probe(self) -> None:
         """Write a page, and bring the log into the file, which is what needs room."""
@@ -203,7 +223,10 @@ class SqliteJournal(Journal):
             return
         path = self.path.with_suffix(".lock")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._vfs is None:
+                # SQLite would let everyone read it; its log gets the file's own mode.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _failure(path, error) from error
@@ -229,6 +252,8 @@ class SqliteJournal(Journal):
             raise JournalError(f"{self.path}: {words}")
         connection.pragma("synchronous", self._synchronous)
         connection.pragma("wal_autocheckpoint", 4000)
+        # What is erased, and snapshots that are dropped, leave nothing behind in free pages.
+        connection.pragma("secure_delete", 1)
         # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get

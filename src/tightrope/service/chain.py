@@ -1,0 +1,91 @@
+"""The hash chain: every row of a journal carries the hash of the row before, so none can be changed, added or removed unseen.
+
+What is stored of an entry has an open part and, where there is something of a person in it, a sealed part. The hash covers the
+open part and a salted commitment to the sealed one: the sealed part can be erased, salt and all, and the chain still holds.
+
+>>> data, commitment = seal(GENESIS, b"open", b"private")
+>>> whole = read(data)
+>>> whole.sealed, whole.commitment == commitment
+(b'private', True)
+>>> rest = read(erase(data))
+>>> rest.open, rest.sealed, rest.commitment == commitment
+(b'open', None, True)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Final, NamedTuple
+
+import msgspec
+
+# What the first row of a journal carries: there is none before it.
+GENESIS: Final = bytes(32)
+
+_SALT: Final = 16
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
+# MessagePack's first byte of an array of two to four. Rows of before the chain are maps.
+_CHAINED: Final = (0x92, 0x93, 0x94)
+
+
+class Parts(NamedTuple):
+    """What is stored of an entry. `sealed` is empty where there is nothing to seal, None where it was erased."""
+
+    link: bytes
+    open: bytes
+    sealed: bytes | None
+    commitment: bytes
+
+
+def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
+    """An entry as it is stored, and the commitment to its private part.
+
+    The commitment is of 16 random bytes and the part, so that no one finds the part again by trying what it may have been.
+    """
+    if not private:
+        return _encoder.encode((link, open_part)), b""
+    salt = os.urandom(_SALT)
+    return _encoder.encode((link, open_part, salt, private)), hashlib.sha256(salt + private).digest()
+
+
+def read(data: bytes) -> Parts | None:
+    """What is stored of an entry; None for a row of before the chain.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        It is neither.
+    """
+    if data[:1] not in _FIRST:
+        return None
+    parts = _decoder.decode(data)
+    if len(parts) == 2:
+        return Parts(*parts, sealed=b"", commitment=b"")
+    if len(parts) == 3:
+        link, open_part, commitment = parts
+        return Parts(link, open_part, None, commitment)
+    link, open_part, salt, private = parts
+    return Parts(link, open_part, private, hashlib.sha256(salt + private).digest())
+
+
+def erase(data: bytes) -> bytes:
+    """The same without the sealed part and its salt: what is left has the same hash."""
+    parts = read(data)
+    if parts is None:
+        raise ValueError("a row of before the chain has no part that can be erased")
+    if not parts.commitment:
+        return data
+    return _encoder.encode((parts.link, parts.open, parts.commitment))
+
+
+def hash_row(
+    link: bytes, position: int, time: int, kind: int, event_id: str | None, open_part: bytes, commitment: bytes
+) -> bytes:
+    """The SHA-256 of a row: of the hash before it, all its columns, its open part and the commitment to its sealed one."""
+    whole = _encoder.encode((link, position, time, kind, event_id, open_part, commitment))
+    return hashlib.sha256(whole).digest()
+
+
+_FIRST: Final = frozenset(bytes([first]) for first in _CHAINED)
