@@ -17,12 +17,16 @@ from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, SnapshotRequest
+from tightrope.service.chain import GENESIS
 from tightrope.service.journal import (
+    Blank,
     Decided,
     Expired,
     JournalError,
     Learnt,
+    chained,
     entry_of,
+    hash_of,
 )
 from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
@@ -147,14 +151,20 @@ def test_a_restored_policy_is_deferred_again() -> None:
 
 
 class _Altered(MemoryJournal):
-    """A journal in which one row was changed after the fact."""
+    """A journal in which one row was changed after the fact, and the chain from there on made anew if its author knows how."""
 
-    def __init__(self, journal: MemoryJournal, position: int, **changes: Any) -> None:
+    def __init__(self, journal: MemoryJournal, position: int, *, rechain: bool, **changes: Any) -> None:
         super().__init__()
+        head = GENESIS
         for row in journal.rows():
+            entry = entry_of(row)
             if row.position == position:
-                entry = msgspec.structs.replace(entry_of(row), **changes)
-                row = row._replace(data=msgspec.msgpack.encode(entry))
+                entry = msgspec.structs.replace(entry, **changes)
+            if row.position == position or rechain:
+                assert not isinstance(entry, Blank)
+                row, head = chained(row.position, row.time, entry, head)
+            else:
+                head = hash_of(row, None)
             self.append([row])
         for snapshot in journal.snapshots():
             saved = journal.snapshot(snapshot.position)
@@ -182,9 +192,14 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
     bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     assert isinstance(bench.journal, MemoryJournal)
     rows = [row for row in bench.journal.rows() if isinstance(entry_of(row), kind)]
-    altered = _Altered(bench.journal, rows[3].position, **change)
+    head = verify(bench.journal).head
+    altered = _Altered(bench.journal, rows[3].position, rechain=True, **change)
     with pytest.raises(JournalError, match=words):
         verify(altered)
+    altered = _Altered(bench.journal, rows[3].position, rechain=False, **change)
+    with pytest.raises(JournalError, match=rf"{words}|row {rows[4].position}|does not follow"):
+        verify(altered)
+    assert verify(bench.journal, head=head).head == head
     lost = MemoryJournal()
     lost._rows = [row for row in bench.journal.rows() if row.position != 5]
     with pytest.raises(JournalError, match="rows are missing"):

@@ -81,7 +81,13 @@ def erase(data: bytes) -> bytes:
 
 
 def hash_row(
-    link: bytes, position: int, time: int, kind: int, event_id: str | None, open_part: bytes, commitment: bytes
+    link: bytes,
+    position: int,
+    time: int,
+    kind: int,
+    event_id: str | None,
+    open_part: bytes,
+    commitment: bytes,
 ) -> bytes:
     """The SHA-256 of a row: of the hash before it, all its columns, its open part and the commitment to its sealed one."""
     whole = _encoder.encode((link, position, time, kind, event_id, open_part, commitment))

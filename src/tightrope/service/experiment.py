@@ -169,8 +169,8 @@ class Experiment:
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
     reset_caps : sequence of str
-        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change to accept
-        nothing is reset: a service that starts twice does not refill them twice.
+        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change nothing
+        is reset: a service that starts twice does not refill them twice.
     clock : callable
         Seconds since 1970.
     """
@@ -395,7 +395,9 @@ class Experiment:
         for snapshot in reversed(self.journal.snapshots()):
             if snapshot.position > last:
                 at = snapshot.position
-                raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
+                raise JournalDamaged(
+                    f"the newest snapshot is of position {at}, but the journal ends at {last}."
+                )
             saved = self.journal.snapshot(snapshot.position)
             assert saved is not None
             fault = fault_of(saved, self.journal, bound)

@@ -28,6 +28,7 @@ from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
+from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
     constraint_names,
     known_before,
@@ -35,7 +36,6 @@ from tightrope.service.configuration import (
     served_part,
     served_policy,
 )
-from tightrope.service.chain import GENESIS
 from tightrope.service.hard_caps import HardCap, Spent, affordable, carried_over, exhausted, hard_caps
 from tightrope.service.journal import (
     ENTRIES,
@@ -57,7 +57,6 @@ from tightrope.service.journal import (
     digest_of,
     entry_of,
     hash_of,
-    is_chained,
     packed_arrays,
     packed_state,
     unpacked_arrays,
@@ -361,7 +360,7 @@ class ExperimentState:
         """Go on under another configuration: rules that are seen before acting, hard caps, schedules, how long to wait.
 
         What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that there
-        were before. What was spent counts for every hard cap of that usage (`carried_over`), but for those that `reset_caps` names.
+        were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
 
         Raises
         ------
@@ -372,7 +371,9 @@ class ExperimentState:
         if served_part(spec) != served_part(self.spec):
             self._adopt(spec, entry)
         elif entry.reset_caps:
-            raise InvalidInput("reset_caps: a hard cap is reset with a change of the spec, and there is none.")
+            raise InvalidInput(
+                "reset_caps: a hard cap is reset with a change of the spec, and there is none."
+            )
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
         self.format = entry.format
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
@@ -439,7 +440,7 @@ class ExperimentState:
         entry = entry_of(row)
         if isinstance(entry, Blank):
             raise JournalDamaged(
-                f"row {row.position} can't be repeated, since its inputs were erased: the state is that of a later snapshot, or lost."
+                f"row {row.position} can't be repeated, since its inputs were erased: a whole snapshot after it is missing."
             )
         try:
             again = self._repeat(entry, row.time)

@@ -108,7 +108,9 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
         """What was used under this cap."""
         kind, usage, actions, among, seen = cap.key
         groups = (among,) if isinstance(among, str) else None if among is None else tuple(among)
-        return cls(kind, usage, None if actions is None else tuple(map(str, actions)), groups, seen, str(cap.used))
+        return cls(
+            kind, usage, None if actions is None else tuple(map(str, actions)), groups, seen, str(cap.used)
+        )
 
     def same(self, other: Spent) -> bool:
         """Whether both counted the very same."""
@@ -149,7 +151,7 @@ def carried_over(
             known = ", ".join(map(repr, sorted(names))) or "none"
             raise InvalidInput(f"reset_caps must name hard caps of the new spec, {known}, but got {name!r}.")
     before = [*map(Spent.under, old), *spent]
-    kept = [one for one in before]
+    kept = list(before)
     moved: dict[int, list[int]] = {}
     for at, cap in enumerate(new):
         this = Spent.under(cap)

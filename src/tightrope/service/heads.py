@@ -108,8 +108,8 @@ class HeadFile:
             row = row_at(journal, journal.last())
             if row is not None and is_chained(row):
                 log.warning(
-                    "%s is missing: no one can tell here whether the journal lacks entries at its end, row %d. Compare with a head that "
-                    "was kept elsewhere: tightrope replay --head",
+                    "%s is missing: nothing here tells whether the journal lacks entries after row %d, where it ends. Compare with a "
+                    "head that was kept elsewhere: tightrope replay --head",
                     self.path,
                     row.position,
                 )
@@ -120,13 +120,14 @@ def require_head(journal: Journal, head: Head, where: str) -> None:
     last = journal.last()
     if head.position > last:
         raise JournalDamaged(
-            f"the journal ends at row {last}, but {where} knows of row {head.position}: {head.position - last} acknowledged entries are "
-            "lost. Put the whole journal back, its write-ahead log too; or restore a backup (docs/backup.md), which says what is gone."
+            f"the journal ends at row {last}, but {where} knows of row {head.position}: {head.position - last} acknowledged "
+            "entries are lost. Put the whole journal back, with its write-ahead log; or go on without them: see docs/backup.md."
         )
     row = row_at(journal, head.position)
     if row is None or not is_chained(row) or hash_of(row, None) != head.hash:
         raise JournalDamaged(
-            f"row {head.position} of the journal is not the one that {where} knows, {head.hash.hex()}: the journal was changed since."
+            f"row {head.position} of the journal is not the one that {where} knows, {head.hash.hex()}: "
+            "the journal was changed since."
         )
 
 

@@ -8,7 +8,7 @@ storage (`storage/`) is where one is kept: it fulfils the contract `Journal`.
 >>> entry_of(row)
 Refused(by=None, event_id='visit-9', reason='unknown', reward=1.0, costs=None)
 >>> entry_of(erased(row))
-Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, queue=None, reason='unknown', position=None, restore=None)
+Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
 >>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
 True
 """
@@ -172,7 +172,6 @@ class Blank(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str | None = None
     number: int | None = None
     action: int | None = None
-    queue: bytes | None = None
     reason: Literal["late", "unknown", "differs"] | None = None
     position: int | None = None
     restore: Literal["learnt", "all"] | None = None
@@ -208,7 +207,9 @@ KINDS: Final[dict[type[Any], int]] = {
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
 # What may be personal, or was computed of it, and is therefore sealed in a row.
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
-    Decided: ("request", "fingerprint", "trace", "offered", "proposed", "probability", "probabilities"),
+    Decided: (
+        *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
+    ),
     Learnt: ("reward", "costs"),
     Refused: ("reward", "costs"),
     RolledBack: ("state",),
@@ -281,7 +282,9 @@ def hash_of(row: Row, before: bytes | None) -> bytes:
     if parts is None:
         # Of before the chain. The first row in it binds all of them.
         if before is None:
-            raise JournalDamaged(f"row {position} is of before the chain: its hash needs that of the row before.")
+            raise JournalDamaged(
+                f"row {position} is of before the chain: its hash needs that of the row before."
+            )
         return chain.hash_row(before, position, time, kind, event_id, data, b"")
     if before is not None and parts.link != before:
         raise JournalDamaged(

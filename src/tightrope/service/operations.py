@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service import bodies, journal
+from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
 from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
@@ -241,6 +241,15 @@ def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
         raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
+
+
+def erase(batch: Batch, request: bodies.ErasureRequest) -> Answer:
+    """Erase the inputs and outcomes of events for good; the chain of the journal still holds."""
+    known, rows = erasure.erase(batch, request.event_ids)
+    if not known:
+        raise Refusal(404, "unknown", f"no decision was made for event_id {request.event_ids[0]!r}")
+    missing = [event_id for event_id in request.event_ids if event_id not in known]
+    return Answer.of({"erased": sorted(known), "unknown": missing, "entries": rows})
 
 
 # --- parts of answers, as plain data for JSON ---

@@ -32,7 +32,7 @@ from tightrope.errors import InvalidInput
 from tightrope.files import replacing
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
-from tightrope.service.heads import read_head, require_head
+from tightrope.service.heads import Head, read_head, require_head
 from tightrope.service.journal import (
     Blank,
     Decided,
@@ -86,8 +86,8 @@ def verify(
 ) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
-    Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay goes
-    on at the next snapshot whose digest is in the chain. The journal must be open.
+    Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay
+    goes on at the next snapshot whose digest is in the chain. The journal must be open.
 
     Parameters
     ----------
@@ -179,8 +179,8 @@ class _Walk:
             )
         if self.wanted is not None:
             raise JournalDamaged(
-                f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. The journal ends at row {self.position} "
-                f"with {self.head.hex()}."
+                f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. "
+                f"The journal ends at row {self.position} with {self.head.hex()}."
             )
         if self.state is None:
             raise JournalDamaged("inputs were erased, and no whole snapshot follows: the state is lost.")
@@ -207,7 +207,9 @@ class _Walk:
             raise JournalDamaged(f"the snapshot at position {at} {fault}.")
         if self.state is not None:
             if self.state.snapshot()[1] != saved.digest:
-                raise JournalDamaged(f"the state at position {at} does not come out as its snapshot recorded it.")
+                raise JournalDamaged(
+                    f"the state at position {at} does not come out as its snapshot recorded it."
+                )
         elif _as_taken(self.journal, at, saved.digest):
             assert self.config is not None
             self.state = ExperimentState.of(self.config)
@@ -240,30 +242,32 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
         return writers[target.suffix](_flat(journal), draft)
 
 
-def copy_journal(source: Journal, target: Journal) -> int:
-    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return how many rows.
+def copy_journal(source: Journal, target: Journal) -> Head:
+    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return where its chain ends.
+
+    The source may be written meanwhile. Its chain is checked on the way.
 
     >>> from tightrope.service.journal import Refused, row_of
     >>> from tightrope.service.storage.memory import MemoryJournal
     >>> one, other = MemoryJournal(), MemoryJournal()
     >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
-    >>> copy_journal(one, other), list(other.rows()) == list(one.rows())
+    >>> copy_journal(one, other).position, list(other.rows()) == list(one.rows())
     (1, True)
     """
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
     # First, so that the rows that speak of them are among those that are copied, also while someone writes.
     snapshots = source.snapshots()
-    rows, head = source.rows(), GENESIS
+    rows, position, head = source.rows(), 0, GENESIS
     while page := list(itertools.islice(rows, 5000)):
         for row in page:
-            head = hash_of(row, head)
+            position, head = row.position, hash_of(row, head)
         target.append(page)
     for snapshot in snapshots:
         saved = source.snapshot(snapshot.position)
         if saved is not None:  # else it was dropped in the meantime
             target.append([], [saved])
-    return target.last()
+    return Head(position, head)
 
 
 _COLUMNS: Final = (
@@ -293,7 +297,6 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
             case Blank():
                 flat |= {"event_id": entry.event_id, "sequence": entry.number}
                 flat["action"] = None if entry.action is None else actions[entry.action]
-                flat["queue"] = None if entry.queue is None else np.frombuffer(entry.queue).tolist()
                 flat["detail"] = "its inputs were erased"
             case Snapshotted():
                 flat["detail"] = _text(

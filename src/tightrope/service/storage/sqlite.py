@@ -1,8 +1,8 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
-The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends. They are
-for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods promise is
-said in `Journal`.
+The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends. They
+are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
+promise is said in `Journal`.
 """
 # ruff: noqa: D102
 
@@ -153,13 +153,17 @@ class SqliteJournal(Journal):
         try:
             with connection:
                 connection.executemany(
-                    "UPDATE journal SET data = ? WHERE position = ?", [(row.data, row.position) for row in rows]
+                    "UPDATE journal SET data = ? WHERE position = ?",
+                    [(row.data, row.position) for row in rows],
                 )
             [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except (apsw.Error, OSError) as error:
             raise _failure(self.path, error) from error
         if busy:
-            log.warning("%s: erased, but a reader keeps the write-ahead log: it is emptied at the next start", self.path)
+            log.warning(
+                "%s: erased, but a reader keeps the write-ahead log: it is emptied at the next start",
+                self.path,
+            )
 
     def probe(self) -> None:
         """Write a page, and bring the log into the file, which is what needs room."""
