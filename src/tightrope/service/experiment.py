@@ -133,7 +133,7 @@ class Batch:
         packed, digest = self.state.snapshot()
         taken = Snapshot(self.state.position, self.now, digest, label, packed)
         self.snapshots.append(taken)
-        self.write(Snapshotted(position=taken.position, digest=digest, label=label))
+        self.write(Snapshotted(of=taken.position, digest=digest, label=label))
         return taken
 
     def require_kept(self, event_id: str) -> None:
@@ -169,8 +169,8 @@ class Experiment:
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
     reset_caps : sequence of str
-        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change nothing
-        is reset: a service that starts twice does not refill them twice.
+        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
+        nothing is reset: a service that starts twice does not refill them twice.
     clock : callable
         Seconds since 1970.
     """
@@ -409,8 +409,7 @@ class Experiment:
                 entry = entry_of(row)
                 assert isinstance(entry, Started)
                 state = ExperimentState.of(entry, self.spec.source)
-                state.restore(saved.state)
-                state.head = self._hash_at(saved.position)
+                state.restore(saved.state, saved.position, self._hash_at(saved.position))
                 # The entry that speaks of it follows it.
                 self._snapshot_at = saved.position + (saved.position in bound)
                 break

@@ -39,6 +39,7 @@ from tightrope.service.configuration import (
 from tightrope.service.hard_caps import HardCap, Spent, affordable, carried_over, exhausted, hard_caps
 from tightrope.service.journal import (
     ENTRIES,
+    KINDS,
     Blank,
     Decided,
     Entry,
@@ -73,7 +74,7 @@ _EXPIRE_AT_ONCE = 1000
 _TRAIL = 240
 # What a snapshot holds as it is.
 _KEPT = (
-    *("position", "time", "mode", "default", "measured", "expire_after", "max_pending"),
+    *("mode", "default", "measured", "expire_after", "max_pending"),
     *("configured", "trail", "stride"),
 )
 
@@ -131,6 +132,8 @@ class ExperimentState:
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
+        # The same of the last row that changed anything: to keep a snapshot does not.
+        self.settled = (0, 0)
         # The hash of the row at `position`: no part of the state, since it also covers what no decision depends on.
         self.head = GENESIS
         self.mode: Mode = "live"
@@ -359,8 +362,8 @@ class ExperimentState:
     def reconfigure(self, entry: Started) -> Started:
         """Go on under another configuration: rules that are seen before acting, hard caps, schedules, how long to wait.
 
-        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that there
-        were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
+        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
+        there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
 
         Raises
         ------
@@ -409,6 +412,8 @@ class ExperimentState:
     def advance(self, row: Row, head: bytes) -> None:
         """Take note that `row`, whose hash is `head`, is in the journal."""
         self.position, self.time, self.head = row.position, row.time, head
+        if row.kind != KINDS[Snapshotted]:
+            self.settled = (row.position, row.time)
 
     # Replay, snapshots
 
@@ -461,6 +466,7 @@ class ExperimentState:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
         packed = packed_state(
             {
+                **dict(zip(("position", "time"), self.settled)),
                 **{name: getattr(self, name) for name in _KEPT},
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [
@@ -480,9 +486,12 @@ class ExperimentState:
         )
         return packed, digest_of(packed)
 
-    def restore(self, state: bytes) -> None:
-        """Become what `snapshot` saw."""
+    def restore(self, state: bytes, position: int | None = None, head: bytes = GENESIS) -> None:
+        """Become what `snapshot` saw, at the row `position` whose hash is `head`."""
         saved = unpacked_state(state)
+        self.position = saved["position"] if position is None else position
+        self.time, self.head = saved["time"], head
+        self.settled = (saved["position"], saved["time"])
         for name in _KEPT:
             setattr(self, name, saved[name])
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
@@ -522,7 +531,7 @@ class ExperimentState:
             case Started():
                 return self.reconfigure(entry)
             case Snapshotted():
-                return Snapshotted(position=self.position, digest=self.snapshot()[1], label=entry.label)
+                return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
             case Erased():
                 return self.erase(entry)
 

@@ -108,8 +108,8 @@ class HeadFile:
             row = row_at(journal, journal.last())
             if row is not None and is_chained(row):
                 log.warning(
-                    "%s is missing: nothing here tells whether the journal lacks entries after row %d, where it ends. Compare with a "
-                    "head that was kept elsewhere: tightrope replay --head",
+                    "%s is missing: nothing here tells whether the journal lacks entries after row %d, where it ends. Compare with "
+                    "a head that was kept elsewhere: tightrope replay --head",
                     self.path,
                     row.position,
                 )

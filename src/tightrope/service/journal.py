@@ -144,9 +144,9 @@ class RolledBack(_Entry, tag="rolled back"):
 
 
 class Snapshotted(_Entry, tag="snapshot"):
-    """A snapshot was taken of the state after the entry at `position`: its digest, which a snapshot that is used must have."""
+    """A snapshot was taken of the state after the entry at `of`: its digest, which a snapshot that is used must have."""
 
-    position: int
+    of: int
     digest: str
     label: str | None = None
 
@@ -453,7 +453,7 @@ def bound_snapshots(journal: Journal) -> dict[int, str]:
         for row in page:
             entry = entry_of(row)
             if isinstance(entry, Snapshotted):
-                found.setdefault(entry.position, entry.digest)
+                found.setdefault(entry.of, entry.digest)
             elif isinstance(entry, Erased):
                 for position, digest in entry.snapshots:
                     found.setdefault(position, digest)
@@ -467,7 +467,7 @@ def fault_of(snapshot: Snapshot, journal: Journal, bound: Mapping[int, str]) -> 
     Nothing is said of those of before the chain.
     """
     if not snapshot.sound:
-        return "does not match its digest"
+        return "does not match its own digest"
     if snapshot.position in bound:
         same = bound[snapshot.position] == snapshot.digest
         return None if same else "is not the one that the journal's chain says was taken"

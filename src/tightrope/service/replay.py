@@ -213,8 +213,7 @@ class _Walk:
         elif _as_taken(self.journal, at, saved.digest):
             assert self.config is not None
             self.state = ExperimentState.of(self.config)
-            self.state.restore(saved.state)
-            self.state.head = self.head
+            self.state.restore(saved.state, saved.position, self.head)
         else:  # rewritten without what was erased: later entries were made with it
             return
         self.compared += 1
@@ -224,7 +223,7 @@ def _as_taken(journal: Journal, position: int, digest: str) -> bool:
     """Whether the entry that follows says that this very snapshot was taken."""
     row = row_at(journal, position + 1)
     entry = None if row is None else entry_of(row)
-    return isinstance(entry, Snapshotted) and (entry.position, entry.digest) == (position, digest)
+    return isinstance(entry, Snapshotted) and (entry.of, entry.digest) == (position, digest)
 
 
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
@@ -300,7 +299,7 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                 flat["detail"] = "its inputs were erased"
             case Snapshotted():
                 flat["detail"] = _text(
-                    {"position": entry.position, "digest": entry.digest, "label": entry.label}
+                    {"position": entry.of, "digest": entry.digest, "label": entry.label}
                 )
             case Erased():
                 flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})

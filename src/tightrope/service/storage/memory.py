@@ -60,7 +60,7 @@ class MemoryJournal(Journal):
         return iter(self._rows[after:])
 
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
-        found = (row for row in reversed(self._rows[: before - 1]) if row.kind == kind)
+        found = (row for row in reversed(self._rows[:before]) if row.kind == kind and row.position < before)
         return list(itertools.islice(found, limit))
 
     def last(self) -> int:

@@ -1,7 +1,7 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
-The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends. They
-are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
+The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends.
+They are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
 promise is said in `Journal`.
 """
 # ruff: noqa: D102
