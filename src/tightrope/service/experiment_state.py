@@ -132,8 +132,8 @@ class ExperimentState:
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
-        # The same of the last row that changed anything: to keep a snapshot does not.
-        self.settled = (0, 0)
+        # How many rows have changed anything, which to keep a snapshot does not, and the time of the last.
+        self.changes = (0, 0)
         # The hash of the row at `position`: no part of the state, since it also covers what no decision depends on.
         self.head = GENESIS
         self.mode: Mode = "live"
@@ -413,7 +413,7 @@ class ExperimentState:
         """Take note that `row`, whose hash is `head`, is in the journal."""
         self.position, self.time, self.head = row.position, row.time, head
         if row.kind != KINDS[Snapshotted]:
-            self.settled = (row.position, row.time)
+            self.changes = (self.changes[0] + 1, row.time)
 
     # Replay, snapshots
 
@@ -466,7 +466,7 @@ class ExperimentState:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
         packed = packed_state(
             {
-                **dict(zip(("position", "time"), self.settled)),
+                **dict(zip(("position", "time"), self.changes)),
                 **{name: getattr(self, name) for name in _KEPT},
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [
@@ -491,7 +491,7 @@ class ExperimentState:
         saved = unpacked_state(state)
         self.position = saved["position"] if position is None else position
         self.time, self.head = saved["time"], head
-        self.settled = (saved["position"], saved["time"])
+        self.changes = (saved["position"], saved["time"])
         for name in _KEPT:
             setattr(self, name, saved[name])
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):

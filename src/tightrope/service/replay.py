@@ -132,10 +132,6 @@ class _Walk:
     def step(self, row: Row) -> None:
         if row.position != self.position + 1:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
-        if not is_chained(row):
-            if self.unchained < self.position:
-                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
-            self.unchained += 1
         entry = entry_of(row)
         before, self.head = self.head, hash_of(row, self.head)
         if self.position == 0:
@@ -150,6 +146,10 @@ class _Walk:
         elif self.state is not None:
             assert self.state.head == before
             self.state.replay(row)
+        if not is_chained(row):
+            if self.unchained < self.position:
+                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
+            self.unchained += 1
         self.position = row.position
         kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
         self.decisions += kind == "decided"
