@@ -31,7 +31,7 @@ from tightrope.service.journal import (
 from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
-from workbench import Bench, measured, visit, ward
+from workbench import Bench, arms, measured, visit, ward
 
 
 @pytest.fixture
@@ -204,3 +204,22 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
     lost._rows = [row for row in bench.journal.rows() if row.position != 5]
     with pytest.raises(JournalError, match="rows are missing"):
         verify(lost)
+
+
+def test_a_spreadsheet_computes_nothing_from_an_export(tmp_path: Path) -> None:
+    bench = Bench(arms())
+    ids = ['=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "'quoted", "plain", "a=b"]
+    for event_id in ids:
+        bench.decide({"event_id": event_id})
+        bench.learn(event_id, reward=-0.5)
+    export(bench.journal, tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    cells = [value for row in rows for name, value in row.items() if name != "reward"]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    found = [row["event_id"] for row in rows if row["kind"] == "decided"]
+    assert found == ["'" + one for one in ids[:5]] + ids[5:]
+    assert {row["reward"] for row in rows if row["kind"] == "learnt"} == {"-0.5"}
+    export(bench.journal, tmp_path / "all.parquet")
+    table = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    assert [row["event_id"] for row in table if row["kind"] == "decided"] == ids
