@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ import msgspec
 GENESIS: Final = bytes(32)
 
 _SALT: Final = 16
+_salts: deque[bytes] = deque()
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
 # MessagePack's first byte of an array of two to four. Rows of before the chain are maps.
@@ -31,12 +33,20 @@ _CHAINED: Final = (0x92, 0x93, 0x94)
 
 
 class Parts(NamedTuple):
-    """What is stored of an entry. `sealed` is empty where there is nothing to seal, None where it was erased."""
+    """What is stored of an entry. `sealed` is empty where there is nothing to seal, None where it was erased.
+
+    `proof` is then the commitment, else the salt.
+    """
 
     link: bytes
     open: bytes
     sealed: bytes | None
-    commitment: bytes
+    proof: bytes
+
+    @property
+    def commitment(self) -> bytes:
+        """What the hash of the row holds of the sealed part."""
+        return hashlib.sha256(self.proof + self.sealed).digest() if self.sealed else self.proof
 
 
 def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
@@ -46,8 +56,18 @@ def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
     """
     if not private:
         return _encoder.encode((link, open_part)), b""
-    salt = os.urandom(_SALT)
+    salt = _salt()
     return _encoder.encode((link, open_part, salt, private)), hashlib.sha256(salt + private).digest()
+
+
+def _salt() -> bytes:
+    """Random bytes, fetched for many rows at a time: a call of the system for each would cost as much as the hash."""
+    try:
+        return _salts.pop()
+    except IndexError:
+        more = os.urandom(_SALT * 256)
+        _salts.extend(more[at : at + _SALT] for at in range(_SALT, len(more), _SALT))
+        return more[:_SALT]
 
 
 def read(data: bytes) -> Parts | None:
@@ -58,16 +78,17 @@ def read(data: bytes) -> Parts | None:
     msgspec.DecodeError
         It is neither.
     """
-    if data[:1] not in _FIRST:
+    if not data or data[0] not in _CHAINED:
         return None
     parts = _decoder.decode(data)
-    if len(parts) == 2:
-        return Parts(*parts, sealed=b"", commitment=b"")
+    if len(parts) == 4:
+        link, open_part, salt, private = parts
+        return Parts(link, open_part, private, salt)
     if len(parts) == 3:
         link, open_part, commitment = parts
         return Parts(link, open_part, None, commitment)
-    link, open_part, salt, private = parts
-    return Parts(link, open_part, private, hashlib.sha256(salt + private).digest())
+    link, open_part = parts
+    return Parts(link, open_part, b"", b"")
 
 
 def erase(data: bytes) -> bytes:
@@ -75,9 +96,7 @@ def erase(data: bytes) -> bytes:
     parts = read(data)
     if parts is None:
         raise ValueError("a row of before the chain has no part that can be erased")
-    if not parts.commitment:
-        return data
-    return _encoder.encode((parts.link, parts.open, parts.commitment))
+    return _encoder.encode((parts.link, parts.open, parts.commitment)) if parts.sealed else data
 
 
 def hash_row(
@@ -92,6 +111,3 @@ def hash_row(
     """The SHA-256 of a row: of the hash before it, all its columns, its open part and the commitment to its sealed one."""
     whole = _encoder.encode((link, position, time, kind, event_id, open_part, commitment))
     return hashlib.sha256(whole).digest()
-
-
-_FIRST: Final = frozenset(bytes([first]) for first in _CHAINED)

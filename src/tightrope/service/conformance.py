@@ -129,7 +129,12 @@ class JournalSuite:
         rows = [_row(position) for position in range(1, 12)]
         with self._opened() as journal:
             journal.append(rows)
-            journal.overwrite([erased(rows[4]), erased(rows[0])])
+            try:
+                journal.overwrite([erased(rows[4]), erased(rows[0])])
+            except JournalError:  # it can't, and says so
+                _open(journal)
+                assert list(journal.rows()) == rows
+                return
             self._require_erased(journal, rows)
         if self.durable:
             with self._opened() as again:

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -214,9 +215,6 @@ SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Refused: ("reward", "costs"),
     RolledBack: ("state",),
 }
-_OPEN: Final = {
-    kind: [name for name in kind.__struct_fields__ if name not in SEALED.get(kind, ())] for kind in KINDS
-}
 # The kinds up to this one are found by their event id; the others, which are few, by their kind.
 LAST_BY_EVENT: Final = 2
 
@@ -246,7 +244,35 @@ class Snapshot(NamedTuple):
         return digest_of(self.state) == self.digest
 
 
+class _Part(NamedTuple):
+    """Some fields of a kind of entries: a struct of them alone, and how to get them from an entry."""
+
+    make: type[msgspec.Struct]
+    of: Callable[[Any], Any]
+
+    @classmethod
+    def with_fields(cls, kind: type[Any], names: Sequence[str], *, tag: str | None) -> _Part:
+        fields = [one for one in msgspec.structs.fields(kind) if one.name in names]
+        # One that a kind must have is never None.
+        stated = [(one.name, Any, None) for one in fields]
+        part = msgspec.defstruct(kind.__name__, stated, tag=tag, tag_field=tag and "kind", omit_defaults=True)
+        get = operator.attrgetter(*(one.name for one in fields))
+        return cls(part, get if len(fields) > 1 else lambda entry: (get(entry),))
+
+    def encoded(self, entry: Any) -> bytes:
+        return _encoder.encode(self.make(*self.of(entry)))
+
+
+def _parts_of(kind: type[Any]) -> tuple[_Part, _Part | None]:
+    """Its open part and its sealed one."""
+    secret = SEALED.get(kind, ())
+    shown = [name for name in kind.__struct_fields__ if name not in secret]
+    whole = _Part.with_fields(kind, shown, tag=kind.__struct_config__.tag)
+    return whole, _Part.with_fields(kind, secret, tag=None) if secret else None
+
+
 _encoder = msgspec.msgpack.Encoder()
+_PARTS: Final = {kind: _parts_of(kind) for kind in KINDS}
 _decoder = msgspec.msgpack.Decoder(Written)
 _blank_decoder = msgspec.msgpack.Decoder(Blank)
 
@@ -260,11 +286,10 @@ def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row,
     """The same, and the hash of the row."""
     kind = type(entry)
     number = KINDS[kind]
-    event_id = entry.event_id if isinstance(entry, Decided | Learnt) else None
-    shown = {"kind": kind.__struct_config__.tag} | _given(entry, _OPEN[kind])
-    open_part = _encoder.encode(shown)
-    names = SEALED.get(kind)
-    data, commitment = chain.seal(link, open_part, _encoder.encode(_given(entry, names)) if names else b"")
+    event_id: str | None = entry.event_id if number <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    shown, secret = _PARTS[kind]
+    open_part = shown.encoded(entry)
+    data, commitment = chain.seal(link, open_part, b"" if secret is None else secret.encoded(entry))
     row = Row(position, time, number, event_id, data)
     return row, chain.hash_row(link, position, time, number, event_id, open_part, commitment)
 
@@ -320,20 +345,17 @@ def entry_of(row: Row) -> Entry:
             entry = _decoder.decode(_joined(parts.open, parts.sealed))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
-    kind = _KIND_OF_TAG.get(entry.kind) if isinstance(entry, Blank) else KINDS[type(entry)]
-    event_id = entry.event_id if isinstance(entry, Decided | Learnt | Blank) else None
-    for column, stored, said in (
-        ("kind", row.kind, kind),
-        ("event_id", row.event_id, event_id if kind is not None and kind <= LAST_BY_EVENT else None),
-    ):
-        if stored != said:
-            words = f"row {row.position}: its column {column} is {stored!r}, but its entry says {said!r}"
-            raise JournalDamaged(f"{words}: it was changed after it was written.")
+    kind = _KIND_OF_TAG.get(entry.kind, 0) if isinstance(entry, Blank) else KINDS[type(entry)]
+    event_id = entry.event_id if kind <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    if (row.kind, row.event_id) != (kind, event_id):
+        stored, said = (
+            f"({columns[0]}, {columns[1]!r})" for columns in ((row.kind, row.event_id), (kind, event_id))
+        )
+        raise JournalDamaged(
+            f"row {row.position}: its columns (kind, event_id) are {stored}, but its entry says {said}: "
+            "it was changed after it was written."
+        )
     return entry
-
-
-def _given(entry: Written, names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(entry, name)) is not None}
 
 
 def _joined(one: bytes, other: bytes) -> bytes:

@@ -298,9 +298,7 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                 flat["action"] = None if entry.action is None else actions[entry.action]
                 flat["detail"] = "its inputs were erased"
             case Snapshotted():
-                flat["detail"] = _text(
-                    {"position": entry.of, "digest": entry.digest, "label": entry.label}
-                )
+                flat["detail"] = _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
             case Erased():
                 flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})
             case Started():
