@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tightrope.service import operations
+from tightrope.service.backup import copy_to_file
 from tightrope.service.bodies import (
     ErasureRequest,
     EventQuery,
@@ -31,8 +34,9 @@ from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.retention import erase_before, erase_events, reopened
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
-from workbench import Bench, code, read, ward
+from workbench import Bench, arms, code, named_spec, read, ward
 
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
 SECRET = 77.03125  # an age whose eight bytes occur nowhere else
 COSTS = 0.4140625
 
@@ -252,3 +256,49 @@ def test_old_entries_go_to_an_archive(tmp_path: Path) -> None:
     again = reopened(SqliteJournal(path))
     assert erase_events(again, ["visit-20"]).entries == 1
     again.close()
+
+
+def test_what_was_reserved_for_an_erased_event_stays_used() -> None:
+    rule = {"kind": "budget", "name": "hours", "at_most": 0.9, "seen": "after", "hard": True, "total": 9.0}
+    bench = Bench(arms(rules=[rule]))
+    for i in range(3):
+        read(bench.decide({"event_id": f"e{i}"}))
+    read(bench.experiment.process([erasing("e1")])[0])
+    assert bench.state()["hard_caps"][0]["used"] == 3.0
+    assert bench.state()["outcomes"]["pending"] == 2
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_a_journal_without_its_inputs_is_less_than_half_as_large(tmp_path: Path) -> None:
+    path = tmp_path / "ward.sqlite"
+    bench = Bench(ward(), SqliteJournal(path))
+    for i in range(600):
+        read(bench.decide(visit(i)))
+        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+
+    def size() -> int:
+        copy_to_file(bench.journal, tmp_path / "copy.sqlite")
+        found = (tmp_path / "copy.sqlite").stat().st_size
+        (tmp_path / "copy.sqlite").unlink()
+        return found
+
+    before = size()
+    assert erase_before(bench.experiment, 1 << 62).entries == 1200
+    assert size() < 0.5 * before
+    bench.experiment.close()
+
+
+def test_entries_of_before_the_chain_can_not_be_erased_alone(tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "ward.sqlite", tmp_path)
+    recorded = msgspec.json.decode((FIXTURES / "ward.json").read_bytes())
+    bench = Bench(
+        named_spec(recorded["spec"]), SqliteJournal(tmp_path / "ward.sqlite"), **recorded["options"]
+    )
+    bench.now = recorded["now"] + 1.0
+    assert code(bench.experiment.process([erasing("visit-1")])[0]) == (409, "unchained")
+    assert bench.experiment.status == "ready"
+    read(bench.decide(recorded["next"][0]["request"]))
+    event = recorded["next"][0]["request"]["event_id"]
+    assert read(bench.experiment.process([erasing(event)])[0])["entries"] == 1
+    assert verify(bench.journal).digest == bench.digest()
+    bench.experiment.close()

@@ -117,7 +117,7 @@ class PostgresJournal(Journal):
             raise self._lost(error) from error
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """What was there goes with a VACUUM, which is asked for; the server's own log and its replicas follow in their time."""
+        """What was there is vacuumed away; the server's files, its own log and its replicas follow in their time."""
         connection = self._open_connection()
         try:
             with connection.transaction(), connection.cursor() as cursor:
