@@ -26,8 +26,9 @@ GENESIS: Final = bytes(32)
 
 _SALT: Final = 16
 _salts: deque[bytes] = deque()
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[bytes, ...])
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
+_sha256 = hashlib.sha256
 # MessagePack's first byte of an array of two to four. Rows of before the chain are maps.
 _CHAINED: Final = (0x92, 0x93, 0x94)
 
@@ -46,7 +47,7 @@ class Parts(NamedTuple):
     @property
     def commitment(self) -> bytes:
         """What the hash of the row holds of the sealed part."""
-        return hashlib.sha256(self.proof + self.sealed).digest() if self.sealed else self.proof
+        return _sha256(self.proof + self.sealed).digest() if self.sealed else self.proof
 
 
 def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
@@ -55,9 +56,9 @@ def seal(link: bytes, open_part: bytes, private: bytes) -> tuple[bytes, bytes]:
     The commitment is of 16 random bytes and the part, so that no one finds the part again by trying what it may have been.
     """
     if not private:
-        return _encoder.encode((link, open_part)), b""
+        return _encode((link, open_part)), b""
     salt = _salt()
-    return _encoder.encode((link, open_part, salt, private)), hashlib.sha256(salt + private).digest()
+    return _encode((link, open_part, salt, private)), _sha256(salt + private).digest()
 
 
 def _salt() -> bytes:
@@ -80,7 +81,7 @@ def read(data: bytes) -> Parts | None:
     """
     if not data or data[0] not in _CHAINED:
         return None
-    parts = _decoder.decode(data)
+    parts = _decode(data)
     if len(parts) == 4:
         link, open_part, salt, private = parts
         return Parts(link, open_part, private, salt)
@@ -96,7 +97,7 @@ def erase(data: bytes) -> bytes:
     parts = read(data)
     if parts is None:
         raise ValueError("a row of before the chain has no part that can be erased")
-    return _encoder.encode((parts.link, parts.open, parts.commitment)) if parts.sealed else data
+    return _encode((parts.link, parts.open, parts.commitment)) if parts.sealed else data
 
 
 def hash_row(
@@ -109,5 +110,5 @@ def hash_row(
     commitment: bytes,
 ) -> bytes:
     """The SHA-256 of a row: of the hash before it, all its columns, its open part and the commitment to its sealed one."""
-    whole = _encoder.encode((link, position, time, kind, event_id, open_part, commitment))
-    return hashlib.sha256(whole).digest()
+    whole = _encode((link, position, time, kind, event_id, open_part, commitment))
+    return _sha256(whole).digest()

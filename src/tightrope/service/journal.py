@@ -244,35 +244,38 @@ class Snapshot(NamedTuple):
         return digest_of(self.state) == self.digest
 
 
-class _Part(NamedTuple):
-    """Some fields of a kind of entries: a struct of them alone, and how to get them from an entry."""
+class _Plan(NamedTuple):
+    """How entries of a kind are written: its number, and for its open and its sealed part a struct and what goes into it."""
 
-    make: type[msgspec.Struct]
-    of: Callable[[Any], Any]
+    number: int
+    open_part: Callable[..., Any]
+    shown: Callable[[Any], Any]
+    sealed_part: Callable[..., Any] | None
+    private: Callable[[Any], Any]
 
     @classmethod
-    def with_fields(cls, kind: type[Any], names: Sequence[str], *, tag: str | None) -> _Part:
-        fields = [one for one in msgspec.structs.fields(kind) if one.name in names]
-        # One that a kind must have is never None.
-        stated = [(one.name, Any, None) for one in fields]
-        part = msgspec.defstruct(kind.__name__, stated, tag=tag, tag_field=tag and "kind", omit_defaults=True)
-        get = operator.attrgetter(*(one.name for one in fields))
-        return cls(part, get if len(fields) > 1 else lambda entry: (get(entry),))
+    def of(cls, kind: type[Any]) -> _Plan:
+        secret = SEALED.get(kind, ())
+        shown = [name for name in kind.__struct_fields__ if name not in secret]
+        tag = {"tag": kind.__struct_config__.tag, "tag_field": "kind"}
+        # What a kind must have is never None, so this leaves out what it need not have.
+        open_part, sealed_part = (
+            msgspec.defstruct(kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more)
+            for names, more in ((shown, tag), (secret, {}))
+        )
+        return cls(KINDS[kind], open_part, _values(shown), sealed_part if secret else None, _values(secret))
 
-    def encoded(self, entry: Any) -> bytes:
-        return _encoder.encode(self.make(*self.of(entry)))
 
-
-def _parts_of(kind: type[Any]) -> tuple[_Part, _Part | None]:
-    """Its open part and its sealed one."""
-    secret = SEALED.get(kind, ())
-    shown = [name for name in kind.__struct_fields__ if name not in secret]
-    whole = _Part.with_fields(kind, shown, tag=kind.__struct_config__.tag)
-    return whole, _Part.with_fields(kind, secret, tag=None) if secret else None
+def _values(names: Sequence[str]) -> Callable[[Any], Any]:
+    """The values of some fields of an entry, as a tuple."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda entry: tuple(getattr(entry, name) for name in names)
 
 
 _encoder = msgspec.msgpack.Encoder()
-_PARTS: Final = {kind: _parts_of(kind) for kind in KINDS}
+_encode = _encoder.encode
+_PLANS: Final = {kind: _Plan.of(kind) for kind in KINDS}
 _decoder = msgspec.msgpack.Decoder(Written)
 _blank_decoder = msgspec.msgpack.Decoder(Blank)
 
@@ -284,14 +287,14 @@ def row_of(position: int, time: int, entry: Written, link: bytes = GENESIS) -> R
 
 def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row, bytes]:
     """The same, and the hash of the row."""
-    kind = type(entry)
-    number = KINDS[kind]
+    number, open_part, shown, sealed_part, private = _PLANS[type(entry)]
     event_id: str | None = entry.event_id if number <= LAST_BY_EVENT else None  # type: ignore[union-attr]
-    shown, secret = _PARTS[kind]
-    open_part = shown.encoded(entry)
-    data, commitment = chain.seal(link, open_part, b"" if secret is None else secret.encoded(entry))
+    told = _encode(open_part(*shown(entry)))
+    data, commitment = chain.seal(
+        link, told, b"" if sealed_part is None else _encode(sealed_part(*private(entry)))
+    )
     row = Row(position, time, number, event_id, data)
-    return row, chain.hash_row(link, position, time, number, event_id, open_part, commitment)
+    return row, chain.hash_row(link, position, time, number, event_id, told, commitment)
 
 
 def hash_of(row: Row, before: bytes | None) -> bytes:
