@@ -260,7 +260,9 @@ class _Plan(NamedTuple):
         tag = {"tag": kind.__struct_config__.tag, "tag_field": "kind"}
         # What a kind must have is never None, so this leaves out what it need not have.
         open_part, sealed_part = (
-            msgspec.defstruct(kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more)
+            msgspec.defstruct(
+                kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more
+            )
             for names, more in ((shown, tag), (secret, {}))
         )
         return cls(KINDS[kind], open_part, _values(shown), sealed_part if secret else None, _values(secret))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -32,6 +33,7 @@ from tightrope.service.journal import (
 
 log = logging.getLogger("tightrope.service")
 
+_AT_ONCE: Final = 256
 APPLICATION: Final = 0x74726A31  # "trj1"
 
 _SCHEMA = f"""
@@ -178,8 +180,14 @@ class SqliteJournal(Journal):
             raise _failure(self.path, error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        query = f"SELECT * FROM journal WHERE event_id = ? AND kind <= {LAST_BY_EVENT}"
-        return sorted(Row(*row) for one in event_ids for row in self._select(query, (one,)))
+        # In one query for many, with room for a power of two: so there are few different queries to prepare.
+        wanted, found = list(event_ids), []
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            room = 1 << (len(some) - 1).bit_length()
+            query = f"SELECT * FROM journal WHERE event_id IN ({_marks(room)}) AND kind <= {LAST_BY_EVENT}"
+            found += [Row(*row) for row in self._select(query, (*some, *[None] * (room - len(some))))]
+        return sorted(found)
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         query = "SELECT * FROM journal WHERE position > ? ORDER BY position"
@@ -273,6 +281,11 @@ class SqliteJournal(Journal):
             raise JournalDamaged(
                 f"{self.path}: written in version {version} of the journal's format; this release reads version {FORMAT}."
             )
+
+
+@functools.cache
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
 
 
 def _failure(path: Path, error: Exception) -> JournalError:
