@@ -272,7 +272,7 @@ def test_what_was_reserved_for_an_erased_event_stays_used() -> None:
 def test_a_journal_without_its_inputs_takes_two_thirds_of_the_room_at_most(tmp_path: Path) -> None:
     path = tmp_path / "ward.sqlite"
     bench = Bench(ward(), SqliteJournal(path))
-    for i in range(600):
+    for i in range(250):
         read(bench.decide(visit(i)))
         bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
 
@@ -283,7 +283,7 @@ def test_a_journal_without_its_inputs_takes_two_thirds_of_the_room_at_most(tmp_p
         return found
 
     before = size()
-    assert erase_before(bench.experiment, 1 << 62).entries == 1200
+    assert erase_before(bench.experiment, 1 << 62).entries == 500
     assert size() < 2 / 3 * before
     bench.experiment.close()
 

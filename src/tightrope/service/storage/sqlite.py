@@ -135,8 +135,6 @@ class SqliteJournal(Journal):
         """One transaction, one fsync."""
         connection = self._open_connection()
         try:
-            # Snapshots that are dropped, or written over, leave nothing behind in free pages; it would cost too much for rows.
-            connection.pragma("secure_delete", bool(snapshots or drop))
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
             if snapshots:
@@ -155,7 +153,6 @@ class SqliteJournal(Journal):
         """What was there is zeros in the file, and the write-ahead log is emptied; a reader that is in the way is waited for."""
         connection = self._open_connection()
         try:
-            connection.pragma("secure_delete", True)
             with connection:
                 connection.executemany(
                     "UPDATE journal SET data = ? WHERE position = ?",
@@ -267,6 +264,8 @@ class SqliteJournal(Journal):
             raise JournalError(f"{self.path}: {words}")
         connection.pragma("synchronous", self._synchronous)
         connection.pragma("wal_autocheckpoint", 4000)
+        # Always: pages that are split, and snapshots that are dropped, would leave copies behind of what is erased later.
+        connection.pragma("secure_delete", True)
         # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
