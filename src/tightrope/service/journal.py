@@ -6,7 +6,7 @@ storage (`storage/`) is where one is kept: it fulfils the contract `Journal`.
 
 >>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown", reward=1.0))
 >>> entry_of(row)
-Refused(by=None, event_id='visit-9', reason='unknown', reward=1.0, costs=None)
+Refused(event_id='visit-9', reason='unknown', reward=1.0, costs=None, by=None)
 >>> entry_of(erased(row))
 Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
 >>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
