@@ -41,6 +41,8 @@ class Serving:
     "Decisions, outcomes and changes under way at once; one more is answered 503."
     max_connections: int = 1_000
     "Connections open at once; one more takes the place of an idle one."
+    reset_caps: tuple[str, ...] = ()
+    "Hard caps that begin at 0 with the changes that are accepted; all others go on from what was spent."
 
 
 _USUAL = Serving()
@@ -69,7 +71,12 @@ def serve(
 
 @command("tightrope replay data/ward-routing.sqlite --export all.parquet")
 def replay(
-    source: str, *, experiment: str | None = None, export: Path | None = None, output: Output = DEFAULT
+    source: str,
+    *,
+    experiment: str | None = None,
+    head: str | None = None,
+    export: Path | None = None,
+    output: Output = DEFAULT,
 ) -> None:
     """Replay a journal from its first entry and compare every decision and snapshot with what was recorded.
 
@@ -79,13 +86,15 @@ def replay(
         A SQLite journal, the service's --data folder, or postgresql://…
     experiment
         Which experiment of a folder or database; needed where there are several.
+    head
+        A hash that was kept elsewhere: an entry must have it, or entries are missing or were changed.
     export
         Also write all entries to this .csv or .parquet file.
     """
     replaying = import_extra("tightrope.service.replay", "service")
     journal = replaying.open_journal(source, experiment)
     try:
-        found = replaying.verify(journal)
+        found = replaying.verify(journal, head=head)
         written = None if export is None else replaying.export(journal, export)
     finally:
         journal.close()
@@ -93,7 +102,12 @@ def replay(
     parts = [
         f"{found.name}: {found.entries:,} entries, {found.decisions:,} decisions, {found.outcomes:,} outcomes: all as recorded",
         f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
+        f"head {found.head}: keep it elsewhere, and compare with --head",
     ]
+    if found.erased:
+        parts.append(
+            f"{found.erased:,} entries are erased; {found.not_repeated:,} could not be repeated for that, but the chain holds them"
+        )
     if written is not None:
         parts.append(f"{written:,} entries written to {export}")
     output.show(data, *parts)

@@ -380,6 +380,7 @@ ROUTES: Final = (
     Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
     Route("POST", "/v1/rollback", "admin", operations.roll_back, ANY, (*_WRITE, 409)),
     Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
+    Route("POST", "/v1/erasures", "admin", operations.erase, ANY, _WRITE),
     Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
     Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
     Route("GET", "/healthz", None, Service.show_health, otherwise=_DEAD, of="service"),

@@ -182,6 +182,18 @@ class SnapshotRequest(_Request):
     label: Name
 
 
+class ErasureRequest(_Request):
+    """The body of `POST /v1/erasures`.
+
+    Attributes
+    ----------
+    event_ids : list of str
+        The events whose inputs and outcomes are erased for good, at most 1,000.
+    """
+
+    event_ids: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=1000)]
+
+
 class RollbackRequest(_Request):
     """The body of `POST /v1/rollback`.
 

@@ -36,23 +36,37 @@ from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
+from tightrope.service.chain import GENESIS
 from tightrope.service.clock import SteadyClock
 from tightrope.service.configuration import changed_fields, continued, served_part
+from tightrope.service.erasure import finish_erasure
 from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
     KINDS,
+    Blank,
     Decided,
     Entry,
+    Erased,
     Journal,
     JournalDamaged,
     JournalError,
     JournalUnreachable,
     Learnt,
+    ModeChanged,
+    RolledBack,
     Row,
     Snapshot,
+    Snapshotted,
     Started,
+    Written,
+    bound_snapshots,
+    chained,
     entry_of,
-    row_of,
+    fault_of,
+    hash_of,
+    is_chained,
+    row_at,
 )
 from tightrope.service.metrics import Metrics
 from tightrope.spec import Spec, make_spec
@@ -103,36 +117,59 @@ class Batch:
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
+        # The id of the key that the operation under way was asked with.
+        self.by: str | None = None
+        # What administrators have changed.
+        self.changes: list[Written] = []
+        # Rows that lose what is personal in them, when the entry that says so is durable.
+        self.erased: list[Row] = []
         # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
         self.decided: dict[str, Decided] = {}
         self.learnt: dict[str, list[Learnt]] = {}
         # Events of which the journal holds what can't be read.
         self.damaged: dict[str, JournalDamaged] = {}
+        self.blank: dict[str, Blank] = {}
         for row in found:
             try:
                 self._note(entry_of(row))
             except JournalDamaged as error:
                 self.damaged[str(row.event_id)] = error
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: Written) -> None:
         """Put what has just happened to the state into the journal."""
-        row = row_of(self.state.position + 1, self.now, entry)
+        entry.by = self.by
+        row, head = chained(self.state.position + 1, self.now, entry, self.state.head)
         self.rows.append(row)
-        self.state.advance(row)
+        self.state.advance(row, head)
         self._note(entry)
+        if isinstance(entry, _CHANGES):
+            self.changes.append(entry)
 
     def snapshot(self, label: str | None) -> Snapshot:
-        """Keep the state as it is now."""
+        """Keep the state as it is now, and put its digest into the journal."""
         packed, digest = self.state.snapshot()
         taken = Snapshot(self.state.position, self.now, digest, label, packed)
         self.snapshots.append(taken)
+        self.write(Snapshotted(of=taken.position, digest=digest, label=label))
         return taken
 
+    def require_kept(self, event_id: str) -> None:
+        """Refuse what is asked about an event whose inputs were erased."""
+        if event_id in self.blank:
+            words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
+            raise Refusal(410, "erased", words)
+
     def _note(self, entry: Entry) -> None:
-        if isinstance(entry, Decided):
+        if isinstance(entry, Blank):
+            self.blank[entry.event_id or ""] = entry
+        elif isinstance(entry, Decided):
             self.decided[entry.event_id] = entry
         elif isinstance(entry, Learnt):
             self.learnt.setdefault(entry.event_id, []).append(entry)
+
+
+# What an administrator asked for, and a log keeps.
+_CHANGES: Final = (Started, ModeChanged, RolledBack, Erased, Snapshotted)
 
 
 class Experiment:
@@ -148,6 +185,9 @@ class Experiment:
         Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
+    reset_caps : sequence of str
+        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
+        nothing is reset: a service that starts twice does not refill them twice.
     clock : callable, optional
         Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
     """
@@ -161,6 +201,7 @@ class Experiment:
         max_pending: int = 100_000,
         snapshot_every: int = 20_000,
         accept_changes: bool = False,
+        reset_caps: Sequence[str] = (),
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.spec = spec
@@ -173,6 +214,8 @@ class Experiment:
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
+        self._reset_caps = list(reset_caps)
+        self._heads = HeadFile(journal.head_file)
         self._snapshot_at = 0
         self.clock = SteadyClock() if clock is None else clock
         self._next_try = 0.0
@@ -221,7 +264,9 @@ class Experiment:
             batch.snapshot(None)
             self._snapshot_when_due(batch)
             with contextlib.suppress(JournalError):
-                self.journal.append([], batch.snapshots, batch.drop)
+                self.journal.append(batch.rows, batch.snapshots, batch.drop)
+                self._heads.write(Head(state.position, state.head))
+        self._heads.close()
         self.status, self.trouble, self._state = "closed", "the service is stopping", None
         self.journal.close()
 
@@ -267,9 +312,10 @@ class Experiment:
                     message = str(error).rstrip(".")
                     short = message if len(message) <= 600 else message[:597] + "..."
                     answers.append(Refusal(422, "invalid", short).answer())
+            batch.by = None
             self._snapshot_when_due(batch)
             if batch.rows or batch.snapshots or batch.drop:
-                self.journal.append(batch.rows, batch.snapshots, batch.drop)
+                self._append(batch)
         except JournalError as error:
             self._fail(error)
             return [unavailable(self.status)] * len(ops)
@@ -314,6 +360,17 @@ class Experiment:
         return job
 
     # Helpers
+
+    def _append(self, batch: Batch) -> None:
+        """Make a batch durable, and note where the chain now ends."""
+        self.journal.append(batch.rows, batch.snapshots, batch.drop)
+        self._heads.write(Head(batch.state.position, batch.state.head))
+        if batch.erased:
+            self.journal.overwrite(batch.erased)
+        for entry in batch.changes:
+            kind = entry.__struct_config__.tag
+            if not isinstance(entry, Snapshotted) or entry.label is not None:
+                log.info("experiment %r: %s, asked for by key %s", self.name, kind, entry.by or "none")
 
     def _recovered(self) -> ExperimentState | None:
         """After trouble, from time to time: try to get the state back."""
@@ -388,10 +445,13 @@ class Experiment:
         if self.journal.last() == 0:
             wait, most = self._config.expire_after, self._config.max_pending
             state = ExperimentState(self.spec, expire_after=wait, max_pending=most)
+            self._heads.require(self.journal)
             batch = Batch(state, self.journal, self._now())
             batch.write(self._config)
-            self.journal.append(batch.rows)
+            self._append(batch)
         else:
+            self._heads.require(self.journal)
+            finish_erasure(self.journal)
             state = self._rebuilt()
             if isinstance(self.clock, SteadyClock):
                 self.clock.resume(state.time / 1e6)
@@ -415,26 +475,48 @@ class Experiment:
         assert first is not None
         state = ExperimentState.begin(first, self.spec.source)
         self._snapshot_at = state.position
+        bound = bound_snapshots(self.journal)
+        last = self.journal.last()
         for snapshot in reversed(self.journal.snapshots()):
+            if snapshot.position > last:
+                at = snapshot.position
+                raise JournalDamaged(
+                    f"the newest snapshot is of position {at}, but the journal ends at {last}."
+                )
             saved = self.journal.snapshot(snapshot.position)
-            if saved is not None and saved.sound:
+            assert saved is not None
+            fault = fault_of(saved, self.journal, bound)
+            if fault is None and bound and saved.position not in bound:
+                fault = "is of before the chain, and later ones are missing"
+            if fault is None:
                 # The configuration that was in force then.
                 [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
                 entry = entry_of(row)
                 assert isinstance(entry, Started)
                 state = ExperimentState.of(entry, self.spec.source)
-                state.restore(saved.state)
-                self._snapshot_at = saved.position
+                state.restore(saved.state, saved.position, self._hash_at(saved.position))
+                # The entry that speaks of it follows it.
+                self._snapshot_at = saved.position + (saved.position in bound)
                 break
-            words = "experiment %r: the snapshot at position %d is damaged; using an older one"
-            log.error(words, self.name, snapshot.position)
-        last = self.journal.last()
-        if state.position > last:
-            at = state.position
-            raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
+            words = "experiment %r: the snapshot at position %d %s; using an older one"
+            log.error(words, self.name, snapshot.position, fault)
         for row in self.journal.rows(after=state.position):
             state.replay(row)
         return state
+
+    def _hash_at(self, position: int) -> bytes:
+        """The hash of a row; before the chain it is that of all rows up to there, which takes a while, once."""
+        row = row_at(self.journal, position)
+        if row is None:
+            raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
+        if is_chained(row):
+            return hash_of(row, None)
+        head = GENESIS
+        for before in self.journal.rows():
+            head = hash_of(before, head)
+            if before.position == position:
+                break
+        return head
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
@@ -451,6 +533,8 @@ class Experiment:
         wanted = self._config
         # A journal of an earlier format goes on as it is until something else changes.
         if msgspec.structs.replace(wanted, format=present.format) == present:
+            if self._reset_caps:
+                log.warning("experiment %r: nothing has changed, so no hard cap is reset", self.name)
             return
         if changed and not self._accept_changes:
             raise JournalError(
@@ -458,11 +542,12 @@ class Experiment:
                 "accept the changes, which keeps what was learnt and spent; or give the experiment a new name, to start afresh."
             )
         batch = Batch(state, self.journal, self._now())
+        reset = self._reset_caps if changed else []
         try:
-            batch.write(state.reconfigure(wanted))
+            batch.write(state.reconfigure(msgspec.structs.replace(wanted, reset_caps=reset)))
         except InvalidInput as error:
             raise JournalError(str(error)) from error
-        self.journal.append(batch.rows)
+        self._append(batch)
 
     def _snapshot_when_due(self, batch: Batch) -> None:
         """Take one where none was asked for, and drop the oldest without a label."""

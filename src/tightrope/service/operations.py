@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service import bodies, journal
+from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
 from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
@@ -26,6 +26,7 @@ from tightrope.service.experiment_state import ExperimentState
 def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
     """Choose an action, once for each event_id."""
     event_id = request.event_id if request.event_id is not None else _new_event_id()
+    batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
         entry = batch.state.decide(event_id, request, time=batch.now)
@@ -39,6 +40,7 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
 def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
+    batch.require_kept(event_id)
     decided = batch.decided.get(event_id)
     if decided is None:
         batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.costs)))
@@ -77,6 +79,7 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
 def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
     """One decision, its outcome so far, and why it was taken."""
     event_id = request.event_id
+    batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
@@ -90,10 +93,13 @@ def list_decisions(batch: Batch, request: bodies.PageQuery) -> Answer:
     rows, before = _page(batch, request, journal.Decided)
     listed = []
     for row, entry in rows:
-        assert isinstance(entry, journal.Decided)
-        shown = _decision(batch.state, entry, explain=True)
-        shown |= {"position": row.position, "time": row.time / 1e6, "request": entry.request}
-        listed.append(shown)
+        place = {"position": row.position, "time": row.time / 1e6}
+        if isinstance(entry, journal.Decided):
+            shown = _decision(batch.state, entry, explain=True)
+            listed.append({**shown, **place, "request": entry.request})
+        elif isinstance(entry, journal.Blank):
+            what = {"event_id": entry.event_id, "sequence": entry.number, "action": entry.action}
+            listed.append({**what, **place, "erased": True})
     return Answer.of({"decisions": listed, "before": before})
 
 
@@ -132,6 +138,7 @@ def show_state(batch: Batch, request: None) -> Answer:
             "experiment": spec.name,
             "policy": spec.policies[0].kind,
             "position": state.position,
+            "head": state.head.hex(),
             "time": state.time / 1e6,
             **_mode(state),
             "decisions": decisions,
@@ -194,7 +201,7 @@ def show_history(batch: Batch, request: None) -> Answer:
 
 def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     """Changes of its configuration."""
-    rows, before = _page(batch, request, journal.Started, journal.ModeChanged, journal.RolledBack)
+    rows, before = _page(batch, request, *_CHANGES)
     listed = []
     for row, entry in rows:
         plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
@@ -207,6 +214,8 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
     """Snapshots that can be rolled back to."""
     return Answer.of({"snapshots": [_snapshot(one) for one in batch.journal.snapshots()]})
 
+
+_CHANGES = (journal.Started, journal.ModeChanged, journal.RolledBack, journal.Erased)
 
 # --- what administrators change ---
 
@@ -230,11 +239,20 @@ def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
     if wanted.position < state.configured:
         why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
         raise Refusal(409, "differs", why)
-    if not wanted.sound:
-        why = f"the snapshot at position {request.position} does not match its digest"
-        raise Refusal(409, "damaged", why)
+    fault = journal.fault_of(wanted, batch.journal, journal.bound_snapshots(batch.journal))
+    if fault is not None:
+        raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
+
+
+def erase(batch: Batch, request: bodies.ErasureRequest) -> Answer:
+    """Erase the inputs and outcomes of events for good; the chain of the journal still holds."""
+    known, rows = erasure.erase(batch, request.event_ids)
+    if not known:
+        raise Refusal(404, "unknown", f"no decision was made for event_id {request.event_ids[0]!r}")
+    missing = [event_id for event_id in request.event_ids if event_id not in known]
+    return Answer.of({"erased": sorted(known), "unknown": missing, "entries": rows})
 
 
 # --- parts of answers, as plain data for JSON ---

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tightrope.service import operations
 from tightrope.service.app import Service
+from tightrope.service.backup import copy_to_file
+from tightrope.service.bodies import ErasureRequest
 from tightrope.service.conformance import JournalSuite
 from tightrope.service.experiment import Experiment
 from tightrope.service.journal import Journal, JournalError, Refused, row_of
@@ -31,7 +35,10 @@ def bench_on(database: Server, name: str, **options: Any) -> Bench:
     return Bench(ward(name), PostgresJournal(database.url, name), **options)
 
 
-def test_the_same_events_give_the_same_journal_as_in_memory(database: Server) -> None:
+def test_the_same_events_give_the_same_journal_as_in_memory(
+    database: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tightrope.service.chain._salt", lambda: bytes(16))
     one, other = bench_on(database, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
     for bench in (one, other):
         for i in range(60):
@@ -189,3 +196,21 @@ def test_from_sqlite_or_memory_to_postgres(database: Server) -> None:
     moved = Bench(arms("moved"), PostgresJournal(database.url, "moved"))
     assert moved.digest() == bench.digest()
     moved.experiment.close()
+
+
+def test_events_are_erased_and_a_journal_is_copied_to_a_file(database: Server, tmp_path: Path) -> None:
+    bench = bench_on(database, "erased")
+    for i in range(12):
+        read(bench.decide(visit(i)))
+        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
+    before = verify(bench.journal).head
+    answer = bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"]))
+    assert read(answer)["entries"] == 2
+    assert code(bench.decide(visit(3))) == (410, "erased")
+    report = verify(bench.journal, head=before)
+    assert (report.erased, report.digest) == (2, bench.digest())
+    head = copy_to_file(bench.journal, tmp_path / "copy.sqlite")
+    with contextlib.closing(open_journal(tmp_path / "copy.sqlite")) as copy:
+        assert verify(copy, head=before).head == head.hash.hex() == report.head
+    bench.reopened()
+    bench.experiment.close()

@@ -72,21 +72,33 @@ def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Jou
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
     """A journal to read: a SQLite file, a folder of them, or the URL of a database; of several, by the experiment's name."""
     source = stated_address(source) if isinstance(source, str) else source
+    journal = _found(source, experiment, read_only=True)
+    journal.open()
+    return journal
+
+
+def journal_to_write(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
+    """The same to be written, not open yet."""
+    source = stated_address(source) if isinstance(source, str) else source
+    if not (isinstance(source, str) and "://" in source) and not Path(source).exists():
+        raise InvalidInput(f"there is no journal at {str(source)!r}.")
+    return _found(source, experiment, read_only=False)
+
+
+def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only: bool) -> Journal:
     if isinstance(source, str) and "://" in source:
         if experiment is None:
             raise InvalidInput("experiment must be given: a database holds the journals of several.")
-        journal = journal_at(source, experiment, read_only=True)
-    elif Path(source).is_dir():
+        return journal_at(source, experiment, read_only=read_only)
+    if Path(source).is_dir():
         found = sorted(path.stem for path in Path(source).glob("*.sqlite"))
         if experiment is None and len(found) != 1:
             listed = ", ".join(found) or "none"
             raise InvalidInput(
                 f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}."
             )
-        journal = journal_at(f"sqlite:{source}", experiment or found[0], read_only=True)
-    else:
-        journal = _storage("sqlite:").SqliteJournal(source, read_only=True)
-    journal.open()
+        return journal_at(f"sqlite:{source}", experiment or found[0], read_only=read_only)
+    journal: Journal = _storage("sqlite:").SqliteJournal(source, read_only=read_only)
     return journal
 
 

@@ -160,6 +160,25 @@ class PostgresJournal(Journal):
         if not written:
             raise self._lost(JournalError("another process has taken over; nothing was written."))
 
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """What was there is vacuumed away; the server's files, its own log and its replicas follow in their time."""
+        query = (
+            "UPDATE tightrope_journal SET data = %s WHERE experiment = %s AND position = %s "
+            "AND EXISTS (SELECT FROM tightrope_lease WHERE experiment = %s AND term = %s FOR KEY SHARE)"
+        )
+        bindings = [(row.data, self._experiment, row.position, self._experiment, self._term) for row in rows]
+        connection = self._open_connection()
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(query, bindings)
+                written = cursor.rowcount
+            if written == len(rows):
+                connection.execute("VACUUM tightrope_journal")
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+        if written != len(rows):
+            raise self._lost(JournalError("another process has taken over; nothing was erased."))
+
     def probe(self) -> None:
         """Write a row that does not matter."""
         query = "INSERT INTO tightrope_probe AS old VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = old.count + 1"
