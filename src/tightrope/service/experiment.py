@@ -36,14 +36,12 @@ from tightrope.errors import InvalidInput
 from tightrope.features import Number
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
-from tightrope.service.chain import GENESIS
 from tightrope.service.clock import SteadyClock
 from tightrope.service.configuration import changed_fields, continued, served_part
 from tightrope.service.erasure import finish_erasure
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
-    KINDS,
     Blank,
     Decided,
     Entry,
@@ -60,15 +58,11 @@ from tightrope.service.journal import (
     Snapshotted,
     Started,
     Written,
-    bound_snapshots,
     chained,
     entry_of,
-    fault_of,
-    hash_of,
-    is_chained,
-    row_at,
 )
 from tightrope.service.metrics import Metrics
+from tightrope.service.rebuilding import rebuilt
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
 
@@ -452,7 +446,7 @@ class Experiment:
         else:
             self._heads.require(self.journal)
             finish_erasure(self.journal)
-            state = self._rebuilt()
+            state, self._snapshot_at = rebuilt(self.journal, self.name, self.spec.source)
             if isinstance(self.clock, SteadyClock):
                 self.clock.resume(state.time / 1e6)
             self._reconfigure(state)
@@ -469,54 +463,6 @@ class Experiment:
         if concern.kind not in self._logged:
             self._logged.add(concern.kind)
             log.warning("experiment %r: %s", self.name, concern)
-
-    def _rebuilt(self) -> ExperimentState:
-        first = next(self.journal.rows(), None)
-        assert first is not None
-        state = ExperimentState.begin(first, self.spec.source)
-        self._snapshot_at = state.position
-        bound = bound_snapshots(self.journal)
-        last = self.journal.last()
-        for snapshot in reversed(self.journal.snapshots()):
-            if snapshot.position > last:
-                at = snapshot.position
-                raise JournalDamaged(
-                    f"the newest snapshot is of position {at}, but the journal ends at {last}."
-                )
-            saved = self.journal.snapshot(snapshot.position)
-            assert saved is not None
-            fault = fault_of(saved, self.journal, bound)
-            if fault is None and bound and saved.position not in bound:
-                fault = "is of before the chain, and later ones are missing"
-            if fault is None:
-                # The configuration that was in force then.
-                [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
-                entry = entry_of(row)
-                assert isinstance(entry, Started)
-                state = ExperimentState.of(entry, self.spec.source)
-                state.restore(saved.state, saved.position, self._hash_at(saved.position))
-                # The entry that speaks of it follows it.
-                self._snapshot_at = saved.position + (saved.position in bound)
-                break
-            words = "experiment %r: the snapshot at position %d %s; using an older one"
-            log.error(words, self.name, snapshot.position, fault)
-        for row in self.journal.rows(after=state.position):
-            state.replay(row)
-        return state
-
-    def _hash_at(self, position: int) -> bytes:
-        """The hash of a row; before the chain it is that of all rows up to there, which takes a while, once."""
-        row = row_at(self.journal, position)
-        if row is None:
-            raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
-        if is_chained(row):
-            return hash_of(row, None)
-        head = GENESIS
-        for before in self.journal.rows():
-            head = hash_of(before, head)
-            if before.position == position:
-                break
-        return head
 
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
