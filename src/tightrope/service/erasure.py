@@ -23,7 +23,7 @@ b'{"erased":["visit-1"],"unknown":[],"entries":1}'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from tightrope.service.bodies import Refusal
@@ -34,7 +34,6 @@ from tightrope.service.journal import (
     Blank,
     Decided,
     Erased,
-    Journal,
     Refused,
     RolledBack,
     Row,
@@ -99,25 +98,6 @@ def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> 
     if max(whole, default=0) < max(blank):
         batch.snapshot(f"after the erasure at {state.position}")
     return known, len(blank)
-
-
-def finish_erasure(journal: Journal) -> None:
-    """Erase what the newest entry about it names and is still there: the process may have died in between."""
-    for row in journal.select([KINDS[Erased]], limit=1):
-        entry = entry_of(row)
-        assert isinstance(entry, Erased)
-        left = [one for found in rows_in(journal, entry.rows) if (one := erased(found)) != found]
-        if left:
-            journal.overwrite(left)
-
-
-def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
-    """The rows at some ranges of positions, both ends included."""
-    for first, last in ranges:
-        for row in journal.rows(after=first - 1):
-            if row.position > last:
-                break
-            yield row
 
 
 def _all(batch: Batch, kind: type) -> Iterator[Row]:

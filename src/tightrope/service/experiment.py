@@ -38,7 +38,6 @@ from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
 from tightrope.service.clock import SteadyClock
 from tightrope.service.configuration import changed_fields, continued, served_part
-from tightrope.service.erasure import finish_erasure
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
@@ -62,7 +61,7 @@ from tightrope.service.journal import (
     entry_of,
 )
 from tightrope.service.metrics import Metrics
-from tightrope.service.rebuilding import rebuilt
+from tightrope.service.rebuilding import finish_erasure, rebuilt
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
 
@@ -106,8 +105,6 @@ class Batch:
         self.journal = journal
         # Microseconds since 1970, the same for all of the batch; never before what is in the journal.
         self.now = max(now, state.time)
-        # Who asked for the present operation: the id of a key.
-        self.by: str | None = None
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []

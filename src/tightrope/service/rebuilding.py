@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
+    Erased,
     Journal,
     JournalDamaged,
+    Row,
     Started,
     bound_snapshots,
     entry_of,
+    erased,
     fault_of,
     hash_of,
     is_chained,
@@ -23,7 +27,7 @@ log = logging.getLogger("tightrope.service")
 
 
 def rebuilt(journal: Journal, name: str, source: str) -> tuple[ExperimentState, int]:
-    """The state at the journal's end, and the position of the snapshot that it comes from; `source` is what messages call the spec."""
+    """The state at the journal's end, and the position of the snapshot that it comes from; messages call the spec `source`."""
     first = next(journal.rows(), None)
     assert first is not None
     state = ExperimentState.begin(first, source)
@@ -54,6 +58,25 @@ def rebuilt(journal: Journal, name: str, source: str) -> tuple[ExperimentState, 
     for row in journal.rows(after=state.position):
         state.replay(row)
     return state, snapshot_at
+
+
+def finish_erasure(journal: Journal) -> None:
+    """Erase what the newest entry about it names and is still there: the process may have died in between."""
+    for row in journal.select([KINDS[Erased]], limit=1):
+        entry = entry_of(row)
+        assert isinstance(entry, Erased)
+        left = [one for found in rows_in(journal, entry.rows) if (one := erased(found)) != found]
+        if left:
+            journal.overwrite(left)
+
+
+def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
+    """The rows at some ranges of positions, both ends included."""
+    for first, last in ranges:
+        for row in journal.rows(after=first - 1):
+            if row.position > last:
+                break
+            yield row
 
 
 def _hash_at(journal: Journal, position: int) -> bytes:
