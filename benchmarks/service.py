@@ -2,6 +2,7 @@
 
     python benchmarks/service.py load                 # 64 connections: bare endpoint, journal off, SQLite, with outcomes
     python benchmarks/service.py load --client own    # the same without wrk, with a client in Python
+    python benchmarks/service.py load --database postgresql://… --connections 1    # PostgreSQL too, one caller at a time
     python benchmarks/service.py memory               # 10⁶ decisions over HTTP, memory as they go
     python benchmarks/service.py restart              # a journal of 10⁶ entries, killed; seconds until it is ready again
 
@@ -65,10 +66,10 @@ def serve_bare(port: int) -> None:
         return Response(b"{}")
 
     app = Starlette(routes=[Route("/v1/decisions", decide, methods=["POST"]), Route("/readyz", ready)])
-    uvicorn.run(app, host="127.0.0.1", port=port, **UVICORN)
+    uvicorn.run(app, host="127.0.0.1", port=port, **{**UVICORN, "http": "auto"})
 
 
-def serve(kind: str, port: int, folder: str) -> None:
+def serve(kind: str, port: int, place: str) -> None:
     if kind == "bare":
         serve_bare(port)
         return
@@ -76,18 +77,18 @@ def serve(kind: str, port: int, folder: str) -> None:
 
     if kind == "memory":
         run([SPEC], port=port, database="memory:")
+    elif kind == "postgresql":
+        run([SPEC], port=port, database=place)
     else:
-        run([SPEC], port=port, data=folder)
+        run([SPEC], port=port, data=place)
 
 
 class Server:
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, place: str | Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as one:
             self.port = one.getsockname()[1]
         began = time.perf_counter()
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "serve", kind, str(self.port), str(folder)]
-        )
+        self.process = subprocess.Popen([sys.executable, __file__, "serve", kind, str(self.port), str(place)])
         while True:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=60).close()
@@ -110,8 +111,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(kind: str, folder: Path) -> Iterator[Server]:
-    one = Server(kind, folder)
+def server(kind: str, place: str | Path) -> Iterator[Server]:
+    one = Server(kind, place)
     try:
         yield one
     finally:
@@ -275,13 +276,18 @@ def own(
 # --- what is measured ---
 
 
-def load(connections: int, seconds: float, rounds: int, client: str) -> None:
+def load(connections: int, seconds: float, rounds: int, client: str, database: str | None) -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; client: {client}")
-    kinds = ["bare", "memory", "sqlite", "sqlite, outcomes"]
+    kinds = ["bare", "memory", "sqlite", "sqlite, outcomes", *([] if database is None else ["postgresql"])]
     found: dict[str, list[Measured]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind in kinds:
-            with tempfile.TemporaryDirectory() as folder, server(kind.partition(",")[0], Path(folder)) as one:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                server(
+                    kind.partition(",")[0], database if kind == "postgresql" and database else folder
+                ) as one,
+            ):
                 run = wrk if client == "wrk" and "outcomes" not in kind else own
                 run(one.port, connections, 1.0)
                 if "outcomes" in kind:
@@ -296,6 +302,7 @@ def load(connections: int, seconds: float, rounds: int, client: str) -> None:
         "memory": "journal off",
         "sqlite": "SQLite, fsynced",
         "sqlite, outcomes": "SQLite, decision and outcome in turn",
+        "postgresql": "PostgreSQL, fsynced",
     }
     for kind, runs in found.items():
         p50, p99 = (statistics.median(getattr(one, name) for one in runs) for name in ("p50", "p99"))
@@ -403,6 +410,7 @@ def main() -> None:
     one.add_argument("--seconds", type=float, default=10.0)
     one.add_argument("--rounds", type=int, default=3)
     one.add_argument("--client", choices=["wrk", "own"], default="wrk" if shutil.which("wrk") else "own")
+    one.add_argument("--database", help="postgresql://… of a server that may be written to")
     one = commands.add_parser("memory")
     one.add_argument("--connections", type=int, default=64)
     one.add_argument("--decisions", type=int, default=1_000_000)
@@ -411,16 +419,16 @@ def main() -> None:
     one = commands.add_parser("serve")
     one.add_argument("kind")
     one.add_argument("port", type=int)
-    one.add_argument("folder")
+    one.add_argument("place")
     options: Any = parser.parse_args()
     if options.command == "load":
-        load(options.connections, options.seconds, options.rounds, options.client)
+        load(options.connections, options.seconds, options.rounds, options.client, options.database)
     elif options.command == "memory":
         memory(options.connections, options.decisions)
     elif options.command == "restart":
         restart(options.entries)
     else:
-        serve(options.kind, options.port, options.folder)
+        serve(options.kind, options.port, options.place)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,34 @@ def test_of_several_journals_one_is_named(
     found = machine(capsys, "evaluate", data, "--policy", candidate, "--experiment", "night")
     assert (found["experiment"], found["judged"]) == ("night", 60)
     assert machine(capsys, "replay", data, "--experiment", "night")["decisions"] == 60
+
+
+def test_without_the_package_of_a_storage_its_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(tmp_path, rounds=3)
+    for package, module, source, extra in [
+        ("apsw", "sqlite", str(tmp_path), "service"),
+        ("apsw", "sqlite", str(tmp_path / "trial.sqlite"), "service"),
+        ("psycopg", "postgresql", "postgresql://localhost/x", "postgres"),
+    ]:
+        with monkeypatch.context() as patch:
+            # As on an install without extras.
+            patch.setitem(sys.modules, package, None)
+            patch.delitem(sys.modules, f"tightrope.service.storage.{module}", raising=False)
+            assert main(["replay", source, "--experiment", "trial"]) == 1
+        assert f"pip install 'tightrope[{extra}]'" in capsys.readouterr().err
+
+
+def test_keys_with_an_end_and_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "keys.json"
+    assert main(["keys", "create", str(path), "--days", "90", "--rate", "20"]) == 0
+    [key] = json.loads(path.read_text())
+    assert capsys.readouterr().out.split("_")[1] == key["id"]
+    assert key["rate"] == 20.0
+    assert "expires" in key
+    assert main(["keys", "create", str(path), "--rate", "0"]) == 2
+    assert "rate must be a positive number" in capsys.readouterr().err
 
 
 def test_help_helps(capsys: pytest.CaptureFixture[str]) -> None:

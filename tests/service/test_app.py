@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import logging
 import os
 import signal
 import socket
@@ -28,13 +29,13 @@ from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
 from tightrope.service.client import ServiceError
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalLocked, Row, Snapshot
+from tightrope.service.journal import JournalLocked
 from tightrope.service.keys import Keys
 from tightrope.service.replay import verify
 from tightrope.service.server import make_service
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
-from workbench import arms, measured, running, visit, ward, write_spec
+from workbench import SlowJournal, arms, measured, metrics, running, visit, ward, write_spec
 
 
 @pytest.fixture(scope="module")
@@ -240,23 +241,8 @@ def test_the_way_of_one_decision_is_the_one_that_is_documented(tmp_path: Path) -
 # --- durability before the answer ---
 
 
-class _Slow(MemoryJournal):
-    """Writes nothing before it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def append(
-        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
-    ) -> None:
-        self.gate.wait(20)
-        super().append(rows, snapshots, drop)
-
-
 def test_no_answer_before_the_journal_has_it_and_503_when_too_many_wait() -> None:
-    journal = _Slow()
+    journal = SlowJournal()
     experiment = Experiment(ward(), journal)
     experiment.open()
     with running(Service([experiment], max_in_flight=8)) as web, ThreadPoolExecutor(30) as pool:
@@ -296,6 +282,23 @@ def test_a_caller_who_leaves_harms_no_one() -> None:
         while web.post("/v1/decisions", content=visit(1)).status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_no_path_ends_in_a_line_feed(web: httpx.Client) -> None:
+    web.post("/v1/decisions", params=WARD, json={"event_id": "abc", "context": {"age": 1, "sex": "f"}})
+    assert web.get("/v1/decisions/abc", params=WARD).status_code == 200
+    for path in ("/v1/decisions/abc%0A", "/healthz%0A", "/v1/state%0A", "/v1/decisions%0A"):
+        assert web.get(path, params=WARD).status_code == 404
+
+
+def test_the_document_says_how_to_show_a_key(web: httpx.Client, guarded: tuple[httpx.Client, Path]) -> None:
+    for one, security in ((web, [{}, {"key": []}]), (guarded[0], [{"key": []}])):
+        document = one.get("/openapi.json").json()
+        assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+        assert document["paths"]["/v1/decisions"]["post"]["security"] == security
+        assert "security" not in document["paths"]["/healthz"]["get"]
+        words = document["components"]["schemas"]["OutcomeRequest"]["description"]
+        assert "usage less the limit" in words
 
 
 # --- keys ---
@@ -363,6 +366,83 @@ def test_reading_lists_only_what_the_key_opens(guarded: tuple[httpx.Client, Path
     revoke_key(path, secret.split("_")[1])
     time.sleep(1.1)
     assert web.get("/v1/experiments", headers=bearer(secret)).status_code == 401
+
+
+def test_a_key_of_one_experiment_learns_nothing_of_another(guarded: tuple[httpx.Client, Path]) -> None:
+    web, path = guarded
+    every, one = create_key(path), create_key(path, experiments=["arms"])
+    time.sleep(1.1)
+    for i in range(3):
+        web.post("/v1/decisions?experiment=ward", content=visit(i), headers=bearer(every))
+    web.get("/nothing")
+    shown = web.get("/metrics", headers=bearer(one)).text
+    # No trace of the three decisions of the other one, nor of what belongs to none.
+    assert '"ward"' not in shown
+    assert "/v1/decisions" not in shown
+    assert 'route="other"' not in shown
+    everything = web.get("/metrics", headers=bearer(every)).text
+    assert (
+        metrics(everything)['tightrope_requests_total{experiment="ward",route="/v1/decisions",status="200"}']
+        == 3
+    )
+    assert 'route="other"' in everything
+    for headers in ({}, bearer(one), bearer(every)):
+        assert web.get("/readyz", headers=headers).json() == {"ready": True}
+
+
+def test_a_key_sends_no_more_requests_a_second_than_it_may(guarded: tuple[httpx.Client, Path]) -> None:
+    web, path = guarded
+    limited, free = create_key(path, rate=2), create_key(path)
+    time.sleep(1.1)
+    answers = [web.get("/v1/state?experiment=ward", headers=bearer(limited)) for _ in range(6)]
+    assert [one.status_code for one in answers[:2]] == [200, 200]
+    assert {one.status_code for one in answers[4:]} == {429}
+    assert answers[-1].json()["error"]["code"] == "rate"
+    assert int(answers[-1].headers["retry-after"]) == 1
+    assert web.get("/metrics", headers=bearer(limited)).status_code == 429
+    assert web.get("/v1/state?experiment=ward", headers=bearer(free)).status_code == 200
+    with Client(str(web.base_url), key=limited, experiment="ward") as client:
+        assert client.state()["experiment"] == "ward", "the client waits for its turn"
+
+
+def test_who_asked_reaches_the_operation_and_the_log_of_admin_calls(
+    guarded: tuple[httpx.Client, Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web, path = guarded
+    secret = create_key(path, experiments=["ward"])
+    time.sleep(1.1)
+    asked: list[str | None] = []
+    process = Experiment.process
+
+    def note(self: Experiment, ops: Sequence[Any]) -> Any:
+        asked.extend(op.by for op in ops)
+        return process(self, ops)
+
+    monkeypatch.setattr(Experiment, "process", note)
+    with caplog.at_level(logging.INFO, "tightrope.service"):
+        web.post("/v1/decisions?experiment=ward", content=visit(1), headers=bearer(secret))
+        web.post("/v1/mode?experiment=ward", json={"mode": "paused"}, headers=bearer(secret))
+        web.post("/v1/mode?experiment=arms", json={"mode": "paused"}, headers=bearer(secret))
+    key = secret.split("_")[1]
+    assert asked == [key, key]
+    calls = [vars(one) for one in caplog.records if one.message == "admin call"]
+    assert [(one["key"], one["experiment"], one["status"]) for one in calls] == [
+        (key, "ward", 200),
+        (key, "", 403),
+    ]
+
+
+def test_every_request_can_be_logged(web: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "tightrope.service.requests"):
+        web.get("/v1/state", params=WARD)
+    [one] = [vars(one) for one in caplog.records if one.name == "tightrope.service.requests"]
+    assert (one["method"], one["route"], one["status"], one["experiment"]) == (
+        "GET",
+        "/v1/state",
+        200,
+        "ward",
+    )
+    assert one["seconds"] > 0
 
 
 def test_the_file_of_keys_holds_no_key(tmp_path: Path) -> None:

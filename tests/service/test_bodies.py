@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightrope.service.bodies import DecisionRequest, Limits, OutcomeRequest, Refusal, fingerprint, read_body
+from tightrope.service.bodies import (
+    _TOKENS,
+    DecisionRequest,
+    Limits,
+    OutcomeRequest,
+    Refusal,
+    fingerprint,
+    read_body,
+)
 from workbench import Bench, code, measured, ward
 
 HOSTILE = [
@@ -44,7 +53,7 @@ HOSTILE = [
     (b'{"features": [0.1, 0.1]}', 422, "features must have shape"),
     (b'{"features": [[0.1, 0.1, 0.1], [0.1]]}', 422, "features"),
     (b'{"features": [1.0, 1.0, 1.0]}', 422, "features[0] must have a Euclidean norm"),
-    (b'{"features": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "nested deeper than 8"),
+    (b'{"features": ' + b"[" * 100_000 + b"]" * 10_000 + b"}", 400, "nested deeper than 8"),
     (b'{"actions": [], "features": [0.1, 0.1, 0.1]}', 422, "actions must name at least one"),
     (b'{"actions": ["icu", "icu"], "features": [0.1, 0.1, 0.1]}', 422, "actions must name each action once"),
     (b'{"actions": ["icu", "attic"], "features": [0.1, 0.1, 0.1]}', 422, "actions[1]"),
@@ -206,3 +215,69 @@ def test_a_fingerprint_ignores_order_and_spaces_but_no_value(order: list[str], i
     assert same == fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))
     value["context"] = {"age": 71.5, "sex": "f"}
     assert same != fingerprint(read_body(json.dumps(value).encode(), DecisionRequest))
+
+
+# --- no body takes long ---
+
+
+def test_a_text_without_end_is_read_once() -> None:
+    small, large = (b"[]" * 9 + b'"' + b'\\"' * n for n in (100, 20_000))
+    for body in (small, large):
+        # 9 pairs of brackets, and one text to the end.
+        assert len(list(_TOKENS.finditer(body))) == 19
+    began = time.process_time()
+    with pytest.raises(Refusal) as refusal:
+        read_body(large, DecisionRequest)
+    assert refusal.value.status in (400, 422)
+    # Some milliseconds; where each quote began the text anew, 8 seconds.
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'["' + b'\\"' * 20_000 + b"[" * 9,
+        b'["' + b"\\" * 40_001,
+        b"[" * 8 + b'"[[[" ,"\\"[" ' + b"]" * 8,
+        b"[]" * 40_000,
+        b"[" + b"[]," * 30_000 + b"]",
+        b"]" * 10_000,
+        b"[{]}" * 10_000,
+    ],
+    ids=["unterminated", "backslashes", "brackets in texts", "flat", "shallow", "closing", "crossed"],
+)
+def test_brackets_in_texts_do_not_count_and_deep_ones_do(body: bytes) -> None:
+    with pytest.raises(Refusal) as refusal:
+        read_body(body, DecisionRequest)
+    assert "nested deeper" not in refusal.value.message
+    with pytest.raises(Refusal, match="nested deeper than 8 levels"):
+        read_body(
+            b"[" * 8 + b'"\\"]]"' + b"," + body.lstrip(b"]") + b"[" * 9, DecisionRequest, Limits(depth=8)
+        )
+
+
+def test_a_context_has_at_most_so_many_fields() -> None:
+    fields = {f"field-{i}": 1 for i in range(1001)}
+    with pytest.raises(Refusal, match="context must have at most 1000 entries, but got 1001"):
+        read_body(json.dumps({"context": fields}).encode(), DecisionRequest)
+
+
+# --- what says the same is the same ---
+
+
+def test_minus_zero_is_zero() -> None:
+    bench = Bench(ward("zeros"))
+    first = bench.decide(b'{"event_id": "z", "context": {"age": -0.0, "sex": "f"}}')
+    assert first.status == 200
+    for again in (b"0", b"0.0", b"-0", b"-0e5"):
+        body = b'{"event_id": "z", "context": {"age": %s, "sex": "f"}}' % again
+        assert bench.decide(body) == first
+    text = b'{"event_id": "t", "context": {"age": 1, "sex": "f"}, "group": "%s"}'
+    assert read_body(text % b"-0.0", DecisionRequest).group == "-0.0"
+
+
+@pytest.mark.parametrize("event_id", ["abc\n", "\n", "a\nb", "abc\r", "abc\x7f"])
+def test_an_event_id_holds_no_line_feed_anywhere(event_id: str) -> None:
+    body = json.dumps({"event_id": event_id, "context": {"age": 1, "sex": "f"}}).encode()
+    with pytest.raises(Refusal, match="event_id must hold no control characters"):
+        read_body(body, DecisionRequest)

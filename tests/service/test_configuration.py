@@ -177,7 +177,7 @@ def written_before_kinds_were_named() -> MemoryJournal:
         bench.learn(f"v-{i}", reward=float(i % 2))
     old = MemoryJournal()
     for row in bench.journal.rows():
-        entry = msgspec.msgpack.decode(row.data)
+        entry = msgspec.msgpack.decode(msgspec.msgpack.encode(entry_of(row)))
         if entry["kind"] == "started":
             del entry["spec"]["policy"]
         old.append([row._replace(data=msgspec.msgpack.encode(entry))])

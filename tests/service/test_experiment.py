@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
-from tightrope.service.bodies import SnapshotRequest
+from tightrope.service.app import Service
+from tightrope.service.bodies import Answer, PageQuery, SnapshotRequest
 from tightrope.service.experiment import Op, Writer
 from tightrope.service.journal import (
+    JournalDamaged,
     JournalError,
     Measured,
     Row,
@@ -24,7 +28,7 @@ from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec
-from workbench import Bench, arms, code, measured, read, visit, ward
+from workbench import Bench, arms, code, measured, read, running, visit, ward
 
 
 def test_slater_is_never_measured_inside_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +170,104 @@ def test_concurrent_retries_get_one_answer(tmp_path: Path) -> None:
     journal.open()
     assert verify(journal).decisions == 20
     journal.close()
+
+
+def with_writer(bench: Bench, talk: Callable[[Writer], Awaitable[None]]) -> Metrics:
+    """Something said to an experiment's writer, which must not take long."""
+    metrics = Metrics()
+
+    async def main() -> None:
+        writer = Writer(bench.experiment, metrics)
+        writer.start(asyncio.get_running_loop())
+        async with asyncio.timeout(10):
+            await talk(writer)
+        await asyncio.to_thread(writer.stop)
+
+    asyncio.run(main())
+    return metrics
+
+
+@pytest.mark.usefixtures("quiet", "impatient")
+def test_an_error_that_no_one_expected_is_answered_and_counted_and_the_writer_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(ward())
+    process = bench.experiment.process
+
+    def broken(ops: Sequence[Op]) -> list[Answer]:
+        if any(op.event_id == "visit-1" for op in ops):
+            raise UnicodeEncodeError("latin-1", "☃", 0, 1, "not there")
+        return process(ops)
+
+    monkeypatch.setattr(bench.experiment, "process", broken)
+
+    async def talk(writer: Writer) -> None:
+        assert (await writer.submit(bench.deciding(visit(1)))).status == 500
+        assert writer.alive
+        assert (await writer.submit(bench.deciding(visit(2)))).status == 200
+        assert writer.status == "ready"
+
+    assert 'writer_errors_total{experiment="ward"} 1' in with_writer(bench, talk).text()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_whose_thread_has_ended_says_so_and_keeps_no_one_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(ward())
+
+    def end(ops: Sequence[Op]) -> list[Answer]:
+        raise SystemExit
+
+    async def talk(writer: Writer) -> None:
+        assert (writer.alive, writer.status) == (True, "ready")
+        monkeypatch.setattr(bench.experiment, "process", end)
+        assert (await writer.submit(bench.deciding(visit(1)))).status == 503
+        assert (writer.alive, writer.status) == (False, "dead")
+        assert (await writer.submit(bench.deciding(visit(2)))).status == 503
+
+    with_writer(bench, talk)
+    other = Bench(ward())
+    with running(Service([other.experiment])) as web:
+        assert [web.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+        monkeypatch.setattr(other.experiment, "process", end)
+        assert web.post("/v1/decisions", content=visit(1)).status_code == 503
+        assert [web.get(path).status_code for path in ("/healthz", "/readyz")] == [503, 503]
+
+
+def test_a_storage_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightrope.service.experiment._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("tightrope.service.experiment._STOP_SECONDS", 0.5)
+    bench, released = Bench(ward()), threading.Event()
+    monkeypatch.setattr(bench.journal, "append", lambda *args: released.wait(20))
+
+    async def talk(writer: Writer) -> None:
+        first = writer.submit(bench.deciding(visit(1)))
+        await asyncio.sleep(0.1)
+        second = writer.submit(bench.deciding(visit(2)))
+        assert [code(one) for one in (await first, await second)] == [(503, "unavailable")] * 2
+        assert (writer.alive, writer.status) == (True, "stuck")
+
+    began = time.monotonic()
+    with_writer(bench, talk)
+    assert time.monotonic() - began < 5.0, "neither do callers wait, nor the end"
+    released.set()
+
+
+def test_a_row_that_can_not_be_read_harms_its_own_event_alone() -> None:
+    bench = Bench(ward())
+    for i in range(5):
+        bench.decide(visit(i))
+    assert isinstance(bench.journal, MemoryJournal)
+    bad = bench.journal._rows[3]._replace(data=b"\xc1" + bench.journal._rows[3].data[1:])
+    bench.journal._rows[3] = bad
+    bench.journal._by_event["visit-2"] = [bad]
+    asked = [bench.deciding(visit(1)), bench.deciding(visit(2)), bench.deciding(visit(9))]
+    asked += [Op(operations.list_decisions, PageQuery()), bench.learning("visit-3", reward=1.0)]
+    assert [answer.status for answer in bench.experiment.process(asked)] == [200, 500, 200, 500, 200]
+    assert bench.experiment.status == "ready"
+    with pytest.raises(JournalDamaged, match="row 4 of the journal can't be read"):
+        verify(bench.journal)
 
 
 def test_what_the_policy_cant_do_is_logged_once_and_stands_in_the_state(

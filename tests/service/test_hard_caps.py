@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tightrope.errors import InvalidInput
 from tightrope.service import operations
-from tightrope.service.bodies import RollbackRequest, SnapshotRequest
+from tightrope.service.bodies import PageQuery, RollbackRequest, SnapshotRequest
+from tightrope.service.journal import JournalError
 from tightrope.service.replay import verify
 from workbench import Bench, arms, code, read
 
@@ -122,3 +123,90 @@ def test_rolling_back_does_not_refill_a_hard_cap() -> None:
     request = RollbackRequest(position=taken["position"], restore="all")
     read(bench.ask(operations.roll_back, request))
     assert code(bench.decide({"event_id": "6"})) == (409, "exhausted")
+
+
+# --- what was spent, under other rules ---
+
+VOUCHERS: dict[str, Any] = {"kind": "budget", "name": "vouchers", "at_most": 0.9, "hard": True, "total": 3.0}
+
+
+def spent(*rules: dict[str, Any], journal: Any = None, **options: Any) -> Bench:
+    """A bench on the journal of another, with other rules."""
+    return Bench(arms(rules=list(rules)), journal, accept_changes=True, **options)
+
+
+def used(bench: Bench) -> list[float]:
+    return [cap["used"] for cap in bench.state()["hard_caps"]]
+
+
+def spend(bench: Bench, events: str) -> list[int]:
+    return [bench.decide({"event_id": one, "usage": {"vouchers": 1.0}}).status for one in events]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param([VOUCHERS, {**VOUCHERS, "at_most": 0.8, "total": 9.0}], [3, 3], id="a second cap"),
+        pytest.param([{**VOUCHERS, "total": 9.0}], [3], id="another total"),
+        pytest.param([{**VOUCHERS, "action": "a"}], [3], id="some actions"),
+        pytest.param([{**VOUCHERS, "among": "young"}], [3], id="some groups"),
+        pytest.param([{**VOUCHERS, "action": "a"}, {**VOUCHERS, "action": "b"}], [3, 3], id="each action"),
+        pytest.param(
+            [{"kind": "capacity", "action": "a", "at_most": 0.9, "hard": True, "total": 2}, VOUCHERS],
+            [0, 3],
+            id="another usage",
+        ),
+    ],
+)
+def test_what_was_spent_counts_for_every_cap_of_the_usage(
+    changed: list[dict[str, Any]], expected: list[float]
+) -> None:
+    """A change that is accepted never refills a cap."""
+    bench = spent(VOUCHERS)
+    assert spend(bench, "0123") == [200, 200, 200, 409]
+    bench = spent(*changed, journal=bench.journal)
+    assert used(bench) == expected
+    assert verify(bench.journal).digest == bench.digest()
+    bench.reopened()
+    assert used(bench) == expected
+
+
+def test_a_cap_that_comes_back_goes_on_from_what_was_spent() -> None:
+    bench = spent(VOUCHERS)
+    assert spend(bench, "01") == [200, 200]
+    bench = spent({"kind": "budget", "name": "vouchers", "at_most": 0.9}, journal=bench.journal)
+    assert used(bench) == []
+    read(bench.ask(operations.take_snapshot, SnapshotRequest(label="without")))
+    bench = spent(VOUCHERS, journal=bench.journal)
+    assert used(bench) == [2]
+    assert spend(bench, "234") == [200, 409, 409]
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_parts_of_a_usage_add_up() -> None:
+    bench = spent({**VOUCHERS, "action": "a"}, {**VOUCHERS, "action": "b"})
+    spend(bench, "0123456")
+    total = sum(used(bench))
+    assert total > max(used(bench))
+    bench = spent({**VOUCHERS, "total": 50.0}, journal=bench.journal)
+    assert used(bench) == [total]
+
+
+def test_a_reset_needs_its_own_word_and_is_in_the_journal(caplog: pytest.LogCaptureFixture) -> None:
+    bench = spent(VOUCHERS)
+    spend(bench, "012")
+    with pytest.raises(
+        JournalError, match="reset_caps must name hard caps of the new spec, 'vouchers', but got 'fuel'"
+    ):
+        spent({**VOUCHERS, "total": 4.0}, journal=bench.journal, reset_caps=["fuel"])
+    bench = spent(VOUCHERS, journal=bench.journal, reset_caps=["vouchers"])
+    assert used(bench) == [3], "nothing else has changed"
+    assert "no hard cap is reset" in caplog.text
+    bench = spent({**VOUCHERS, "total": 4.0}, journal=bench.journal, reset_caps=["vouchers"])
+    assert used(bench) == [0]
+    [change, _] = read(bench.ask(operations.list_changes, PageQuery()))["changes"]
+    assert change["reset_caps"] == ["vouchers"]
+    spend(bench, "3456")
+    bench.reopened()
+    assert used(bench) == [4], "the same command again resets nothing"
+    assert verify(bench.journal).digest == bench.digest()

@@ -17,17 +17,21 @@ from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest, SnapshotRequest
+from tightrope.service.chain import GENESIS
 from tightrope.service.journal import (
+    Blank,
     Decided,
     Expired,
     JournalError,
     Learnt,
+    chained,
     entry_of,
+    hash_of,
 )
 from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
-from workbench import Bench, measured, visit, ward
+from workbench import Bench, arms, measured, visit, ward
 
 
 @pytest.fixture
@@ -147,14 +151,20 @@ def test_a_restored_policy_is_deferred_again() -> None:
 
 
 class _Altered(MemoryJournal):
-    """A journal in which one row was changed after the fact."""
+    """A journal in which one row was changed after the fact, and the chain from there on made anew if its author knows how."""
 
-    def __init__(self, journal: MemoryJournal, position: int, **changes: Any) -> None:
+    def __init__(self, journal: MemoryJournal, position: int, *, rechain: bool, **changes: Any) -> None:
         super().__init__()
+        head = GENESIS
         for row in journal.rows():
+            entry = entry_of(row)
             if row.position == position:
-                entry = msgspec.structs.replace(entry_of(row), **changes)
-                row = row._replace(data=msgspec.msgpack.encode(entry))
+                entry = msgspec.structs.replace(entry, **changes)
+            if row.position == position or rechain:
+                assert not isinstance(entry, Blank)
+                row, head = chained(row.position, row.time, entry, head)
+            else:
+                head = hash_of(row, None)
             self.append([row])
         for snapshot in journal.snapshots():
             saved = journal.snapshot(snapshot.position)
@@ -182,10 +192,34 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
     bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     assert isinstance(bench.journal, MemoryJournal)
     rows = [row for row in bench.journal.rows() if isinstance(entry_of(row), kind)]
-    altered = _Altered(bench.journal, rows[3].position, **change)
+    head = verify(bench.journal).head
+    altered = _Altered(bench.journal, rows[3].position, rechain=True, **change)
     with pytest.raises(JournalError, match=words):
         verify(altered)
+    altered = _Altered(bench.journal, rows[3].position, rechain=False, **change)
+    with pytest.raises(JournalError, match=rf"{words}|row {rows[4].position}|does not follow"):
+        verify(altered)
+    assert verify(bench.journal, head=head).head == head
     lost = MemoryJournal()
     lost._rows = [row for row in bench.journal.rows() if row.position != 5]
     with pytest.raises(JournalError, match="rows are missing"):
         verify(lost)
+
+
+def test_a_spreadsheet_computes_nothing_from_an_export(tmp_path: Path) -> None:
+    bench = Bench(arms())
+    ids = ['=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "'quoted", "plain", "a=b"]
+    for event_id in ids:
+        bench.decide({"event_id": event_id})
+        bench.learn(event_id, reward=-0.5)
+    export(bench.journal, tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    cells = [value for row in rows for name, value in row.items() if name != "reward"]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    found = [row["event_id"] for row in rows if row["kind"] == "decided"]
+    assert found == ["'" + one for one in ids[:5]] + ids[5:]
+    assert {row["reward"] for row in rows if row["kind"] == "learnt"} == {"-0.5"}
+    export(bench.journal, tmp_path / "all.parquet")
+    table = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    assert [row["event_id"] for row in table if row["kind"] == "decided"] == ids

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import random
 import sys
 import tempfile
 import time
@@ -21,13 +22,14 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from faults.kill import Account, Load, kill_cycles, missing
+from faults.kill import Account, Load, body_of, kill_cycles, missing
 from faults.outage import Careless, losses, survives_error, told_on, verdict, walk
 from faults.power import Disk, journal_on
 from faults.process import Served, free_port
 from faults.replica import Replica
 from faults.state_machine import ServiceMachine
 from faults.story import bench_on
+from tightrope.service.journal import JournalDamaged
 from workbench import write_spec
 
 Found = dict[str, Any]
@@ -188,6 +190,147 @@ def postgres(folder: Path, scale: float) -> Found:
     }
 
 
+def pauses(folder: Path, scale: float) -> Found:
+    """The active process is stopped and let go on, again and again, under load; another takes over each time."""
+    from faults.database import Server
+
+    server = Server()
+    try:
+        rounds = round(25 * scale) or 1
+        outcome = _paused(server, write_spec(folder, "paused"), rounds, None)
+        control = _paused(server, write_spec(folder, "unfenced"), 1, "unfenced")
+    finally:
+        server.remove()
+    return {**outcome, "control lost": len(control["lost"])}
+
+
+def _paused(server: Any, spec: Path, rounds: int, mutant: str | None) -> Found:
+    from tightrope.service.storage.postgresql import PostgresJournal
+
+    replicas = [
+        Served(spec, database=server.url, patch=QUICK, mutant=mutant).wait(ready=not i) for i in range(2)
+    ]
+    account = Account()
+    load = Load(lambda: [one.port for one in replicas], account, callers=4, patient=True, timeout=1.0)
+    replica = Replica(lambda: PostgresJournal(server.url, spec.stem, read_only=True))
+    lost: list[str] = []
+    slowest = 0.0
+    try:
+        for i in range(rounds):
+            _wait_for(account, 20)
+            [leader, *_] = [one for one in replicas if one.ready] or replicas
+            other = replicas[1 - replicas.index(leader)]
+            leader.pause()
+            began = time.monotonic()
+            while not other.ready and time.monotonic() - began < 20:
+                time.sleep(0.02)
+            slowest = max(slowest, time.monotonic() - began)
+            _wait_for(account, 5)
+            leader.resume()
+            # Callers reach it too.
+            time.sleep(0.5)
+            replica.follow()
+            _progress(i + 1)
+        load.stop()
+        replica.follow()
+        lost += missing(account, replica) + account.wrong
+    except (JournalDamaged, AssertionError, SystemExit) as error:
+        lost.append(str(error))
+    finally:
+        load.stop()
+        for one in replicas:
+            one.resume()
+            one.kill()
+    found = {"rounds": rounds, "acknowledged": len(account.decisions), "entries": replica.position}
+    return {**found, "slowest takeover, s": round(slowest, 1), "lost": lost}
+
+
+def hung(folder: Path, scale: float) -> Found:
+    """Connections of the active process hang, the whole database hangs, or its synchronous replica is lost, under load."""
+    from faults.database import Server
+
+    server = Server()
+    try:
+        outcome = _hung(server, write_spec(folder, "hung"), round(12 * scale) or 3, None)
+        control = _hung(server, write_spec(folder, "waiting"), 3, "waits for ever")
+    finally:
+        server.remove()
+    return {**outcome, "control lost": len(control["lost"])}
+
+
+def _hung(server: Any, spec: Path, rounds: int, mutant: str | None) -> Found:
+    from tightrope.service.storage.postgresql import PostgresJournal
+
+    served = Served(spec, database=server.url, patch=QUICK, mutant=mutant).wait()
+    account = Account()
+    load = Load(lambda: [served.port], account, callers=4, patient=True, timeout=8.0)
+    lost: list[str] = []
+    try:
+        for i in range(rounds):
+            _wait_for(account, 20)
+            pids = [pid for pid, _ in server.backends()]
+            how = (server.without_its_replica(), server.hung(pids[i % len(pids)]), server.hung(*pids))[i % 3]
+            with how:
+                began = time.monotonic()
+                try:
+                    served.call("POST", "/v1/decisions", body_of(f"event-{10**9 + i}", i))
+                except TimeoutError:
+                    lost.append(f"round {i}: a caller was not answered")
+                if time.monotonic() - began > 7.0:
+                    lost.append(f"round {i}: the answer took {time.monotonic() - began:.1f} s")
+                if i % 3 != 1 and _ready(served):
+                    lost.append(f"round {i}: it says that it is ready")
+            if lost:
+                break
+            _progress(i + 1)
+        _wait_for(account, 20)
+    finally:
+        load.stop()
+        served.kill()
+    replica = Replica(lambda: PostgresJournal(server.url, spec.stem, read_only=True))
+    replica.follow()
+    lost += missing(account, replica) + account.wrong
+    return {
+        "rounds": rounds,
+        "acknowledged": len(account.decisions),
+        "entries": replica.position,
+        "lost": lost,
+    }
+
+
+def clock(folder: Path, scale: float) -> Found:
+    """The clock of the machine jumps, years ahead and hours back, while decisions wait for their outcomes."""
+    rounds = round(40 * scale) or 4
+    spec = write_spec(folder)
+    jumped = _jumped(spec, folder / "data", rounds, None)
+    control = _jumped(spec, folder / "control", 4, "believes the clock")
+    return {**jumped, "control lost": len(control["lost"])}
+
+
+def _jumped(spec: Path, data: Path, rounds: int, mutant: str | None) -> Found:
+    chance = random.Random(0)
+    served = Served(spec, data=data, mutant=mutant, expire_after=3600.0).wait()
+    lost: list[str] = []
+    made = 0
+    for i in range(rounds):
+        served.clock_offset.value = chance.choice((10 * 365 * 86_400.0, -86_400.0, 7200.0, -5.0))
+        for _ in range(10):
+            status, _ = served.call("POST", "/v1/decisions", body_of(f"event-{made}", made))
+            made += 1
+            if status != 200:
+                lost.append(f"round {i}: a decision was answered {status}")
+        time.sleep(chance.uniform(0.0, 0.5))
+        served.clock_offset.value = 0.0
+        if i % 5 == 4:
+            served.kill()
+            served = Served(spec, data=data, mutant=mutant, expire_after=3600.0).wait()
+        outcomes = json.loads(served.call("GET", "/v1/state")[1])["outcomes"]
+        if (outcomes["pending"], outcomes["missing"]) != (made, 0):
+            lost.append(f"round {i}: {outcomes['pending']} of {made} pending, {outcomes['missing']} missing")
+    served.kill()
+    return {"rounds": rounds, "decisions": made, "lost": lost}
+
+
 def _lazy(server: Any, folder: Path) -> int:
     import psycopg
 
@@ -233,6 +376,17 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
     "kill": kill,
     "points": points,
     "postgres": postgres,
+    "pauses": pauses,
+    "hung": hung,
+    "clock": clock,
+}
+
+# As in operation, three times as fast.
+_POSTGRESQL = "tightrope.service.storage.postgresql"
+QUICK = {
+    f"{_POSTGRESQL}.lease.LEASE": 1.2,
+    f"{_POSTGRESQL}.lease.BEAT": 0.15,
+    f"{_POSTGRESQL}.connection.PATIENCE": 1.5,
 }
 
 

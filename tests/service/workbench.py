@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from tightrope.service.bodies import (
     read_body,
 )
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.journal import Journal
+from tightrope.service.journal import Journal, Row, Snapshot
 from tightrope.service.server import UVICORN
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
@@ -148,11 +148,32 @@ def code(answer: Answer) -> tuple[int, str]:
     return answer.status, json.loads(answer.body)["error"]["code"]
 
 
+class SlowJournal(MemoryJournal):
+    """Writes nothing before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        self.gate.wait(20)
+        super().append(rows, snapshots, drop)
+
+
+def metrics(text: str) -> dict[str, float]:
+    """The numbers that Prometheus would read, by name and labels."""
+    pairs = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
 @contextlib.contextmanager
-def running(service: Service) -> Iterator[httpx.Client]:
+def running(service: Service, **settings: Any) -> Iterator[httpx.Client]:
     """The service on a free port, and a client for it."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(service, **UVICORN))
+    server = uvicorn.Server(uvicorn.Config(service, **{**UVICORN, **settings}))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

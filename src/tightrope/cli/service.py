@@ -28,7 +28,7 @@ class Serving:
     data: Path | None = None
     "Folder of the SQLite journals; by default tightrope-data."
     database: str | None = None
-    "postgresql://… instead of SQLite, or memory: to keep nothing."
+    "postgresql://… instead of SQLite; env:NAME or file:PATH, where that stands; or memory: to keep nothing."
     keys: Path | None = None
     "File of keys, made by `tightrope keys create`."
     expire_after: float = 2_592_000.0
@@ -37,31 +37,46 @@ class Serving:
     "How many decisions may wait for their outcome at once."
     accept_changes: bool = False
     "Go on where a spec differs from the one in the journal, and note the change there."
+    max_in_flight: int = 512
+    "Decisions, outcomes and changes under way at once; one more is answered 503."
+    max_connections: int = 1_000
+    "Connections open at once; one more takes the place of an idle one."
+    reset_caps: tuple[str, ...] = ()
+    "Hard caps that begin at 0 with the changes that are accepted; all others go on from what was spent."
 
 
 _USUAL = Serving()
 
 
 @command("tightrope serve examples/hospital.toml --data data")
-def serve(*specs: Path, options: Serving = _USUAL) -> None:
+def serve(
+    *specs: Path, options: Serving = _USUAL, log: Literal["text", "json"] = "text", log_requests: bool = False
+) -> None:
     """Put policies behind HTTP, on a journal that loses nothing; the dashboard is at /.
 
     Parameters
     ----------
     specs
         One TOML file for each experiment.
+    log
+        Lines for people, or one JSON object a line.
+    log_requests
+        Log every request, with route, status, experiment, key and seconds.
     """
-    import logging
-
     if not specs:
         raise InvalidInput("serve needs at least one SPEC.toml.")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    import_extra("tightrope.service.logs", "service").configure(log, requests=log_requests)
     import_extra("tightrope.service.server", "service").serve(specs, **vars(options))
 
 
 @command("tightrope replay data/ward-routing.sqlite --export all.parquet")
 def replay(
-    source: str, *, experiment: str | None = None, export: Path | None = None, output: Output = DEFAULT
+    source: str,
+    *,
+    experiment: str | None = None,
+    head: str | None = None,
+    export: Path | None = None,
+    output: Output = DEFAULT,
 ) -> None:
     """Replay a journal from its first entry and compare every decision and snapshot with what was recorded.
 
@@ -71,13 +86,15 @@ def replay(
         A SQLite journal, the service's --data folder, or postgresql://…
     experiment
         Which experiment of a folder or database; needed where there are several.
+    head
+        A hash that was kept elsewhere: an entry must have it, or entries are missing or were changed.
     export
         Also write all entries to this .csv or .parquet file.
     """
     replaying = import_extra("tightrope.service.replay", "service")
     journal = replaying.open_journal(source, experiment)
     try:
-        found = replaying.verify(journal)
+        found = replaying.verify(journal, head=head)
         written = None if export is None else replaying.export(journal, export)
     finally:
         journal.close()
@@ -85,7 +102,12 @@ def replay(
     parts = [
         f"{found.name}: {found.entries:,} entries, {found.decisions:,} decisions, {found.outcomes:,} outcomes: all as recorded",
         f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
+        f"head {found.head}: keep it elsewhere, and compare with --head",
     ]
+    if found.erased:
+        parts.append(
+            f"{found.erased:,} entries are erased; {found.not_repeated:,} could not be repeated for that, but the chain holds them"
+        )
     if written is not None:
         parts.append(f"{written:,} entries written to {export}")
     output.show(data, *parts)
@@ -203,6 +225,8 @@ def create(
     *,
     scope: list[Literal["decide", "outcome", "read", "admin"]] | None = None,
     experiment: list[str] | None = None,
+    days: float | None = None,
+    rate: float | None = None,
 ) -> None:
     """Add a key to a file and print it once; the file keeps only its hash.
 
@@ -214,9 +238,14 @@ def create(
         What the key may do; all by default.
     experiment
         Which experiments it opens; all by default.
+    days
+        For how many days it opens anything; for ever by default.
+    rate
+        How many requests a second it may send; by default as many as the service bears.
     """
     keys = import_extra("tightrope.service.keys", "service")
-    print(keys.create_key(file, scopes=scope or keys.SCOPES, experiments=experiment or ("*",)))
+    given = {"scopes": scope or keys.SCOPES, "experiments": experiment or ("*",)}
+    print(keys.create_key(file, **given, days=days, rate=rate))
 
 
 @command("tightrope keys revoke keys.json 1a2b3c4d", of=keys_app)

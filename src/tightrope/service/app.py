@@ -7,8 +7,14 @@ without a framework; the rest goes through Starlette.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import logging
+import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -22,19 +28,41 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tightrope.service import dashboard, operations, routes
+from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
-from tightrope.service.experiment import Experiment, Op, Writer
-from tightrope.service.keys import Keys
-from tightrope.service.metrics import Gauge, Metrics, gauges_of
+from tightrope.service.connections import WHOLE_BODY
+from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
+from tightrope.service.keys import Key, Keys
+from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.policy_input import with_contexts
+from tightrope.service.reading import Reader
 from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
+from tightrope.service.tracing import spans
+
+log = logging.getLogger("tightrope.service")
+requests_log = logging.getLogger("tightrope.service.requests")
 
 _BODY_SECONDS: Final = 20.0
+# Bodies that may be on their way whole, and by which parts memory is reserved for each.
+_UNFINISHED: Final = 64
+_PIECE: Final = 64 << 10
+# A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
+_SHORT: Final = 16 << 10
+_SAMPLE_SECONDS: Final = 1.0
+ROLES: Final = {
+    "ready": "active",
+    "standby": "standby",
+    "differs": "differing",
+    "failing": "failing",
+    "stuck": "stuck",
+    "dead": "dead",
+    "closed": "closed",
+}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Service:
-    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their writers.
+    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
 
     Parameters
     ----------
@@ -43,7 +71,8 @@ class Service:
     keys : Keys, optional
         Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
     max_in_flight : int
-        Requests that may be under way at once. One more is answered 503 before its body is read, which bounds the memory.
+        Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has its share of
+        them. Reads have an eighth as many beside them.
     """
 
     def __init__(
@@ -57,11 +86,18 @@ class Service:
         self.experiments = {experiment.name: experiment for experiment in experiments}
         self.metrics = Metrics()
         self._writers = {name: Writer(one, self.metrics) for name, one in self.experiments.items()}
+        self._readers = {name: Reader(one) for name, one in self.experiments.items()}
         self._only = experiments[0].name if len(experiments) == 1 else None
         self._keys = keys
         self._limits = limits
-        self._max_in_flight = max_in_flight
-        self._in_flight = 0
+        self._writes = Admission(self.experiments, max_in_flight)
+        self._reads = Admission(self.experiments, max(8, max_in_flight // 8))
+        self._rates = Rates()
+        self._bodies = BodyBudget(_UNFINISHED * max(1 << 20, limits.body_bytes))
+        # One thread: long bodies wait for each other, not the loop for them.
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self._samples: dict[str, tuple[float, list[Sample]]] = {}
+        self._spans = spans()
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
         others = [one for one in ROUTES if one not in self._hot.values()]
         self._starlette: ASGIApp = Starlette(
@@ -70,104 +106,175 @@ class Service:
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan."""
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
+    ) -> None:
+        """One request, or the lifespan; what is known of a request goes to its span by way of `noted`."""
         if scope["type"] != "http":
             await self._starlette(scope, receive, send)
             return
-        if self._in_flight >= self._max_in_flight:
-            busy = Refusal(503, "overloaded", "too many requests are under way", retry_after=1)
-            self.metrics.count("requests", {"route": "any", "status": "503"})
-            await _send(send, busy.answer())
+        if self._spans is not None and noted is None:
+            with self._spans.of(scope) as noted:
+                await self(scope, receive, send, noted)
             return
-        self._in_flight += 1
+        began = time.perf_counter()
+        route = self._hot.get((scope["method"], scope["path"]))
+        path, status = "other", 500
         try:
-            route = self._hot.get((scope["method"], scope["path"]))
-            if route is None:
-                await self._counted(scope, receive, send)
-            else:
+            if route is not None:
+                path = route.path
                 answer = await self._answer(route, scope, receive)
-                self.metrics.count("requests", {"route": route.path, "status": str(answer.status)})
-                await _send(send, answer)
+                status = answer.status
+            else:
+                path, status = await self._counted(scope, receive, send)
         finally:
-            self._in_flight -= 1
+            seconds = time.perf_counter() - began
+            # A request that is refused says nothing of an experiment.
+            self.metrics.answered(scope.get("experiment", ""), path, status, seconds)
+            if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
+                _tell(scope, path, status, seconds, noted)
+        if route is not None:
+            await _send(send, answer)
 
     async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
         """What an experiment answers: only when what it says is durable."""
         text = scope["query_string"].decode("latin-1")
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
+        by: str | None = None
         try:
-            writer = self._admitted(route, scope, query.get("experiment", self._only))
+            key = self._bearer(scope)
+            by = scope["key"] = None if key is None else key.id
+            name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
-                body = await _read(receive, self._limits.body_bytes)
-                op = Op(route.handler, read_body(body, route.request, self._limits))
+                known = scope.get("extensions", {}).get(WHOLE_BODY)
+                whole = None if known is None else known["read"]()
+                body = await self._body(receive, by) if whole is None else whole
+                if len(body) <= _SHORT:
+                    op = Op(route.handler, read_body(body, route.request, self._limits), by)
+                else:
+                    read = functools.partial(read_body, body, route.request, self._limits)
+                    loop = asyncio.get_running_loop()
+                    op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
             else:
-                op = Op(route.handler, route.query({**query, **scope["path_params"]}))
-            return await writer.submit(op)
+                op = Op(route.handler, route.query({**query, **scope["path_params"]}), by)
+            admission = self._reads if route.method == "GET" else self._writes
+            ticket = admission.enter(name)
+            try:
+                answer = await self._readers[name].read(op) if route.apart else None
+                answer = answer or await self._writers[name].submit(op)
+            finally:
+                admission.leave(name, ticket)
         except Refusal as refusal:
-            return refusal.answer()
+            answer = refusal.answer()
+        if route.scope == "admin":
+            known = {"route": route.path, "experiment": scope.get("experiment", ""), "key": by}
+            log.info("admin call", extra={**known, "status": answer.status})
+        return answer
 
     # Who may ask, and for what
 
-    def _admitted(self, route: Route, scope: Scope, name: str | None) -> Writer:
-        """The writer of the experiment that is asked for, if the bearer may."""
-        if self._keys is not None:
-            assert route.scope is not None
-            self._keys.require(_header(scope, b"authorization"), route.scope, name or "")
-        else:
+    def _bearer(self, scope: Scope) -> Key | None:
+        """The key of whoever asks; None where none is needed."""
+        if self._keys is None:
             _require_no_browser(scope)
+            return None
+        key = self._keys.find(_header(scope, b"authorization"))
+        if key.rate is not None:
+            self._rates.take(key.id, key.rate)
+        return key
+
+    def _admitted(self, route: Route, key: Key | None, name: str | None) -> str:
+        """The name of the experiment that is asked for, if the bearer may."""
+        if key is not None:
+            assert route.scope is not None
+            key.require(route.scope, name or "")
         if name is None:
             words = "several experiments are served here: say which by ?experiment=NAME"
             raise Refusal(400, "experiment", words)
-        writer = self._writers.get(name)
-        if writer is None:
-            raise Refusal(404, "unknown", f"no experiment is named {name!r}")
-        return writer
+        if name not in self._writers:
+            raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
+        return name
 
-    def _readable(self, scope: Scope) -> list[Experiment]:
-        """The experiments that the bearer may read."""
-        if self._keys is None:
-            _require_no_browser(scope)
-            return list(self.experiments.values())
-        key = self._keys.find(_header(scope, b"authorization"))
+    def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
+        """The experiments that the bearer may read, and whether these are all that there are or may be."""
+        key = self._bearer(scope)
+        if key is None:
+            return list(self.experiments.values()), True
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
         if not found:
             raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
-        return found
+        return found, "*" in key.experiments
 
     # The service as a whole: the summary in the document is the docstring
 
     async def list_experiments(self, request: Request) -> Response:
         """The experiments that the key opens."""
         shown = [
-            {"name": one.name, "status": one.status, "actions": list(one.spec.actions)}
-            for one in self._readable(request.scope)
+            {"name": one.name, "status": self._writers[one.name].status, "actions": list(one.spec.actions)}
+            for one in self._readable(request.scope)[0]
         ]
         return JSONResponse({"experiments": shown})
 
     async def show_health(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return JSONResponse({"status": "alive"})
+        """Whether the process answers and all of its threads run."""
+        alive = all(writer.alive for writer in self._writers.values())
+        return JSONResponse({"status": "alive" if alive else "dead"}, status_code=200 if alive else 503)
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether every experiment takes decisions."""
-        counts = Counter(one.status for one in self.experiments.values())
+        counts = Counter(one.status for one in self._writers.values())
         ready = counts == {"ready": len(self.experiments)}
-        return JSONResponse({"ready": ready, "experiments": counts}, status_code=200 if ready else 503)
+        # How many there are is nobody's business who has no key to them.
+        shown: dict[str, Any] = {"ready": ready}
+        if self._keys is None:
+            shown["experiments"] = counts
+        return JSONResponse(shown, status_code=200 if ready else 503)
 
     async def show_metrics(self, request: Request) -> Response:
         """Numbers for Prometheus."""
-        shown = self._readable(request.scope)
-        gauges: list[Gauge] = [("in_flight", "Requests under way.", {}, float(self._in_flight))]
-        for one in shown:
-            answer = await self._writers[one.name].submit(Op(operations.show_state))
-            up = answer.status == 200
-            label, words = {"experiment": one.name}, "Whether the experiment takes decisions."
-            gauges.append(("ready", words, label, float(up)))
-            if up:
-                gauges += gauges_of(one.name, msgspec.json.decode(answer.body))
-        text = self.metrics.text(gauges, frozenset(one.name for one in shown))
+        experiments, everything = self._readable(request.scope)
+        shown = frozenset(one.name for one in experiments) | ({""} if everything else set())
+        samples = [sample for one in experiments for sample in await self._samples_of(one)]
+        if self._keys is not None and everything:
+            words = "Whether the file of keys could be read when it last changed."
+            samples.append(Sample("keys_file_good", words, {}, float(not self._keys.trouble)))
+        text = self.metrics.text(samples, shown)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def _samples_of(self, experiment: Experiment) -> list[Sample]:
+        """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
+        name, label = experiment.name, {"experiment": experiment.name}
+        oldest = max(self._writes.oldest(name), self._reads.oldest(name))
+        now = self._writers[name].status
+        found = [
+            Sample("ready", "Whether it takes decisions.", label, float(now == "ready")),
+            Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
+            Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
+            Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
+        ]
+        for status, role in ROLES.items():
+            here = float(now == status)
+            found.append(
+                Sample("role", "1 for the role that this process has.", {**label, "role": role}, here)
+            )
+        left = experiment.journal.disk_left()
+        if left is not None:
+            words = "Bytes that are free where the journal is kept."
+            found.append(Sample("disk_free_bytes", words, label, float(left)))
+        found += clock_samples(name, experiment.clock)
+        then, samples = self._samples.get(name, (-math.inf, []))
+        if now != "ready":
+            samples = []
+        elif time.monotonic() - then > _SAMPLE_SECONDS:
+            samples = []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SAMPLE_SECONDS):
+                    answer = await self._writers[name].submit(Op(operations.show_state))
+                    samples = (
+                        samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
+                    )
+            self._samples[name] = time.monotonic(), samples
+        return found + samples
 
     async def show_openapi(self, request: Request) -> Response:
         """This document."""  # noqa: D404
@@ -175,13 +282,13 @@ class Service:
 
     async def show_docs(self, request: Request) -> Response:
         """This document for people."""  # noqa: D404
-        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
         return HTMLResponse(routes.page(self._document(request)), headers=safety)
 
     def _document(self, request: Request) -> dict[str, Any]:
         """The API, with the columns of contexts where the bearer may read the experiment: they are no one else's business."""
         try:
-            specs = [one.spec for one in self._readable(request.scope)]
+            specs = [one.spec for one in self._readable(request.scope)[0]]
         except Refusal:
             specs = []
         return with_contexts(routes.document(ROUTES, keys=self._keys is not None), specs)
@@ -199,7 +306,8 @@ class Service:
         path = route.path.replace("{event_id}", "{event_id:path}")
         return routing.Route(path, respond, methods=[route.method])
 
-    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
+        """Let Starlette answer; the route's path and the status come back."""
         status = 500
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -208,12 +316,41 @@ class Service:
                 status = message["status"]
             await send(message)
 
+        if "\n" in scope["path"]:
+            # Which Starlette's patterns would overlook at the end of a path.
+            refusal = Refusal(404, "not-found", "a path holds no line feeds")
+            await _send(send, refusal.answer())
+            return "other", refusal.status
+        await self._starlette(scope, receive, note)
+        route = scope.get("route")
+        path = route.path.replace(":path}", "}") if isinstance(route, routing.Route) else "other"
+        return path, status
+
+    async def _body(self, receive: Receive, by: str | None) -> bytes:
+        """The body, refused as soon as it is too long or too slow, or where too many are on their way."""
+        limit, size, reserved = self._limits.body_bytes, 0, 0
+        parts: list[bytes] = []
         try:
-            await self._starlette(scope, receive, note)
+            async with asyncio.timeout(_BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if not message.get("more_body", False) or size > limit:
+                        break
+                    while reserved < size + _PIECE:
+                        self._bodies.take(by, _PIECE)
+                        reserved += _PIECE
+        except TimeoutError:
+            raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
         finally:
-            route = scope.get("route")
-            path = route.path if isinstance(route, routing.Route) else "other"
-            self.metrics.count("requests", {"route": path, "status": str(status)})
+            if reserved:
+                self._bodies.give_back(by, reserved)
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "disconnected", "the caller left before the body had come")
+        if size > limit:
+            raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -223,35 +360,39 @@ class Service:
         try:
             yield
         finally:
-            for writer in self._writers.values():
-                await loop.run_in_executor(None, writer.stop)
+            for reader in self._readers.values():
+                await loop.run_in_executor(None, reader.stop)
+            await loop.run_in_executor(None, stop_writers, self._writers.values())
+            self._parser.shutdown(wait=False)
 
 
-_KEY: Final = (401, 403)
+_KEY: Final = (401, 403, 429)
 _READ: Final = (*_KEY, 400, 404, 503)
 _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
 _NOT_READY: Final = {503: "At least one does not."}
+_DEAD: Final = {503: "A thread has ended: the process must be started anew."}
 _SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
 _EXPERIMENTS: Final = listing("experiments", paged=False)
 
 # method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
 ROUTES: Final = (
     Route("POST", "/v1/decisions", "decide", operations.decide, DECISION, (*_WRITE, 409)),
-    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST),
-    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ),
+    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST, apart=True),
+    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ, apart=True),
     Route("POST", "/v1/outcomes", "outcome", operations.learn, OUTCOME, (*_WRITE, 409, 410)),
-    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST),
+    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST, apart=True),
     Route("GET", "/v1/state", "read", operations.show_state, ANY, _READ),
     Route("GET", "/v1/history", "read", operations.show_history, ANY, _READ),
-    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST),
-    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ),
+    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST, apart=True),
+    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ, apart=True),
     Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
     Route("POST", "/v1/rollback", "admin", operations.roll_back, ANY, (*_WRITE, 409)),
     Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
+    Route("POST", "/v1/erasures", "admin", operations.erase, ANY, _WRITE),
     Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
     Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
-    Route("GET", "/healthz", None, Service.show_health, of="service"),
+    Route("GET", "/healthz", None, Service.show_health, otherwise=_DEAD, of="service"),
     Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
@@ -259,26 +400,6 @@ ROUTES: Final = (
 
 
 # --- requests ---
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    """The body, refused as soon as it is too long or too slow."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Refusal(400, "disconnected", "the caller left before the body had come")
-                parts.append(message.get("body", b""))
-                more = message.get("more_body", False)
-                size += len(parts[-1])
-                if size > limit:
-                    raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
-    except TimeoutError:
-        raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -297,6 +418,21 @@ def _require_no_browser(scope: Scope) -> None:
 
 
 # --- answers ---
+
+
+def _tell(scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None) -> None:
+    """The request in the log and in its span."""
+    known = {
+        "route": path,
+        "status": status,
+        "experiment": scope.get("experiment"),
+        "key": scope.get("key"),
+    }
+    said = {name: value for name, value in known.items() if value is not None}
+    requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
+    if noted is not None:
+        noted |= {"http.route": path, "http.response.status_code": status}
+        noted |= {f"tightrope.{name}": said[name] for name in ("experiment", "key") if name in said}
 
 
 def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:

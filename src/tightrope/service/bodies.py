@@ -21,8 +21,8 @@ import msgspec
 from tightrope.errors import TightropeError
 from tightrope.messages import fault
 
-# PostgreSQL's text can't hold U+0000, and no one should have to print the others.
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# PostgreSQL's text can't hold U+0000, and no one should have to print the others. Python's $ lets a line feed follow.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+(?!\n)$")]
 
 Costs: TypeAlias = list[float] | dict[str, float]
 
@@ -69,6 +69,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 1 << 20
     # Rows on offer in one decision.
     actions: int = 1_000
+    # Of a context.
+    fields: int = 1_000
     # Entries in `features`, in `costs`, and in `usage`.
     numbers: int = 50_000
     # Nesting of arrays and objects.
@@ -118,10 +120,13 @@ class DecisionRequest(_Request):
         """At most so many numbers and actions."""
         for name in ("features", "costs", "usage"):
             _require_count(name, getattr(self, name), limits)
-        for name in ("actions", "group"):
-            entries = getattr(self, name)
-            if isinstance(entries, list) and len(entries) > limits.actions:
-                raise _invalid(f"{name} must have at most {limits.actions} entries, but got {len(entries)}")
+        for name, entries, most in (
+            ("actions", self.actions, limits.actions),
+            ("group", self.group, limits.actions),
+            ("context", self.context, limits.fields),
+        ):
+            if entries is not None and len(entries) > most and not isinstance(entries, str):
+                raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
 
 
 class OutcomeRequest(_Request):
@@ -132,7 +137,9 @@ class OutcomeRequest(_Request):
     event_id : str
     reward : float, optional
     costs : object or list, optional
-        What was used, by the names in the rules; or the costs themselves, in the order of the rules.
+        An object holds what was used, by the names in the rules: `{"hours": 0.5}` is half an hour, whatever the limit. A list holds
+        the costs themselves, one for each rule that is seen after acting, in their order: usage less the limit, divided by the
+        rule's scale. Half an hour of at most 0.6 is `[-0.1]`. Where a hard cap counts the usage, it must be an object.
     """
 
     event_id: Name
@@ -173,6 +180,18 @@ class SnapshotRequest(_Request):
     """
 
     label: Name
+
+
+class ErasureRequest(_Request):
+    """The body of `POST /v1/erasures`.
+
+    Attributes
+    ----------
+    event_ids : list of str
+        The events whose inputs and outcomes are erased for good, at most 1,000.
+    """
+
+    event_ids: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=1000)]
 
 
 class RollbackRequest(_Request):
@@ -223,22 +242,22 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
     if len(body) > limits.body_bytes:
         words = f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
         raise Refusal(413, "too-large", words)
-    if body.count(b"[") + body.count(b"{") > limits.depth:
-        _require_depth(body, limits.depth)
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
     try:
         request: Body = decoder.decode(body)
     except msgspec.ValidationError as error:
-        _require_single_keys(body)
+        _require_depth(body, limits.depth)
         path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
         raise _invalid(f"{path.removeprefix('.') or 'the body'} {words}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _require_depth(body, limits.depth)
         raise _malformed(error, body) from None
-    _require_single_keys(body)
+    # Before the second look at the bytes: what is within these limits is short enough for it.
     request.require_within(limits)
-    return request
+    _require_single_keys(body)
+    return _without_negative_zeros(request) if b"-0" in body else request
 
 
 def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
@@ -255,7 +274,9 @@ def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
 
 
 _DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
-_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+# A text to its end, or to the end of the body where it has none, and never back: what is read once is not read again.
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
+_CLOSES: Final = {ord("["): ord("]"), ord("{"): ord("}")}
 
 
 def _invalid(message: str) -> Refusal:
@@ -272,16 +293,19 @@ def _require_count(name: str, entries: list[Any] | dict[str, Any] | None, limits
 
 
 def _require_depth(body: bytes, limit: int) -> None:
-    depth = 0
+    """Refuse what is nested too deep, in one pass that ends with the first value, or where the brackets no longer match."""
+    if body.count(b"[") + body.count(b"{") <= limit:
+        return
+    open_ones: list[int] = []
     for token in _TOKENS.finditer(body):
         first = body[token.start()]
-        if first in b"[{":
-            depth += 1
-            if depth > limit:
+        if first in _CLOSES:
+            open_ones.append(_CLOSES[first])
+            if len(open_ones) > limit:
                 words = f"nested deeper than {limit} levels (byte {token.start()} of the body)"
                 raise Refusal(400, "malformed", words)
-        elif first in b"]}":
-            depth -= 1
+        elif first in b"]}" and (not open_ones or open_ones.pop() != first or not open_ones):
+            return
 
 
 class _Twice(Exception):
@@ -301,17 +325,38 @@ def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Numbers are of no interest in this pass; `float` never fails on what the JSON scanner takes for a number.
 _PAIRS: Final = json.JSONDecoder(object_pairs_hook=_single, parse_int=float, parse_float=float)
+_VALUES: Final = json.JSONDecoder(
+    object_pairs_hook=_single, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits)
+)
 
 
-def _require_single_keys(body: bytes) -> None:
-    """msgspec takes the last of two equal keys without a word."""
+def _require_single_keys(body: bytes, decoder: json.JSONDecoder = _PAIRS) -> Any:
+    """msgspec takes the last of two equal keys without a word. What the decoder makes of the body comes back, None of bad JSON."""
     try:
-        _PAIRS.decode(body.decode())
+        return decoder.decode(body.decode())
     except _Twice as twice:
         raise _invalid(f"{twice} comes twice in one object") from None
     except (ValueError, RecursionError):
         # What msgspec refused at an earlier place, with the better message.
-        return
+        return None
+
+
+def _plain(body: bytes) -> Any:
+    """The body as plain data, to say what came."""
+    return _require_single_keys(body, _VALUES)
+
+
+def _without_negative_zeros(request: Body) -> Body:
+    """The same request with 0 for every -0, which says the same."""
+    return msgspec.convert(_positive_zeros(msgspec.to_builtins(request)), type(request))
+
+
+def _positive_zeros(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _positive_zeros(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_positive_zeros(one) for one in value]
+    return 0.0 if isinstance(value, float) and value == 0.0 else value
 
 
 def _malformed(error: Exception, body: bytes) -> Refusal:
@@ -336,13 +381,6 @@ def _malformed(error: Exception, body: bytes) -> Refusal:
     else:
         reason, at = "half of a surrogate pair", lone.start()
     return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
-
-
-def _plain(body: bytes) -> Any:
-    try:
-        return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _shown(value: Any) -> str:

@@ -27,7 +27,7 @@ class Client:
     """Talks to a service over one connection; not for several threads at once.
 
     Every decision has an event id, of the caller or made here, so that a request whose answer got lost is simply sent again. What
-    is refused for now (503, or no connection) is tried again for `patience` seconds.
+    is refused for now (503, 429, or no connection) is tried again for `patience` seconds.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Client:
                     raise ServiceError(503, "unreachable", f"no answer from the service: {error}") from error
                 time.sleep(0.1)
                 continue
-            if status == 503 and time.monotonic() + pause <= deadline:
+            if status in (429, 503) and time.monotonic() + pause <= deadline:
                 time.sleep(pause)
                 continue
             return _answer(status, raw)

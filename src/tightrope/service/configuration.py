@@ -8,6 +8,7 @@ from typing import Any
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.registry import Registry
+from tightrope.service.journal import Started
 from tightrope.spec import Spec, make_spec, named_kinds
 
 
@@ -41,6 +42,16 @@ def continued(spec: Spec, recorded: Spec) -> Spec:
         return spec
     data = {**spec.data, "policy": policy}
     return make_spec(data, source=spec.source, folder=spec.policies[0].folder, name=spec.name)
+
+
+def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[str]]:
+    """The parts of the spec, and the settings beside it, in which two configurations differ."""
+    was, now = present.spec, wanted.spec
+    parts = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    settings = [
+        name for name in ("expire_after", "max_pending") if getattr(present, name) != getattr(wanted, name)
+    ]
+    return parts, settings
 
 
 def served_policy(spec: Spec) -> Policy:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterator
 from typing import ClassVar
@@ -19,8 +20,8 @@ from typing import ClassVar
 from tightrope.service.bodies import DecisionRequest
 from tightrope.service.journal import (
     KINDS,
+    Blank,
     Decided,
-    Entry,
     Expired,
     Journal,
     JournalError,
@@ -29,6 +30,9 @@ from tightrope.service.journal import (
     Refused,
     Row,
     Snapshot,
+    Written,
+    entry_of,
+    erased,
     row_of,
 )
 
@@ -45,6 +49,24 @@ class JournalSuite:
     def make(self) -> Journal:
         """A journal on the test's place."""
         raise NotImplementedError("define make(self), which returns a journal that is not open")
+
+    def test_a_reader_sees_what_was_appended(self) -> None:  # noqa: D102
+        with self._opened() as journal:
+            reader = journal.reader()
+            if reader is None:
+                return
+            journal.append([_row(1)])
+            assert reader.open()
+            try:
+                for position in range(2, 12):
+                    journal.append([_row(position)])
+                    assert reader.last() == position
+                assert reader.find(["visit-5"]) == journal.find(["visit-5"])
+                assert reader.select(KINDS.values()) == journal.select(KINDS.values())
+            finally:
+                reader.close()
+            journal.append([_row(12)])
+            assert journal.last() == 12
 
     def test_an_empty_journal_holds_nothing(self) -> None:  # noqa: D102
         with self._opened() as journal:
@@ -64,7 +86,7 @@ class JournalSuite:
         with self._opened() as journal:
             odd = "a/b?c#d ä \u2028 'quoted' \\"
             learnt = Learnt(event_id="one", number=0, reward=0.5)
-            entries: list[Entry] = [_decided("one"), _decided(odd), learnt]
+            entries: list[Written] = [_decided("one"), _decided(odd), learnt]
             entries.append(Refused(event_id="one", reason="differs", reward=0.25))
             rows = [row_of(i, 0, entry) for i, entry in enumerate(entries, 1)]
             journal.append(rows)
@@ -121,6 +143,28 @@ class JournalSuite:
                 assert list(again.rows()) == [_row(1), _row(2)]
                 assert again.snapshot(2) == _snapshot(2)
 
+    def test_what_is_overwritten_is_gone(self) -> None:  # noqa: D102
+        rows = [_row(position) for position in range(1, 12)]
+        with self._opened() as journal:
+            journal.append(rows)
+            try:
+                journal.overwrite([erased(rows[4]), erased(rows[0])])
+            except JournalError:  # it can't, and says so
+                _open(journal)
+                assert list(journal.rows()) == rows
+                return
+            self._require_erased(journal, rows)
+        if self.durable:
+            with self._opened() as again:
+                self._require_erased(again, rows)
+
+    @staticmethod
+    def _require_erased(journal: Journal, rows: list[Row]) -> None:
+        blank = [erased(row) if row.position in (1, 5) else row for row in rows]
+        assert list(journal.rows()) == blank
+        assert journal.find(["visit-5"]) == [blank[4]]
+        assert [isinstance(entry_of(row), Blank) for row in blank[:6]] == [True, *[False] * 3, True, False]
+
     def test_two_do_not_write_at_once(self) -> None:  # noqa: D102
         if self.durable:
             with self._opened() as first:
@@ -157,10 +201,11 @@ def _decided(event_id: str) -> Decided:
     return Decided(event_id=event_id, request=DecisionRequest(), **numbers)  # type: ignore[arg-type]
 
 
+@functools.cache
 def _row(position: int) -> Row:
-    """Of each kind some, at a time of its own."""
+    """Of each kind some, at a time of its own; the same each time, although what is sealed has a salt."""
     event_id = f"visit-{position}"
-    entries: list[Entry] = [
+    entries: list[Written] = [
         _decided(event_id),
         Learnt(event_id=event_id, number=position, reward=0.5),
         Refused(event_id=event_id, reason="unknown"),

@@ -13,6 +13,7 @@ import functools
 import gzip
 import hashlib
 import importlib.util
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ _TYPES: Final = {
     "dashboard.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }
+_STYLE_IDS: Final = re.compile(rb'document\.getElementById\("([0-9a-f]{64})"\)')
 _SAFETY: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
@@ -81,6 +83,10 @@ def _html() -> _Asset:
         asset = _load(name)
         # Without plotly the page is served all the same, and says that its charts are missing.
         text = text.replace(f"static/{name}", f"static/{name}?v={'none' if asset is None else asset.tag}")
+    plotly = _load("plotly.min.js")
+    # plotly.js adds a style for maps, which the policy of the page forbids, unless an element has the id of that style.
+    ids = sorted(set(_STYLE_IDS.findall(b"" if plotly is None else plotly.body)))
+    text = text.replace("</head>", "".join(f'  <meta id="{one.decode()}">\n' for one in ids) + "</head>", 1)
     return _asset(text.encode())
 
 

@@ -164,7 +164,7 @@ def judge(
         policy=spec.policies[0].name,
         served=record.spec.policies[0].name,
         method=method,
-        decisions=len(record.served) + record.shadow,
+        decisions=len(record.served) + record.shadow + record.erased,
         judged=len(rows),
         left_out={why: count for why, count in left_out.items() if count},
         rounds=policy.rounds,
@@ -223,6 +223,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
             "in shadow mode": record.shadow,
             f"without a probability ({why})": unknown,
             "without their whole outcome": lacking,
+            **({"whose inputs were erased": record.erased} if record.erased else {}),
         },
     )
 

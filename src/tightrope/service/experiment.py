@@ -22,10 +22,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -34,35 +35,51 @@ from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, Refusal
-from tightrope.service.configuration import continued, served_part
+from tightrope.service.clock import SteadyClock
+from tightrope.service.configuration import changed_fields, continued, served_part
 from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
-    KINDS,
+    Blank,
     Decided,
     Entry,
+    Erased,
     Journal,
     JournalDamaged,
     JournalError,
+    JournalUnreachable,
     Learnt,
+    ModeChanged,
+    RolledBack,
     Row,
     Snapshot,
+    Snapshotted,
     Started,
+    Written,
+    chained,
     entry_of,
-    row_of,
 )
 from tightrope.service.metrics import Metrics
-from tightrope.spec import Spec
+from tightrope.service.rebuilding import finish_erasure, rebuilt
+from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
 
 log = logging.getLogger("tightrope.service")
 
-Status: TypeAlias = Literal["closed", "ready", "standby", "failing"]
+# "differs": stands by, and has another spec or other settings than the active process. "stuck": a batch is overdue; "dead": its
+# thread has ended. These two are the writer's to say.
+Status: TypeAlias = Literal["closed", "ready", "standby", "differs", "failing", "stuck", "dead"]
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
 # A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
 _BATCH: Final = 256
 _TICK_SECONDS: Final = 0.2
+# While standing by, the active process's configuration is compared so often.
+_COMPARE_SECONDS: Final = 2.0
+# A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
+_ANSWER_SECONDS: Final = 6.0
+_STOP_SECONDS: Final = 9.0
 
 
 class Op(NamedTuple):
@@ -70,6 +87,8 @@ class Op(NamedTuple):
 
     operation: Callable[[Batch, Any], Answer]
     request: Any = None
+    # The id of the key that asked; None where there are no keys.
+    by: str | None = None
 
     @property
     def event_id(self) -> str | None:
@@ -88,31 +107,59 @@ class Batch:
         self.rows: list[Row] = []
         self.snapshots: list[Snapshot] = []
         self.drop: list[int] = []
+        # The id of the key that the operation under way was asked with.
+        self.by: str | None = None
+        # What administrators have changed.
+        self.changes: list[Written] = []
+        # Rows that lose what is personal in them, when the entry that says so is durable.
+        self.erased: list[Row] = []
         # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
         self.decided: dict[str, Decided] = {}
         self.learnt: dict[str, list[Learnt]] = {}
+        # Events of which the journal holds what can't be read.
+        self.damaged: dict[str, JournalDamaged] = {}
+        self.blank: dict[str, Blank] = {}
         for row in found:
-            self._note(entry_of(row))
+            try:
+                self._note(entry_of(row))
+            except JournalDamaged as error:
+                self.damaged[str(row.event_id)] = error
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: Written) -> None:
         """Put what has just happened to the state into the journal."""
-        row = row_of(self.state.position + 1, self.now, entry)
+        entry.by = self.by
+        row, head = chained(self.state.position + 1, self.now, entry, self.state.head)
         self.rows.append(row)
-        self.state.advance(row)
+        self.state.advance(row, head)
         self._note(entry)
+        if isinstance(entry, _CHANGES):
+            self.changes.append(entry)
 
     def snapshot(self, label: str | None) -> Snapshot:
-        """Keep the state as it is now."""
+        """Keep the state as it is now, and put its digest into the journal."""
         packed, digest = self.state.snapshot()
         taken = Snapshot(self.state.position, self.now, digest, label, packed)
         self.snapshots.append(taken)
+        self.write(Snapshotted(of=taken.position, digest=digest, label=label))
         return taken
 
+    def require_kept(self, event_id: str) -> None:
+        """Refuse what is asked about an event whose inputs were erased."""
+        if event_id in self.blank:
+            words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
+            raise Refusal(410, "erased", words)
+
     def _note(self, entry: Entry) -> None:
-        if isinstance(entry, Decided):
+        if isinstance(entry, Blank):
+            self.blank[entry.event_id or ""] = entry
+        elif isinstance(entry, Decided):
             self.decided[entry.event_id] = entry
         elif isinstance(entry, Learnt):
             self.learnt.setdefault(entry.event_id, []).append(entry)
+
+
+# What an administrator asked for, and a log keeps.
+_CHANGES: Final = (Started, ModeChanged, RolledBack, Erased, Snapshotted)
 
 
 class Experiment:
@@ -128,8 +175,11 @@ class Experiment:
         Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
-    clock : callable
-        Seconds since 1970.
+    reset_caps : sequence of str
+        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
+        nothing is reset: a service that starts twice does not refill them twice.
+    clock : callable, optional
+        Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
     """
 
     def __init__(
@@ -141,7 +191,8 @@ class Experiment:
         max_pending: int = 100_000,
         snapshot_every: int = 20_000,
         accept_changes: bool = False,
-        clock: Callable[[], float] = time.time,
+        reset_caps: Sequence[str] = (),
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.spec = spec
         self.name = spec.name
@@ -153,13 +204,23 @@ class Experiment:
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
+        self._reset_caps = list(reset_caps)
+        self._heads = HeadFile(journal.head_file)
         self._snapshot_at = 0
-        self._clock = clock
+        self.clock = SteadyClock() if clock is None else clock
         self._next_try = 0.0
+        self._next_comparison = 0.0
+        # Whether it has been active or stood by: from then on the journal's settings hold, which another process may have made.
+        self._begun = False
         self._measuring = False
         self._measure_from = 0
         # Kinds of concerns that are in the log since the process started.
         self._logged: set[str] = set()
+
+    @property
+    def state(self) -> ExperimentState | None:
+        """What other threads may look at, and not change; None unless the experiment is ready."""
+        return self._state if self.status == "ready" and self.journal.held() else None
 
     # Its life
 
@@ -171,12 +232,19 @@ class Experiment:
         JournalLocked
             Another process writes the journal, and it is not of the kind where one stands by.
         JournalError
-            The journal can't be read or written, or was written for another spec.
+            The journal can't be read or written, or was written for another spec. One that can't be reached is waited for: the
+            status is "failing" until `process` finds it.
         """
-        if self.journal.open():
+        try:
+            active = self.journal.open()
+        except JournalUnreachable as error:
+            self._fail(error)
+            return
+        if active:
             self._load()
         else:
-            self._stand_by()
+            self._step_down()
+            self._compare()
 
     def close(self) -> None:
         """Keep a snapshot, so that the next start has nothing to replay, and let go of the journal."""
@@ -186,7 +254,9 @@ class Experiment:
             batch.snapshot(None)
             self._snapshot_when_due(batch)
             with contextlib.suppress(JournalError):
-                self.journal.append([], batch.snapshots, batch.drop)
+                self.journal.append(batch.rows, batch.snapshots, batch.drop)
+                self._heads.write(Head(state.position, state.head))
+        self._heads.close()
         self.status, self.trouble, self._state = "closed", "the service is stopping", None
         self.journal.close()
 
@@ -201,9 +271,11 @@ class Experiment:
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
         """Run operations in order, make what they changed durable at once, and only then give their answers."""
+        if self.status == "ready" and not self.journal.held():
+            self._step_down()
         state = self._state if self.status == "ready" else self._recovered()
         if state is None:
-            return [_unavailable(self)] * len(ops)
+            return [unavailable(self.status)] * len(ops)
         answers: list[Answer] = []
         try:
             events = {event_id for op in ops if (event_id := op.event_id) is not None}
@@ -212,26 +284,37 @@ class Experiment:
             if expired is not None:
                 batch.write(expired)
             for op in ops:
+                batch.by, position = op.by, state.position
                 try:
+                    if op.event_id in batch.damaged:
+                        raise batch.damaged[op.event_id]
                     answers.append(op.operation(batch, op.request))
+                except JournalDamaged as error:
+                    # Of a row of the past: the state does not depend on it, unless it was half changed.
+                    if state.position != position:
+                        raise
+                    log.error("experiment %r: %s", self.name, error)
+                    words = "what the journal holds of this can't be read"
+                    answers.append(Refusal(500, "damaged", words).answer())
                 except Refusal as refusal:
                     answers.append(refusal.answer())
                 except InvalidInput as error:
                     message = str(error).rstrip(".")
                     short = message if len(message) <= 600 else message[:597] + "..."
                     answers.append(Refusal(422, "invalid", short).answer())
+            batch.by = None
             self._snapshot_when_due(batch)
             if batch.rows or batch.snapshots or batch.drop:
-                self.journal.append(batch.rows, batch.snapshots, batch.drop)
+                self._append(batch)
         except JournalError as error:
             self._fail(error)
-            return [_unavailable(self)] * len(ops)
+            return [unavailable(self.status)] * len(ops)
         except Exception as error:
             # A defect of ours. The state may be half way: it is rebuilt from the journal.
             log.exception("experiment %r: an operation failed; its batch is undone", self.name)
             self._fail(error)
             words = "an error inside the service; nothing of this request was kept"
-            failed, lost = Refusal(500, "internal", words).answer(), [_unavailable(self)] * len(ops)
+            failed, lost = Refusal(500, "internal", words).answer(), [unavailable(self.status)] * len(ops)
             return [*lost[: len(answers)], failed, *lost[len(answers) + 1 :]][: len(ops)]
         return answers
 
@@ -268,26 +351,76 @@ class Experiment:
 
     # Helpers
 
+    def _append(self, batch: Batch) -> None:
+        """Make a batch durable, and note where the chain now ends."""
+        self.journal.append(batch.rows, batch.snapshots, batch.drop)
+        self._heads.write(Head(batch.state.position, batch.state.head))
+        if batch.erased:
+            self.journal.overwrite(batch.erased)
+        for entry in batch.changes:
+            kind = entry.__struct_config__.tag
+            if not isinstance(entry, Snapshotted) or entry.label is not None:
+                log.info("experiment %r: %s, asked for by key %s", self.name, kind, entry.by or "none")
+
     def _recovered(self) -> ExperimentState | None:
         """After trouble, from time to time: try to get the state back."""
-        if self.status in ("standby", "failing") and time.monotonic() >= self._next_try:
-            self._next_try = time.monotonic() + _RETRY_SECONDS
+        if self.status in ("standby", "differs", "failing") and time.monotonic() >= self._next_try:
             try:
-                if not self.journal.open():
-                    self._stand_by()
-                    return None
-                self.journal.probe()
-                self._load()
+                if self.journal.open():
+                    self.journal.probe()
+                    self._load()
+                elif self.status == "failing":
+                    self._step_down()
+                elif time.monotonic() >= self._next_comparison:
+                    self._compare()
             except Exception as error:
-                self.status, self.trouble, self._state = "failing", str(error), None
                 defect = not isinstance(error, JournalError)
-                log.error("experiment %r: still no journal: %s", self.name, error, exc_info=defect)
+                if defect or str(error) != self.trouble:
+                    log.error("experiment %r: still no journal: %s", self.name, error, exc_info=defect)
+                self.status, self.trouble, self._state = "failing", str(error), None
+                self._next_try = time.monotonic() + _RETRY_SECONDS
+                # Another process may do better.
+                self.journal.stand_aside(True)
         return self._state
 
-    def _stand_by(self) -> None:
-        if self.status != "standby":
-            log.info("experiment %r: another process is active; standing by", self.name)
+    def _step_down(self) -> None:
+        log.info(
+            "experiment %r: the journal is another process's, or its connection is gone; standing by",
+            self.name,
+        )
         self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
+        self._begun = True
+        self._next_comparison = 0.0
+
+    def _compare(self) -> None:
+        """Whether this process could go on where the active one stops, and would do the same."""
+        self._next_comparison = time.monotonic() + _COMPARE_SECONDS
+        row = self.journal.recorded()
+        if row is None:
+            self.journal.stand_aside(False)
+            return
+        present = entry_of(row)
+        assert isinstance(present, Started)
+        spec = continued(self.spec, make_spec(present.spec, source=self.spec.source))
+        parts, settings = changed_fields(
+            present, msgspec.structs.replace(self._config, spec=served_part(spec))
+        )
+        self.journal.stand_aside(bool(parts) and not self._accept_changes)
+        status: Status = "differs" if parts or settings else "standby"
+        trouble = _UNAVAILABLE["standby"]
+        if status == "differs":
+            then = "can't take over" if parts else "would take over and leave them as they are"
+            then = "would take over and change them" if self._accept_changes else then
+            fields = ", ".join([*parts, *settings])
+            trouble = f"{fields} differ from those of the active process: this one {then}"
+        if trouble != self.trouble:
+            level = logging.INFO if status == "standby" else logging.ERROR
+            log.log(level, "experiment %r: %s", self.name, trouble)
+        self.status, self.trouble = status, trouble
+
+    def doubt(self, error: Exception) -> None:
+        """Something went wrong in a way that `process` did not expect: go on from the journal."""
+        self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         log.error("experiment %r: no decisions until the journal can be written: %s", self.name, error)
@@ -302,16 +435,22 @@ class Experiment:
         if self.journal.last() == 0:
             wait, most = self._config.expire_after, self._config.max_pending
             state = ExperimentState(self.spec, expire_after=wait, max_pending=most)
+            self._heads.require(self.journal)
             batch = Batch(state, self.journal, self._now())
             batch.write(self._config)
-            self.journal.append(batch.rows)
+            self._append(batch)
         else:
-            state = self._rebuilt()
+            self._heads.require(self.journal)
+            finish_erasure(self.journal)
+            state, self._snapshot_at = rebuilt(self.journal, self.name, self.spec.source)
+            if isinstance(self.clock, SteadyClock):
+                self.clock.resume(state.time / 1e6)
             self._reconfigure(state)
         state.policy.notify = self._log_concern
         for concern in state.concerns:
             self._log_concern(concern)
         self._state = state
+        self._begun = True
         self.status, self.trouble = "ready", ""
         took = time.monotonic() - began
         log.info("experiment %r: ready at position %d after %.2f s", self.name, state.position, took)
@@ -321,55 +460,36 @@ class Experiment:
             self._logged.add(concern.kind)
             log.warning("experiment %r: %s", self.name, concern)
 
-    def _rebuilt(self) -> ExperimentState:
-        first = next(self.journal.rows(), None)
-        assert first is not None
-        state = ExperimentState.begin(first, self.spec.source)
-        self._snapshot_at = state.position
-        for snapshot in reversed(self.journal.snapshots()):
-            saved = self.journal.snapshot(snapshot.position)
-            if saved is not None and saved.sound:
-                # The configuration that was in force then.
-                [row] = self.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
-                entry = entry_of(row)
-                assert isinstance(entry, Started)
-                state = ExperimentState.of(entry, self.spec.source)
-                state.restore(saved.state)
-                self._snapshot_at = saved.position
-                break
-            words = "experiment %r: the snapshot at position %d is damaged; using an older one"
-            log.error(words, self.name, snapshot.position)
-        last = self.journal.last()
-        if state.position > last:
-            at = state.position
-            raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
-        for row in self.journal.rows(after=state.position):
-            state.replay(row)
-        return state
-
     def _reconfigure(self, state: ExperimentState) -> None:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
         spec = continued(self.spec, state.spec)
         if spec is not self.spec:
             log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
             self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
-        wanted, present = self._config, state.started(__version__)
+        present = state.started(__version__)
+        changed, settings = changed_fields(present, self._config)
+        if settings and self._begun and not self._accept_changes:
+            kept = {name: getattr(present, name) for name in settings}
+            log.warning("experiment %r goes on with %s, as the journal has it", self.name, kept)
+            self._config = msgspec.structs.replace(self._config, **kept)
+        wanted = self._config
         # A journal of an earlier format goes on as it is until something else changes.
         if msgspec.structs.replace(wanted, format=present.format) == present:
+            if self._reset_caps:
+                log.warning("experiment %r: nothing has changed, so no hard cap is reset", self.name)
             return
-        was, now = present.spec, wanted.spec
-        changed = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         if changed and not self._accept_changes:
             raise JournalError(
                 f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} says. Put them back; or "
                 "accept the changes, which keeps what was learnt and spent; or give the experiment a new name, to start afresh."
             )
         batch = Batch(state, self.journal, self._now())
+        reset = self._reset_caps if changed else []
         try:
-            batch.write(state.reconfigure(wanted))
+            batch.write(state.reconfigure(msgspec.structs.replace(wanted, reset_caps=reset)))
         except InvalidInput as error:
             raise JournalError(str(error)) from error
-        self.journal.append(batch.rows)
+        self._append(batch)
 
     def _snapshot_when_due(self, batch: Batch) -> None:
         """Take one where none was asked for, and drop the oldest without a label."""
@@ -383,7 +503,7 @@ class Experiment:
             batch.drop += nameless[: max(0, len(nameless) - _KEPT_SNAPSHOTS + 1)]
 
     def _now(self) -> int:
-        return int(self._clock() * 1e6)
+        return int(self.clock() * 1e6)
 
 
 class Writer:
@@ -396,15 +516,34 @@ class Writer:
         self.experiment = experiment
         self._metrics = metrics
         self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
+        # The batch that is worked on, and since when.
+        self._asked: list[tuple[Op, asyncio.Future[Answer]]] = []
+        self._busy_since = math.inf
         self._wake = threading.Condition()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of {experiment.name}", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs, as far as it should."""
+        return self._loop is None or self._stopping or self._thread.is_alive()
+
+    @property
+    def status(self) -> Status:
+        """What the experiment says of itself, unless its thread can't; "ready" only while its journal is held."""
+        if not self.alive:
+            return "dead"
+        if self._overdue():
+            return "stuck"
+        ready = self.experiment.status
+        return "standby" if ready == "ready" and not self.experiment.journal.held() else ready
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin; answers come back on `loop`."""
         self._loop = loop
         self._thread.start()
+        self._watch()
 
     def submit(self, op: Op) -> asyncio.Future[Answer]:
         """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
@@ -416,11 +555,8 @@ class Writer:
         return answer
 
     def stop(self) -> None:
-        """Finish what was submitted, close the experiment, end."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-        self._thread.join()
+        """Finish what was submitted, close the experiment, end; a writer that does not end in time is left."""
+        stop_writers([self])
 
     def _run(self) -> None:
         while True:
@@ -429,17 +565,43 @@ class Writer:
                     self._wake.wait(_TICK_SECONDS)
                 if self._stopping and not self._inbox:
                     break
-                asked = [self._inbox.popleft() for _ in range(min(len(self._inbox), _BATCH))]
+                self._asked = [self._inbox.popleft() for _ in range(min(len(self._inbox), _BATCH))]
+                self._busy_since = time.monotonic()
+            asked = self._asked
             began = time.perf_counter()
-            answers = self.experiment.process([op for op, _ in asked])
+            try:
+                answers = self.experiment.process([op for op, _ in asked])
+                job = self.experiment.slater_job()
+            except Exception as error:
+                # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
+                log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
+                self._metrics.writer_failed(self.experiment.name)
+                self.experiment.doubt(error)
+                words = "an error inside the service; try again with the same event_id"
+                answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
+            self._busy_since = math.inf
             if asked:
                 self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
                 self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
                 self._on_loop(_deliver, [future for _, future in asked], answers)
-            job = self.experiment.slater_job()
             if job is not None:
                 threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
         self.experiment.close()
+
+    def _overdue(self) -> bool:
+        return time.monotonic() - self._busy_since > _ANSWER_SECONDS
+
+    def _watch(self) -> None:
+        """On the loop, from time to time: who waits for a writer that is stuck or dead is told so."""
+        assert self._loop is not None
+        if self._overdue() or not self.alive:
+            with self._wake:
+                waiting = [*self._asked, *self._inbox]
+                self._inbox.clear()
+            answer = unavailable("failing")
+            _deliver([future for _, future in waiting], [answer] * len(waiting))
+        if not self._stopping or self._thread.is_alive():
+            self._loop.call_later(_TICK_SECONDS, self._watch)
 
     def _measure(self, job: Callable[[], Op]) -> None:
         self._on_loop(self.submit, job())
@@ -450,6 +612,24 @@ class Writer:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
             log.debug("the loop is closed: answers are dropped, what they say is in the journal")
+
+
+def stop_writers(writers: Collection[Writer]) -> None:
+    """Stop several at once, within `_STOP_SECONDS` in all, whatever their storages do."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    for one in writers:
+        with one._wake:
+            one._stopping = True
+            one._wake.notify()
+    for one in writers:
+        if one._thread.ident is None:
+            continue
+        one._thread.join(max(0.0, deadline - time.monotonic()))
+        if one._thread.is_alive():
+            log.error(
+                "experiment %r: its writer does not end; what it was told to keep is in doubt",
+                one.experiment.name,
+            )
 
 
 def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> None:
@@ -466,10 +646,11 @@ _UNAVAILABLE: Final = {
 }
 
 
-def _unavailable(experiment: Experiment) -> Answer:
-    status = experiment.status if experiment.status in _UNAVAILABLE else "closed"
-    code = "standby" if status == "standby" else "unavailable"
-    return Refusal(503, code, _UNAVAILABLE[status], retry_after=_RETRY_SECONDS).answer()
+def unavailable(status: Status) -> Answer:
+    """What callers are told while an experiment does not take decisions."""
+    code = "standby" if status in ("standby", "differs") else "unavailable"
+    words = _UNAVAILABLE.get("standby" if code == "standby" else status, _UNAVAILABLE["failing"])
+    return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
 
 
 def _example(spec: Spec) -> DecisionRequest:

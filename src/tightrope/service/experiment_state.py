@@ -28,6 +28,7 @@ from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
+from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
     constraint_names,
     known_before,
@@ -35,11 +36,14 @@ from tightrope.service.configuration import (
     served_part,
     served_policy,
 )
-from tightrope.service.hard_caps import affordable, exhausted, hard_caps
+from tightrope.service.hard_caps import HardCap, Spent, affordable, carried_over, exhausted, hard_caps
 from tightrope.service.journal import (
     ENTRIES,
+    KINDS,
+    Blank,
     Decided,
     Entry,
+    Erased,
     Expired,
     JournalDamaged,
     Learnt,
@@ -48,9 +52,12 @@ from tightrope.service.journal import (
     Refused,
     RolledBack,
     Row,
+    Snapshotted,
     Started,
+    Written,
     digest_of,
     entry_of,
+    hash_of,
     packed_arrays,
     packed_state,
     unpacked_arrays,
@@ -67,7 +74,7 @@ _EXPIRE_AT_ONCE = 1000
 _TRAIL = 240
 # What a snapshot holds as it is.
 _KEPT = (
-    *("position", "time", "mode", "default", "measured", "expire_after", "max_pending"),
+    *("mode", "default", "measured", "expire_after", "max_pending"),
     *("configured", "trail", "stride"),
 )
 
@@ -127,6 +134,10 @@ class ExperimentState:
         self.time = 0
         # When time was last told to a policy that counts in seconds.
         self.clock = 0
+        # How many rows have changed anything, which to keep a snapshot does not, and the time of the last.
+        self.changes = (0, 0)
+        # The hash of the row at `position`: no part of the state, since it also covers what no decision depends on.
+        self.head = GENESIS
         self.mode: Mode = "live"
         self.default: int | None = None
         self.measured = 0
@@ -135,6 +146,8 @@ class ExperimentState:
         self.policy.notify = ignore
         self.measures = self.policy.defer_slater()
         self.caps = hard_caps(spec)
+        # What was spent under caps that there are no longer: one that comes back goes on from there.
+        self.spent: list[Spent] = []
         self.tally = Tally(actions=[0] * len(spec.actions))
         self.trail: list[list[float]] = []
         self.stride = 1
@@ -352,8 +365,8 @@ class ExperimentState:
     def reconfigure(self, entry: Started) -> Started:
         """Go on under another configuration: rules that are seen before acting, hard caps, schedules, how long to wait.
 
-        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints, and what
-        is used of the caps, that there were before. New ones begin at 0.
+        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
+        there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
 
         Raises
         ------
@@ -362,10 +375,14 @@ class ExperimentState:
         """
         spec = make_spec(entry.spec, source=self.spec.source)
         if served_part(spec) != served_part(self.spec):
-            self._adopt(spec)
+            self._adopt(spec, entry)
+        elif entry.reset_caps:
+            raise InvalidInput(
+                "reset_caps: a hard cap is reset with a change of the spec, and there is none."
+            )
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
         self.format = entry.format
-        return self.started(entry.version)
+        return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> Started:
         """The entry that states the configuration."""
@@ -389,9 +406,17 @@ class ExperimentState:
         self.tally.rolled_back += len(dropped)
         return RolledBack(position=position, restore=restore, state=state)
 
-    def advance(self, row: Row) -> None:
-        """Take note that `row` is in the journal."""
-        self.position, self.time = row.position, row.time
+    def erase(self, entry: Erased) -> Erased:
+        """Wait no longer for decisions whose inputs are gone."""
+        if entry.numbers:
+            self._drop(entry.numbers)
+        return entry
+
+    def advance(self, row: Row, head: bytes) -> None:
+        """Take note that `row`, whose hash is `head`, is in the journal."""
+        self.position, self.time, self.head = row.position, row.time, head
+        if row.kind != KINDS[Snapshotted]:
+            self.changes = (self.changes[0] + 1, row.time)
 
     # Replay, snapshots
 
@@ -404,7 +429,7 @@ class ExperimentState:
                 f"row {row.position}: a journal begins with the experiment's configuration at row 1."
             )
         state = cls.of(entry, source)
-        state.advance(row)
+        state.advance(row, hash_of(row, GENESIS))
         return state
 
     @classmethod
@@ -419,29 +444,32 @@ class ExperimentState:
         """Repeat the entry that follows, and compare."""
         if row.position != self.position + 1:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
+        head = hash_of(row, self.head)
         entry = entry_of(row)
+        if isinstance(entry, Blank):
+            raise JournalDamaged(
+                f"row {row.position} can't be repeated, since its inputs were erased: a whole snapshot after it is missing."
+            )
         try:
             again = self._repeat(entry, row.time)
         except (InvalidInput, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
-        if (
-            self.format < ENTRIES
-            and isinstance(again, Decided)
-            and getattr(entry, "probability", 0.0) is None
-        ):
+        again.by = entry.by
+        if self.format < 2 and isinstance(again, Decided) and getattr(entry, "probability", 0.0) is None:
             again.probability = again.probabilities = None
         if again != entry:
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {_difference(entry, again)}. Was it written by another "
                 "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
             )
-        self.advance(row)
+        self.advance(row, head)
         return entry
 
     def snapshot(self) -> tuple[bytes, str]:
         """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
         packed = packed_state(
             {
+                **dict(zip(("position", "time"), self.changes)),
                 **{name: getattr(self, name) for name in _KEPT},
                 # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
                 "waiting": [
@@ -457,13 +485,17 @@ class ExperimentState:
                 "policy": packed_arrays(self.policy.state()),
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
+                **({"spent": self.spent} if self.spent else {}),
             }
         )
         return packed, digest_of(packed)
 
-    def restore(self, state: bytes) -> None:
-        """Become what `snapshot` saw."""
+    def restore(self, state: bytes, position: int | None = None, head: bytes = GENESIS) -> None:
+        """Become what `snapshot` saw, at the row `position` whose hash is `head`."""
         saved = unpacked_state(state)
+        self.position = saved["position"] if position is None else position
+        self.time, self.head = saved["time"], head
+        self.changes = (saved["position"], saved["time"])
         for name in _KEPT:
             setattr(self, name, saved[name])
         for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
@@ -472,6 +504,7 @@ class ExperimentState:
                     f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
                 )
             cap.used = Decimal(used)
+        self.spent = msgspec.convert(saved.get("spent", []), list[Spent])
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self._totals[:] = saved.get("totals", self._totals)
@@ -484,7 +517,7 @@ class ExperimentState:
 
     # Helpers
 
-    def _repeat(self, entry: Entry, time: int) -> Entry | None:
+    def _repeat(self, entry: Written, time: int) -> Written:
         match entry:
             case Decided():
                 return self.decide(entry.event_id, entry.request, time=time)
@@ -502,11 +535,19 @@ class ExperimentState:
                 return self.roll_back(entry.position, entry.state, entry.restore)
             case Started():
                 return self.reconfigure(entry)
+            case Snapshotted():
+                return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
+            case Erased():
+                return self.erase(entry)
 
-    def _adopt(self, spec: Spec) -> None:
+    def _adopt(self, spec: Spec, entry: Started) -> None:
         old, new = self.policy, served_policy(spec)
         caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
+        if entry.format < 3:
+            moved, spent = _carried_by_key(self.caps, caps), list[Spent]()
+        else:
+            moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
         new.resume(old, same_costs=same)
         new.notify = old.notify
@@ -515,12 +556,9 @@ class ExperimentState:
         if not (same and getattr(old, "slater", None) is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0
-        moved = {k: caps.index(cap) for k, was in enumerate(self.caps) for cap in caps if cap.key == was.key}
-        for k, at in moved.items():
-            caps[at].used = self.caps[k].used
         for number, (*_, event) in self.waiting.items():
             if event.holds:
-                holds = tuple(moved[k] for k in event.holds if k in moved)
+                holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
         names = constraint_names(spec)
         was = dict(zip(self.labels[-1][1], self._totals.tolist()))
@@ -529,6 +567,7 @@ class ExperimentState:
             self.labels.append((old.rounds, names))
             self.trail = []
         self.spec, self.caps, self.configured = spec, caps, self.position + 1
+        self.spent = spent
         self._input = PolicyInput(spec)
 
     def _drop(self, numbers: list[int]) -> Expired:
@@ -602,6 +641,14 @@ def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, by
     if math.isnan(probability):
         return None, None
     return probability, None if probability == 1.0 else chances.tobytes()
+
+
+def _carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int]]:
+    """What is used, carried over as journals of format 1 and 2 did it: to the last cap that counts the very same."""
+    at = {k: new.index(cap) for k, was in enumerate(old) for cap in new if cap.key == was.key}
+    for k, to in at.items():
+        new[to].used = old[k].used
+    return {k: [to] for k, to in at.items()}
 
 
 _NUMBERS = ("trace", "queue", "probabilities")

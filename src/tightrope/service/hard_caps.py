@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Final
 
+import msgspec
+
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rule
 from tightrope.service.bodies import Refusal
@@ -89,6 +91,92 @@ class HardCap:
     def replace_reserved(self, actual: float) -> None:
         """What was really used, instead of the high end that was reserved."""
         self.used = _EXACT.add(_EXACT.subtract(self.used, self.high), min(_decimal(actual), self.high))
+
+
+class Spent(msgspec.Struct, frozen=True, array_like=True):
+    """What was used under a hard cap that the spec no longer has."""
+
+    kind: str
+    usage: str | None
+    actions: tuple[str, ...] | None
+    among: tuple[str, ...] | None
+    seen: str
+    used: str
+
+    @classmethod
+    def under(cls, cap: HardCap) -> Spent:
+        """What was used under this cap."""
+        kind, usage, actions, among, seen = cap.key
+        groups = (among,) if isinstance(among, str) else None if among is None else tuple(among)
+        return cls(
+            kind, usage, None if actions is None else tuple(map(str, actions)), groups, seen, str(cap.used)
+        )
+
+    def same(self, other: Spent) -> bool:
+        """Whether both counted the very same."""
+        return msgspec.structs.replace(self, used=other.used) == other
+
+    def covers(self, other: Spent) -> bool:
+        """Whether all that the other counts was counted here too."""
+        return _within(other.actions, self.actions) and _within(other.among, self.among)
+
+    def touches(self, other: Spent) -> bool:
+        """Whether something may be counted by both: the same usage, and an action in common."""
+        if (self.usage is None) != (other.usage is None) or self.usage != other.usage:
+            return False
+        return self.actions is None or other.actions is None or bool({*self.actions} & {*other.actions})
+
+
+def _within(part: tuple[str, ...] | None, whole: tuple[str, ...] | None) -> bool:
+    return whole is None or (part is not None and {*part} <= {*whole})
+
+
+def carried_over(
+    old: Sequence[HardCap], spent: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
+) -> tuple[dict[int, list[int]], list[Spent]]:
+    """Let new caps begin with what was spent before, and say where each old cap is counted on, and what has no cap now.
+
+    A cap that counts what one before it counted goes on from there. Any other begins with the most that it can have been: what was
+    used under a cap that counted all that it counts, or under all together that counted a part of it. Those named in `reset` begin
+    at 0.
+
+    Raises
+    ------
+    InvalidInput
+        `reset` names what is no cap.
+    """
+    names = {cap.name for cap in new}
+    for name in reset:
+        if name not in names:
+            known = ", ".join(map(repr, sorted(names))) or "none"
+            raise InvalidInput(f"reset_caps must name hard caps of the new spec, {known}, but got {name!r}.")
+    before = [*map(Spent.under, old), *spent]
+    kept = list(before)
+    moved: dict[int, list[int]] = {}
+    for at, cap in enumerate(new):
+        this = Spent.under(cap)
+        same = [k for k, one in enumerate(before) if one.same(this)]
+        if cap.name in reset:
+            kept = [one for one in kept if not one.touches(this)]
+            continue
+        for k in same:
+            if k < len(old):
+                moved.setdefault(k, []).append(at)
+        cap.used = _begin(this, before, same)
+    now = [Spent.under(cap) for cap in new]
+    return moved, [one for one in kept if not any(one.same(cap) for cap in now)]
+
+
+def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int]) -> Decimal:
+    if same:
+        return max(Decimal(before[k].used) for k in same)
+    touching = [one for one in before if one.touches(cap)]
+    whole = [Decimal(one.used) for one in touching if one.covers(cap)]
+    parts = [Decimal(one.used) for one in touching if not one.covers(cap)]
+    total = _ZERO
+    for part in parts:
+        total = _EXACT.add(total, part)
+    return max([total, *whole])
 
 
 def affordable(

@@ -1,20 +1,26 @@
 """The journal: what happened to an experiment, in order. Everything else about it can be computed from this.
 
-A journal is a list of rows, numbered from 1 without gaps, each an `Entry` in MessagePack, and snapshots of the state at
-some of these positions. `append` is all or nothing, and durable when it returns. A storage (`storage/`) is where one is kept:
-it fulfils the contract `Journal`.
+A journal is a list of rows, numbered from 1 without gaps, each an `Entry` in MessagePack that carries the hash of the row before
+(`chain`), and snapshots of the state at some of these positions. `append` is all or nothing, and durable when it returns. A
+storage (`storage/`) is where one is kept: it fulfils the contract `Journal`.
 
->>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))
+>>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown", reward=1.0))
 >>> entry_of(row)
-Refused(event_id='visit-9', reason='unknown', reward=None, costs=None)
+Refused(event_id='visit-9', reason='unknown', reward=1.0, costs=None, by=None)
+>>> entry_of(erased(row))
+Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
+>>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
+True
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -22,11 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import TightropeError
+from tightrope.service import chain
 from tightrope.service.bodies import Costs, DecisionRequest
+from tightrope.service.chain import GENESIS
 from tightrope.spec import named_kinds
 
 FORMAT: Final = 1  # of the tables
-ENTRIES: Final = 2  # of what is in them; since 2 every decision is stored with its probability
+# Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
+# spent over to every hard cap of the same usage.
+ENTRIES: Final = 3
 
 
 class JournalError(TightropeError):
@@ -37,18 +47,24 @@ class JournalLocked(JournalError):
     """Another process writes this journal."""
 
 
+class JournalUnreachable(JournalError):
+    """The journal is kept elsewhere, and nothing is heard from there: it may be back by itself."""
+
+
 class JournalDamaged(JournalError):
     """What the journal holds can't have been written by this program, or does not replay to what it says."""
 
 
 class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
-    pass
+    # The id of the key with which it was asked for; None where there are no keys, and for what the service did by itself.
+    by: str | None = None
 
 
 class Started(_Entry, tag="started"):
     """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
 
-    A spec that names no kind of policy was written when the default was pessimistic-optimistic: that is what decided.
+    A spec that names no kind of policy was written when the default was pessimistic-optimistic: that is what decided. `reset_caps`
+    names the hard caps that begin at 0 with this change, whatever was spent.
     """
 
     format: int
@@ -56,6 +72,7 @@ class Started(_Entry, tag="started"):
     spec: dict[str, Any]
     expire_after: float
     max_pending: int
+    reset_caps: list[str] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         policy = named_kinds(self.spec.get("policy", {}), "pessimistic-optimistic")
@@ -131,7 +148,53 @@ class RolledBack(_Entry, tag="rolled back"):
     state: bytes
 
 
-Entry: TypeAlias = Started | Decided | Learnt | Expired | Refused | Measured | ModeChanged | RolledBack
+class Snapshotted(_Entry, tag="snapshot"):
+    """A snapshot was taken of the state after the entry at `of`: its digest, which a snapshot that is used must have."""
+
+    of: int
+    digest: str
+    label: str | None = None
+
+
+class Erased(_Entry, tag="erased"):
+    """What was personal in some rows is gone for good. `rows` are ranges of positions, both ends included.
+
+    `numbers` are decisions that are no longer waited for since their inputs are gone, `snapshots` position and digest of those that
+    were rewritten without them.
+    """
+
+    rows: list[tuple[int, int]]
+    event_ids: list[str] = msgspec.field(default_factory=list)
+    numbers: list[int] = msgspec.field(default_factory=list)
+    snapshots: list[tuple[int, str]] = msgspec.field(default_factory=list)
+
+
+class Blank(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of an entry whose personal part was erased; `kind` says of which."""
+
+    kind: str
+    by: str | None = None
+    event_id: str | None = None
+    number: int | None = None
+    action: int | None = None
+    reason: Literal["late", "unknown", "differs"] | None = None
+    position: int | None = None
+    restore: Literal["learnt", "all"] | None = None
+
+
+Written: TypeAlias = (
+    Started
+    | Decided
+    | Learnt
+    | Expired
+    | Refused
+    | Measured
+    | ModeChanged
+    | RolledBack
+    | Snapshotted
+    | Erased
+)
+Entry: TypeAlias = Written | Blank
 
 # Numbers of the kinds in the tables, so that a query can pick some without decoding. Never reuse one.
 KINDS: Final[dict[type[Any], int]] = {
@@ -143,6 +206,18 @@ KINDS: Final[dict[type[Any], int]] = {
     Measured: 6,
     ModeChanged: 7,
     RolledBack: 8,
+    Snapshotted: 9,
+    Erased: 10,
+}
+_KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
+# What may be personal, or was computed of it, and is therefore sealed in a row.
+SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
+    Decided: (
+        *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
+    ),
+    Learnt: ("reward", "costs"),
+    Refused: ("reward", "costs"),
+    RolledBack: ("state",),
 }
 # The kinds up to this one are found by their event id; the others, which are few, by their kind.
 LAST_BY_EVENT: Final = 2
@@ -173,15 +248,137 @@ class Snapshot(NamedTuple):
         return digest_of(self.state) == self.digest
 
 
+class _Plan(NamedTuple):
+    """How entries of a kind are written: its number, and for its open and its sealed part a struct and what goes into it."""
+
+    number: int
+    open_part: Callable[..., Any]
+    shown: Callable[[Any], Any]
+    sealed_part: Callable[..., Any] | None
+    private: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, kind: type[Any]) -> _Plan:
+        secret = SEALED.get(kind, ())
+        shown = [name for name in kind.__struct_fields__ if name not in secret]
+        tag = {"tag": kind.__struct_config__.tag, "tag_field": "kind"}
+        # What a kind must have is never None, so this leaves out what it need not have.
+        open_part, sealed_part = (
+            msgspec.defstruct(
+                kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more
+            )
+            for names, more in ((shown, tag), (secret, {}))
+        )
+        return cls(KINDS[kind], open_part, _values(shown), sealed_part if secret else None, _values(secret))
+
+
+def _values(names: Sequence[str]) -> Callable[[Any], Any]:
+    """The values of some fields of an entry, as a tuple."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda entry: tuple(getattr(entry, name) for name in names)
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Entry)
+_encode = _encoder.encode
+_PLANS: Final = {kind: _Plan.of(kind) for kind in KINDS}
+_decoder = msgspec.msgpack.Decoder(Written)
+_blank_decoder = msgspec.msgpack.Decoder(Blank)
 
 
-def row_of(position: int, time: int, entry: Entry) -> Row:
-    """The entry as a row."""
-    kind = KINDS[type(entry)]
-    event_id = entry.event_id if isinstance(entry, Decided | Learnt) else None
-    return Row(position, time, kind, event_id, _encoder.encode(entry))
+def row_of(position: int, time: int, entry: Written, link: bytes = GENESIS) -> Row:
+    """The entry as a row that follows the one whose hash is `link`."""
+    return chained(position, time, entry, link)[0]
+
+
+def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row, bytes]:
+    """The same, and the hash of the row."""
+    number, open_part, shown, sealed_part, private = _PLANS[type(entry)]
+    event_id: str | None = entry.event_id if number <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    told = _encode(open_part(*shown(entry)))
+    data, commitment = chain.seal(
+        link, told, b"" if sealed_part is None else _encode(sealed_part(*private(entry)))
+    )
+    row = Row(position, time, number, event_id, data)
+    return row, chain.hash_row(link, position, time, number, event_id, told, commitment)
+
+
+def hash_of(row: Row, before: bytes | None) -> bytes:
+    """The hash of a row that follows the one with the hash `before`; None: whatever row it says that it follows.
+
+    Raises
+    ------
+    JournalDamaged
+        It does not follow that row: one of the two was changed, or others were added or removed.
+    """
+    position, time, kind, event_id, data = row
+    parts = _parts(row)
+    if parts is None:
+        # Of before the chain. The first row in it binds all of them.
+        if before is None:
+            raise JournalDamaged(
+                f"row {position} is of before the chain: its hash needs that of the row before."
+            )
+        return chain.hash_row(before, position, time, kind, event_id, data, b"")
+    if before is not None and parts.link != before:
+        raise JournalDamaged(
+            f"row {position} does not follow the row before it: one of them was changed, or rows were added or removed."
+        )
+    return chain.hash_row(parts.link, position, time, kind, event_id, parts.open, parts.commitment)
+
+
+def is_chained(row: Row) -> bool:
+    """Whether the row carries a hash; those of before the chain do not."""
+    return _parts(row) is not None
+
+
+def erased(row: Row) -> Row:
+    """The row without what may be personal in it; its hash stays."""
+    if not is_chained(row):
+        raise JournalError(
+            f"row {row.position} was written before journals had a chain: what is in it can't be erased alone."
+        )
+    return row._replace(data=chain.erase(row.data))
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry in a row, whose columns must say what it says."""
+    parts = _parts(row)
+    entry: Entry
+    try:
+        if parts is None:
+            entry = _decoder.decode(row.data)
+        elif parts.sealed is None:
+            entry = _blank_decoder.decode(parts.open)
+        else:
+            entry = _decoder.decode(_joined(parts.open, parts.sealed))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
+    kind = _KIND_OF_TAG.get(entry.kind, 0) if isinstance(entry, Blank) else KINDS[type(entry)]
+    event_id = entry.event_id if kind <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    if (row.kind, row.event_id) != (kind, event_id):
+        stored, said = (
+            f"({columns[0]}, {columns[1]!r})" for columns in ((row.kind, row.event_id), (kind, event_id))
+        )
+        raise JournalDamaged(
+            f"row {row.position}: its columns (kind, event_id) are {stored}, but its entry says {said}: "
+            "it was changed after it was written."
+        )
+    return entry
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    """Two maps of MessagePack as one: below 16 entries the first byte counts them, and the rest is the entries."""
+    if not other:
+        return one
+    return bytes([0x80 | (one[0] & 0x0F) + (other[0] & 0x0F)]) + one[1:] + other[1:]
+
+
+def _parts(row: Row) -> chain.Parts | None:
+    try:
+        return chain.read(row.data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
 
 
 def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:
@@ -206,21 +403,15 @@ def named_probabilities(entry: Decided, actions: Sequence[str]) -> dict[str, flo
     return {actions[a]: float(found[a]) for a in offered}
 
 
-def entry_of(row: Row) -> Entry:
-    """The entry in a row."""
-    try:
-        entry: Entry = _decoder.decode(row.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
-    return entry
-
-
 class Journal(ABC):
     """What an experiment needs of a storage. One thread at a time calls it; only `append` and `probe` write.
 
     Every method raises `JournalError` where the storage fails, and `JournalDamaged` where it holds what can't be right. After an
     error `open` is called again before anything else. `tightrope.service.conformance.JournalSuite` checks all of this.
     """
+
+    # Where the hash of the last row is kept beside the journal, and not in it; None: nowhere.
+    head_file: Path | None = None
 
     def open(self) -> bool:
         """Get ready to read and write, also after a failure. False: another process is active, ask again later.
@@ -232,11 +423,29 @@ class Journal(ABC):
         """
         return True
 
+    def held(self) -> bool:
+        """Whether this process may still write, as far as it knows; asked often and from any thread, so it does not wait.
+
+        False: another process is active, or may be from now on. What was read here may be out of date, and `append` fails.
+        """
+        return True
+
+    def recorded(self) -> Row | None:
+        """While standing by: the configuration that the active process goes by, its newest `Started`; None if nobody knows."""
+        return None
+
+    def stand_aside(self, aside: bool) -> None:  # noqa: B027
+        """While standing by: whether not to take over, since this process could not go on with the journal."""
+
     @abstractmethod
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
         """Add rows and snapshots and drop the snapshots at some positions, all or nothing, durable on return."""
+
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """Put other data into rows that are there, all or nothing and durable; what was in them is gone from the storage."""
+        raise JournalError(f"{type(self).__name__} can't erase anything.")
 
     def probe(self) -> None:  # noqa: B027
         """Write something that does not matter, durably: raises `JournalError` where `append` would."""
@@ -268,11 +477,57 @@ class Journal(ABC):
     def close(self) -> None:  # noqa: B027
         """Let go of everything; another process may write from now on."""
 
+    def reader(self) -> Journal | None:
+        """The same journal, not open yet, for another thread to read while this one writes; None where that can't be."""
+        return None
+
+    def disk_left(self) -> int | None:
+        """Bytes that are free where the journal is kept, from any thread; None where that is not known."""
+        return None
+
     def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
         """The newest rows of some kinds, newest first."""
         end = before if before is not None else 1 << 62
         found = [row for kind in kinds for row in self.newest(kind, end, limit)]
         return sorted(found, reverse=True)[:limit]
+
+
+def row_at(journal: Journal, position: int) -> Row | None:
+    """The row at a position."""
+    found = next(journal.rows(after=position - 1), None)
+    return found if found is not None and found.position == position else None
+
+
+def bound_snapshots(journal: Journal) -> dict[int, str]:
+    """The digest that the chain holds of the snapshot at each position, the newest word on it."""
+    found: dict[int, str] = {}
+    end: int | None = None
+    while page := journal.select([KINDS[Snapshotted], KINDS[Erased]], before=end, limit=1000):
+        for row in page:
+            entry = entry_of(row)
+            if isinstance(entry, Snapshotted):
+                found.setdefault(entry.of, entry.digest)
+            elif isinstance(entry, Erased):
+                for position, digest in entry.snapshots:
+                    found.setdefault(position, digest)
+        end = page[-1].position
+    return found
+
+
+def fault_of(snapshot: Snapshot, journal: Journal, bound: Mapping[int, str]) -> str | None:
+    """Why a snapshot is not to be used, in words; None for one that is as the chain says. `bound` is from `bound_snapshots`.
+
+    Nothing is said of those of before the chain.
+    """
+    if not snapshot.sound:
+        return "does not match its own digest"
+    if snapshot.position in bound:
+        same = bound[snapshot.position] == snapshot.digest
+        return None if same else "is not the one that the journal's chain says was taken"
+    row = row_at(journal, snapshot.position)
+    if row is None or is_chained(row):
+        return "is not in the journal's chain"
+    return None
 
 
 # The state of an experiment as bytes, and back.

@@ -5,8 +5,9 @@
 ...     path = Path(folder) / "keys.json"
 ...     secret = create_key(path, scopes=["decide"], experiments=["ward"])
 ...     keys = Keys(path)
-...     keys.require(f"Bearer {secret}", "decide", "ward")
-...     keys.require(f"Bearer {secret}", "read", "ward")
+...     key = keys.find(f"Bearer {secret}")
+...     key.require("decide", "ward")
+...     key.require("read", "ward")
 Traceback (most recent call last):
 ...
 tightrope.service.bodies.Refusal: this key does not open 'read' of this experiment
@@ -16,10 +17,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import math
 import os
 import secrets
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -32,10 +36,12 @@ from tightrope.service.bodies import Refusal
 Scope: TypeAlias = Literal["decide", "outcome", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
+log = logging.getLogger("tightrope.service")
+
 _CHECK_SECONDS = 1.0
 
 
-class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the file holds of a key."""
 
     # The part of the key that is no secret.
@@ -45,30 +51,36 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: tuple[Scope, ...]
     # Their names; "*" is all.
     experiments: tuple[str, ...]
+    # From when on it opens nothing; None: never.
+    expires: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    # Requests a second; None: as many as the service bears.
+    rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def opens(self, scope: Scope, experiment: str) -> bool:
         """Whether the key is good for this."""
         return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
 
+    def require(self, scope: Scope, experiment: str) -> None:
+        """Refuse with 403 what the key is not good for."""
+        if not self.opens(scope, experiment):
+            # The same words whether the experiment exists or not.
+            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+
 
 class Keys:
-    """The keys in a file, read again when it changes."""
+    """The keys in a file, read again when it changes. One that can't be read, or only half, leaves those in force that were."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._keys: dict[str, Key] = {}
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._next_check = 0.0
-        self._refresh()
-
-    def require(self, authorization: str | None, scope: Scope, experiment: str) -> None:
-        """Let the bearer pass, or raise a `Refusal`: 401 for no known key, 403 for one that does not open this."""
-        if not self.find(authorization).opens(scope, experiment):
-            # The same words whether the experiment exists or not.
-            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+        # What is wrong with the file now, which an earlier one stands in for.
+        self.trouble = ""
+        self._load()
 
     def find(self, authorization: str | None) -> Key:
-        """The key in an `Authorization` header."""
+        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired."""
         if time.monotonic() >= self._next_check:
             self._refresh()
         scheme, _, token = (authorization or "").partition(" ")
@@ -77,25 +89,42 @@ class Keys:
         given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
         if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
             raise Refusal(401, "unauthorized", "a key is needed: send it as `Authorization: Bearer KEY`")
+        if known.expires is not None and datetime.now(UTC) >= known.expires:
+            raise Refusal(401, "unauthorized", "this key has expired")
         return known
 
     def _refresh(self) -> None:
         self._next_check = time.monotonic() + _CHECK_SECONDS
+        trouble = ""
+        try:
+            self._load()
+        except InvalidInput as error:
+            trouble = str(error)
+        if trouble and trouble != self.trouble:
+            log.error("keys stay as they were: %s", trouble)
+        self.trouble = trouble
+
+    def _load(self) -> None:
         try:
             status = self.path.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp != self._stamp:
                 self._keys = {key.id: key for key in _read(self.path)}
                 self._stamp = stamp
-        except OSError as error:
+        except FileNotFoundError:
             # A file that is gone revokes everything.
             self._keys, self._stamp = {}, None
-            if not isinstance(error, FileNotFoundError):
-                raise InvalidInput(f"{self.path}: can't be read: {error.strerror or error}") from error
+        except OSError as error:
+            raise InvalidInput(f"{self.path}: can't be read: {error.strerror or error}") from error
 
 
 def create_key(
-    path: str | os.PathLike[str], *, scopes: Sequence[str] = SCOPES, experiments: Sequence[str] = ("*",)
+    path: str | os.PathLike[str],
+    *,
+    scopes: Sequence[str] = SCOPES,
+    experiments: Sequence[str] = ("*",),
+    days: float | None = None,
+    rate: float | None = None,
 ) -> str:
     """Add a key to the file, which is made where it is missing, and return it. It can't be recovered from the file.
 
@@ -105,17 +134,31 @@ def create_key(
     scopes : sequence of "decide", "outcome", "read", "admin"
     experiments : sequence of str
         Names; "*" is all.
+    days : float, optional
+        How long it opens anything; for ever by default.
+    rate : float, optional
+        Requests a second, beyond which it is answered 429.
     """
     for scope in scopes:
         if scope not in SCOPES:
             raise InvalidInput(f"scopes must be among {', '.join(SCOPES)}, but got {scope!r}.")
     if not scopes or not experiments:
         raise InvalidInput("a key needs at least one scope and one experiment.")
+    for what, value in (("days", days), ("rate", rate)):
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidInput(f"{what} must be a positive number, but got {value!r}.")
     target = Path(path)
     known = _read(target) if target.exists() else []
     name = secrets.token_hex(4)
     secret = f"tr_{name}_{secrets.token_urlsafe(32)}"
-    key = Key(name, hashlib.sha256(secret.encode()).hexdigest(), tuple(scopes), tuple(experiments))  # type: ignore[arg-type]
+    key = Key(
+        name,
+        hashlib.sha256(secret.encode()).hexdigest(),
+        tuple(scopes),  # type: ignore[arg-type]
+        tuple(experiments),
+        None if days is None else _in_days(days),
+        rate,
+    )
     _write(target, [*known, key])
     return secret
 
@@ -136,6 +179,13 @@ def revoke_key(path: str | os.PathLike[str], name: str) -> None:
     if name not in [key.id for key in known]:
         raise InvalidInput(f"{target}: no key has the id {name!r}.")
     _write(target, [key for key in known if key.id != name])
+
+
+def _in_days(days: float) -> datetime:
+    try:
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    except OverflowError:
+        raise InvalidInput(f"days must lead to a year before 10000, but got {days!r}.") from None
 
 
 def _read(path: Path) -> list[Key]:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
-from tightrope.service import bodies, journal
+from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
 from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
@@ -26,6 +26,7 @@ from tightrope.service.experiment_state import ExperimentState
 def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
     """Choose an action, once for each event_id."""
     event_id = request.event_id if request.event_id is not None else _new_event_id()
+    batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
         entry = batch.state.decide(event_id, request, time=batch.now)
@@ -39,9 +40,10 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
 def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
+    batch.require_kept(event_id)
     decided = batch.decided.get(event_id)
     if decided is None:
-        batch.write(state.refuse(event_id, "unknown", request.reward, request.costs))
+        batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.costs)))
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
     earlier = _outcome(batch.learnt.get(event_id, ()))
@@ -52,12 +54,15 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
         if part not in earlier:
             fresh[part] = value
         elif earlier[part] != value:
-            batch.write(state.refuse(event_id, "differs", request.reward, request.costs))
-            why = f"{part} of event_id {event_id!r} was {earlier[part]!r} before, but now is {value!r}"
+            batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.costs)))
+            was, now = (
+                repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value)
+            )
+            why = f"{part} of event_id {event_id!r} was {was} before, but now is {now}"
             raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
-        batch.write(state.refuse(event_id, "late", request.reward, request.costs))
+        batch.write(state.refuse(event_id, "late", request.reward, _plausible(state, request.costs)))
         why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
         raise Refusal(410, "late", why)
     if fresh:
@@ -74,6 +79,7 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
 def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
     """One decision, its outcome so far, and why it was taken."""
     event_id = request.event_id
+    batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
@@ -87,10 +93,13 @@ def list_decisions(batch: Batch, request: bodies.PageQuery) -> Answer:
     rows, before = _page(batch, request, journal.Decided)
     listed = []
     for row, entry in rows:
-        assert isinstance(entry, journal.Decided)
-        shown = _decision(batch.state, entry, explain=True)
-        shown |= {"position": row.position, "time": row.time / 1e6, "request": entry.request}
-        listed.append(shown)
+        place = {"position": row.position, "time": row.time / 1e6}
+        if isinstance(entry, journal.Decided):
+            shown = _decision(batch.state, entry, explain=True)
+            listed.append({**shown, **place, "request": entry.request})
+        elif isinstance(entry, journal.Blank):
+            what = {"event_id": entry.event_id, "sequence": entry.number, "action": entry.action}
+            listed.append({**what, **place, "erased": True})
     return Answer.of({"decisions": listed, "before": before})
 
 
@@ -129,6 +138,7 @@ def show_state(batch: Batch, request: None) -> Answer:
             "experiment": spec.name,
             "policy": spec.policies[0].kind,
             "position": state.position,
+            "head": state.head.hex(),
             "time": state.time / 1e6,
             **_mode(state),
             "decisions": decisions,
@@ -191,7 +201,7 @@ def show_history(batch: Batch, request: None) -> Answer:
 
 def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     """Changes of its configuration."""
-    rows, before = _page(batch, request, journal.Started, journal.ModeChanged, journal.RolledBack)
+    rows, before = _page(batch, request, *_CHANGES)
     listed = []
     for row, entry in rows:
         plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
@@ -204,6 +214,8 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
     """Snapshots that can be rolled back to."""
     return Answer.of({"snapshots": [_snapshot(one) for one in batch.journal.snapshots()]})
 
+
+_CHANGES = (journal.Started, journal.ModeChanged, journal.RolledBack, journal.Erased)
 
 # --- what administrators change ---
 
@@ -227,11 +239,20 @@ def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
     if wanted.position < state.configured:
         why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
         raise Refusal(409, "differs", why)
-    if not wanted.sound:
-        why = f"the snapshot at position {request.position} does not match its digest"
-        raise Refusal(409, "damaged", why)
+    fault = journal.fault_of(wanted, batch.journal, journal.bound_snapshots(batch.journal))
+    if fault is not None:
+        raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
+
+
+def erase(batch: Batch, request: bodies.ErasureRequest) -> Answer:
+    """Erase the inputs and outcomes of events for good; the chain of the journal still holds."""
+    known, rows = erasure.erase(batch, request.event_ids)
+    if not known:
+        raise Refusal(404, "unknown", f"no decision was made for event_id {request.event_ids[0]!r}")
+    missing = [event_id for event_id in request.event_ids if event_id not in known]
+    return Answer.of({"erased": sorted(known), "unknown": missing, "entries": rows})
 
 
 # --- parts of answers, as plain data for JSON ---
@@ -268,10 +289,19 @@ def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
     return {name: value for name, value in given if value is not None}
 
 
+def _plausible(state: ExperimentState, costs: bodies.Costs | None) -> bodies.Costs | None:
+    """What the journal keeps of costs that are refused: no more than an outcome can have here, whatever was sent."""
+    late = [rule.quantity.usage for rule in state.spec.rules or () if rule.seen == "after"]
+    if isinstance(costs, dict):
+        return {name: costs[name] for name in dict.fromkeys(late) if name in costs}
+    return None if costs is None else costs[: 2 * len(late)]
+
+
 def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:
     """Oldest first, since these will be missing next; `before` is the number at which the next page begins."""
     listed: list[dict[str, Any]] = []
-    for number, (*_, event) in state.waiting.items():
+    # A copy, made at once: the writer goes on meanwhile.
+    for number, (*_, event) in list(state.waiting.items()):
         if request.before is not None and number < request.before:
             continue
         if len(listed) == request.limit:

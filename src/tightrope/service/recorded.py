@@ -13,7 +13,7 @@ from tightrope.actions import ActionNames
 from tightrope.policies import Policy
 from tightrope.rules import Rules
 from tightrope.service.bodies import Costs, DecisionRequest
-from tightrope.service.journal import Decided, Journal, JournalError, Learnt, Started, entry_of
+from tightrope.service.journal import Blank, Decided, Journal, JournalError, Learnt, Started, entry_of
 from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
@@ -69,6 +69,8 @@ class Record:
     served: list[Served] = field(default_factory=list)
     # Decisions in shadow mode, whose default someone else chose.
     shadow: int = 0
+    # Decisions whose inputs were erased.
+    erased: int = 0
 
     @classmethod
     def of(cls, journal: Journal) -> Record:
@@ -84,6 +86,8 @@ class Record:
                 found.spec = spec
             elif found is None:
                 raise JournalError("a journal begins with the experiment's configuration.")
+            elif isinstance(entry, Blank):
+                found.erased += entry.kind == "decided"
             elif isinstance(entry, Decided) and entry.proposed is not None:
                 found.shadow += 1
             elif isinstance(entry, Decided):

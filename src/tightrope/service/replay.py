@@ -30,9 +30,13 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing
+from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.heads import Head, read_head, require_head
 from tightrope.service.journal import (
+    Blank,
     Decided,
+    Erased,
     Expired,
     Journal,
     JournalDamaged,
@@ -42,9 +46,16 @@ from tightrope.service.journal import (
     ModeChanged,
     Refused,
     RolledBack,
+    Row,
+    Snapshotted,
     Started,
+    bound_snapshots,
     entry_of,
+    fault_of,
+    hash_of,
+    is_chained,
     named_probabilities,
+    row_at,
 )
 from tightrope.service.storage import open_journal as open_journal
 
@@ -61,45 +72,166 @@ class Report:
     snapshots: int
     # SHA-256 of the state at the end.
     digest: str
+    # The hash of the last row: keep it elsewhere, and no one can change the journal up to here unseen.
+    head: str
+    # Rows of before the chain, which its first row binds.
+    before_the_chain: int
+    # Rows whose personal part was erased, and rows that could not be repeated since they follow one before a whole snapshot does.
+    erased: int
+    not_repeated: int
 
 
-def verify(journal: Journal, *, progress: Callable[[int], None] | None = None) -> Report:
+def verify(
+    journal: Journal, *, head: str | None = None, progress: Callable[[int], None] | None = None
+) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
-    The journal must be open; `progress`, if given, is called with the position now and then.
+    Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay
+    goes on at the next snapshot whose digest is in the chain. The journal must be open.
+
+    Parameters
+    ----------
+    head : str, optional
+        A hash that `tightrope replay`, `/v1/state` or an earlier report gave: one of the rows must have it.
+    progress : callable, optional
+        Called with the position now and then.
 
     Raises
     ------
     JournalDamaged
         Names the first row or snapshot that does not come out as recorded, and what differs.
     """
-    recorded = {snapshot.position: snapshot.digest for snapshot in journal.snapshots()}
-    rows = journal.rows()
-    first = next(rows, None)
-    if first is None:
-        raise JournalError("the journal is empty.")
-    state = ExperimentState.begin(first)
-    decisions = outcomes = 0
-    compared = _compare(state, recorded, journal)
-    for row in rows:
-        entry = state.replay(row)
-        decisions += isinstance(entry, Decided)
-        outcomes += isinstance(entry, Learnt)
-        compared += _compare(state, recorded, journal)
+    kept = None if journal.head_file is None else read_head(journal.head_file)
+    walk = _Walk(journal, None if head is None else head.rpartition(":")[2].lower())
+    for row in journal.rows():
+        walk.step(row)
         if progress is not None and row.position % 1000 == 0:
             progress(row.position)
-    beyond = [position for position in recorded if position > state.position]
-    if beyond:
-        end = state.position
-        raise JournalDamaged(f"there is a snapshot of position {beyond[0]}, but the journal ends at {end}.")
-    return Report(state.spec.name, state.position, decisions, outcomes, compared, state.snapshot()[1])
+    report = walk.end()
+    if kept is not None:
+        require_head(journal, kept, str(journal.head_file))
+    return report
+
+
+class _Walk:
+    """A replay under way. `state` is None from an erased entry on until a snapshot gives it back."""
+
+    def __init__(self, journal: Journal, wanted: str | None) -> None:
+        self.journal = journal
+        self.wanted = wanted
+        self.recorded = {snapshot.position: snapshot.digest for snapshot in journal.snapshots()}
+        self.bound = bound_snapshots(journal)
+        self.state: ExperimentState | None = None
+        self.head = GENESIS
+        self.config: Started | None = None
+        self.position = self.decisions = self.outcomes = self.compared = 0
+        self.unchained = self.not_repeated = 0
+        self.blank: set[int] = set()
+        self.named: list[tuple[int, int]] = []
+
+    def step(self, row: Row) -> None:
+        if row.position != self.position + 1:
+            raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
+        entry = entry_of(row)
+        before, self.head = self.head, hash_of(row, self.head)
+        if self.position == 0:
+            self.state = ExperimentState.begin(row)
+        elif isinstance(entry, Blank):
+            self.blank.add(row.position)
+            if entry.kind != "refused":
+                self.state = None
+            elif self.state is not None and entry.reason is not None:
+                self.state.refuse(entry.event_id or "", entry.reason)
+                self.state.advance(row, self.head)
+        elif self.state is not None:
+            assert self.state.head == before
+            self.state.replay(row)
+        if not is_chained(row):
+            if self.unchained < self.position:
+                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
+            self.unchained += 1
+        self.position = row.position
+        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        self.decisions += kind == "decided"
+        self.outcomes += kind == "learnt"
+        self.not_repeated += self.state is None
+        if isinstance(entry, Started):
+            self.config = entry
+        elif isinstance(entry, Erased):
+            self.named += entry.rows
+        if self.wanted == self.head.hex():
+            self.wanted = None
+        if self.position in self.recorded:
+            self._compare()
+
+    def end(self) -> Report:
+        if self.position == 0:
+            raise JournalError("the journal is empty.")
+        beyond = [position for position in self.recorded if position > self.position]
+        if beyond:
+            raise JournalDamaged(
+                f"there is a snapshot of position {beyond[0]}, but the journal ends at {self.position}."
+            )
+        unnamed = [at for at in sorted(self.blank) if not any(a <= at <= b for a, b in self.named)]
+        if unnamed:
+            raise JournalDamaged(
+                f"row {unnamed[0]} was erased, but no entry says so: that is not this program's doing."
+            )
+        if self.wanted is not None:
+            raise JournalDamaged(
+                f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. "
+                f"The journal ends at row {self.position} with {self.head.hex()}."
+            )
+        if self.state is None:
+            raise JournalDamaged("inputs were erased, and no whole snapshot follows: the state is lost.")
+        return Report(
+            self.state.spec.name,
+            self.position,
+            self.decisions,
+            self.outcomes,
+            self.compared,
+            self.state.snapshot()[1],
+            self.head.hex(),
+            self.unchained,
+            len(self.blank),
+            self.not_repeated,
+        )
+
+    def _compare(self) -> None:
+        at = self.position
+        saved = self.journal.snapshot(at)
+        if saved is None:  # dropped in the meantime
+            return
+        fault = fault_of(saved, self.journal, self.bound)
+        if fault is not None:
+            raise JournalDamaged(f"the snapshot at position {at} {fault}.")
+        if self.state is not None:
+            if self.state.snapshot()[1] != saved.digest:
+                raise JournalDamaged(
+                    f"the state at position {at} does not come out as its snapshot recorded it."
+                )
+        elif _as_taken(self.journal, at, saved.digest):
+            assert self.config is not None
+            self.state = ExperimentState.of(self.config)
+            self.state.restore(saved.state, saved.position, self.head)
+        else:  # rewritten without what was erased: later entries were made with it
+            return
+        self.compared += 1
+
+
+def _as_taken(journal: Journal, position: int, digest: str) -> bool:
+    """Whether the entry that follows says that this very snapshot was taken."""
+    row = row_at(journal, position + 1)
+    entry = None if row is None else entry_of(row)
+    return isinstance(entry, Snapshotted) and (entry.of, entry.digest) == (position, digest)
 
 
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
     Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, costs, queue,
-    detail. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet.
+    detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text that a
+    spreadsheet would take for a formula has ' before it, and so has one that begins with '.
     """
     target = Path(path)
     writers = {".csv": _write_csv, ".parquet": _write_parquet}
@@ -109,26 +241,32 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
         return writers[target.suffix](_flat(journal), draft)
 
 
-def copy_journal(source: Journal, target: Journal) -> int:
-    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return how many rows.
+def copy_journal(source: Journal, target: Journal) -> Head:
+    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return where its chain ends.
+
+    The source may be written meanwhile. Its chain is checked on the way.
 
     >>> from tightrope.service.journal import Refused, row_of
     >>> from tightrope.service.storage.memory import MemoryJournal
     >>> one, other = MemoryJournal(), MemoryJournal()
     >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
-    >>> copy_journal(one, other), list(other.rows()) == list(one.rows())
+    >>> copy_journal(one, other).position, list(other.rows()) == list(one.rows())
     (1, True)
     """
     if target.last():
         raise JournalError("the journal to copy to is not empty.")
-    rows = source.rows()
+    # First, so that the rows that speak of them are among those that are copied, also while someone writes.
+    snapshots = source.snapshots()
+    rows, position, head = source.rows(), 0, GENESIS
     while page := list(itertools.islice(rows, 5000)):
+        for row in page:
+            position, head = row.position, hash_of(row, head)
         target.append(page)
-    for snapshot in source.snapshots():
+    for snapshot in snapshots:
         saved = source.snapshot(snapshot.position)
-        assert saved is not None
-        target.append([], [saved])
-    return target.last()
+        if saved is not None:  # else it was dropped in the meantime
+            target.append([], [saved])
+    return Head(position, head)
 
 
 _COLUMNS: Final = (
@@ -143,20 +281,8 @@ _COLUMNS: Final = (
         "probabilities",
         "proposed",
     ),
-    *("request", "reward", "costs", "queue", "detail"),
+    *("request", "reward", "costs", "queue", "detail", "by"),
 )
-
-
-def _compare(state: ExperimentState, recorded: dict[int, str], journal: Journal) -> int:
-    at = state.position
-    if at not in recorded:
-        return 0
-    saved = journal.snapshot(at)
-    if saved is not None and not saved.sound:
-        raise JournalDamaged(f"the snapshot at position {at} does not match its own digest.")
-    if state.snapshot()[1] != recorded[at]:
-        raise JournalDamaged(f"the state at position {at} does not come out as its snapshot recorded it.")
-    return 1
 
 
 def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
@@ -164,8 +290,17 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
     for row in journal.rows():
         entry = entry_of(row)
         flat: dict[str, Any] = dict.fromkeys(_COLUMNS)
-        flat |= {"position": row.position, "time": row.time, "kind": entry.__struct_config__.tag}
+        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        flat |= {"position": row.position, "time": row.time, "kind": kind, "by": entry.by}
         match entry:
+            case Blank():
+                flat |= {"event_id": entry.event_id, "sequence": entry.number}
+                flat["action"] = None if entry.action is None else actions[entry.action]
+                flat["detail"] = "its inputs were erased"
+            case Snapshotted():
+                flat["detail"] = _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
+            case Erased():
+                flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})
             case Started():
                 actions = entry.spec["actions"]
                 flat["detail"] = _text(msgspec.to_builtins(entry))
@@ -199,6 +334,10 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
         yield flat
 
 
+# What makes a spreadsheet compute.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
+
+
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
@@ -211,11 +350,22 @@ def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
         for row in rows:
             if row["queue"] is not None:
                 row["queue"] = _text(row["queue"])
+            for name in ("event_id", "action", "proposed", "by"):
+                row[name] = _no_formula(row[name])
             for name in ("reward", "probability"):
                 row[name] = None if row[name] is None else repr(row[name])
             writer.writerow(row)
             count += 1
     return count
+
+
+def _no_formula(text: str | None) -> str | None:
+    """With an apostrophe before what a spreadsheet would take for a formula, since callers choose these texts.
+
+    >>> _no_formula("=HYPERLINK(1)"), _no_formula("visit-1")
+    ("'=HYPERLINK(1)", 'visit-1')
+    """
+    return f"'{text}" if text is not None and text.startswith(_FORMULA) else text
 
 
 def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:

@@ -41,6 +41,8 @@ class Route:
     # Other statuses that come with the answer's schema, and what they mean.
     otherwise: Mapping[int, str] = field(default_factory=dict)
     of: Literal["experiment", "service"] = "experiment"
+    # Whether it is read beside the writer, on a connection of its own.
+    apart: bool = False
 
     @cached_property
     def request(self) -> Any:
@@ -89,8 +91,8 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
     components: dict[str, Any] = {"schemas": {**schemas, **_SCHEMAS}}
-    if keys:
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    words = "A key from `tightrope keys create`. A service on loopback may need none."
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": words}}
     words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
     return {
         "openapi": "3.1.0",
@@ -171,8 +173,8 @@ def _operation(route: Route, keys: bool) -> dict[str, Any]:
         ]
     if route.method == "POST" and route.request is not None:
         operation["requestBody"] = {"required": True, "content": _json(_ref(route.request.__name__))}
-    if route.scope is not None and keys:
-        operation["security"] = [{"key": []}]
+    if route.scope is not None:
+        operation["security"] = [{"key": []}] if keys else [{}, {"key": []}]
         operation["description"] = f"Needs a key with the scope `{route.scope}`."
     return operation
 
@@ -252,6 +254,7 @@ _REFUSALS: Final = {
     409: "At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`).",
     410: "The outcome came after its decision had expired. It is counted as late.",
     413: "The body is too long.",
+    429: "The key has sent more requests a second than it may.",
     422: "A field is not what it must be; the message names it.",
     503: "Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id.",
 }

@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import logging
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
+from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
 from tightrope.service.keys import Keys
-from tightrope.service.storage import journal_at
+from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
 
 log = logging.getLogger("tightrope.service")
@@ -27,6 +29,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     keys: str | os.PathLike[str] | None = None,
+    max_connections: int = 1_000,
     **options: Any,
 ) -> None:
     """Serve experiments over HTTP until stopped.
@@ -39,6 +42,8 @@ def serve(
         Where to listen. Beyond loopback only with `keys`.
     keys : path, optional
         File of keys, see `create_key`.
+    max_connections : int
+        Open at once; fewer where the process may not open so many files.
     options
         Those of `make_service`: `data` or `database`, `expire_after`, `max_pending`, `accept_changes`, `max_in_flight` …
 
@@ -59,7 +64,8 @@ def serve(
     gc.collect()
     gc.freeze()
     log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
-    uvicorn.run(service, host=host, port=port, **UVICORN)
+    gate = Gate(ConnectionLimits(connections=_affordable(max_connections, len(service.experiments))))
+    uvicorn.run(service, host=host, port=port, **{**UVICORN, "http": gate})
 
 
 UVICORN: dict[str, Any] = {
@@ -69,6 +75,9 @@ UVICORN: dict[str, Any] = {
     "date_header": False,
     "lifespan": "on",
     "ws": "none",
+    # Nothing here depends on who a proxy says that the caller is.
+    "proxy_headers": False,
+    "http": Gate(),
     "timeout_graceful_shutdown": 10,
 }
 
@@ -91,7 +100,8 @@ def make_service(
     data : path, optional
         Folder of the SQLite journals; `tightrope-data` by default.
     database : str, optional
-        ``postgresql://…`` instead; or ``memory:``, which keeps nothing: see `tightrope.service.storage`.
+        ``postgresql://…`` instead; or ``env:NAME`` or ``file:PATH``, which hold that; or ``memory:``, which keeps nothing: see
+        `tightrope.service.storage`.
     keys : path, optional
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
@@ -113,8 +123,8 @@ def make_service(
     limits = Limits(body_bytes=max_body_bytes)
     experiments: list[Experiment] = []
     try:
-        for spec in read:
-            experiment = Experiment(spec, journal_at(address, spec.name), **options)
+        for spec, journal in zip(read, journals_at(address, names), strict=True):
+            experiment = Experiment(spec, journal, **options)
             experiment.warm_up()
             experiment.open()
             experiments.append(experiment)
@@ -124,6 +134,19 @@ def make_service(
         for experiment in experiments:
             experiment.close()
         raise
+
+
+def _affordable(connections: int, experiments: int) -> int:
+    """So many connections, or as many as leave the process the descriptors that it needs itself."""
+    own = 64 + 16 * experiments
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < connections + own:
+        soft = connections + own if hard == resource.RLIM_INFINITY else min(hard, connections + own)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - own))
+    if most < connections:
+        log.warning("at most %d connections: the process may open %d files", most, soft)
+    return most
 
 
 def require_safe(host: str, keys: object) -> None:

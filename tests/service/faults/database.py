@@ -12,7 +12,9 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +46,9 @@ class Server:
             self.port = one.getsockname()[1]
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8")
+        self._run(
+            "initdb", "-D", str(self.folder / "data"), "-U", "tightrope", "-A", "trust", "-E", "UTF8", "-N"
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -81,6 +85,45 @@ class Server:
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(timeout=30)
+
+    def execute(self, statement: str, *values: object) -> list[Any]:
+        """As the owner of the database."""
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            found = admin.execute(statement, values or None)
+            return list(found.fetchall()) if found.description else []
+
+    def backends(self) -> list[tuple[int, str]]:
+        """The server's processes that work for a service, and what each did last."""
+        query = "SELECT pid, query FROM pg_stat_activity WHERE starts_with(application_name, 'tightrope') ORDER BY backend_start"
+        return self.execute(query)
+
+    @contextlib.contextmanager
+    def hung(self, *pids: int) -> Iterator[None]:
+        """Some of its processes stand still."""
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def without_its_replica(self) -> Iterator[None]:
+        """Commits wait for a synchronous replica that does not come."""
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        self.execute("SELECT pg_reload_conf()")
+        while self.execute("SHOW synchronous_standby_names") != [("nobody",)]:
+            time.sleep(0.02)
+        # All of its processes must have heard.
+        time.sleep(0.3)
+        try:
+            yield
+        finally:
+            # As a setting alone: a commit would wait.
+            self.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            self.execute("SELECT pg_reload_conf()")
 
     def remove(self) -> None:
         self.stop()

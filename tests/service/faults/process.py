@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
+import importlib
 import json
 import multiprocessing
 import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 from faults.crash import arm
 from tightrope.service import server
+from tightrope.service.clock import SteadyClock
 from tightrope.service.journal import Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
 
@@ -50,29 +52,34 @@ class Served:
 
     Parameters
     ----------
-    spec : path
+    spec : path, or several
     options
         For `tightrope.service.serve`: `data` or `database`, `max_pending` …
     crash : (point, at), optional
         Where it dies, see `faults.crash`.
     mutant : str, optional
         How it is made worse, as a control: see `MUTANTS`.
+    patch : dict, optional
+        Constants by their whole names: a test should not wait as long as operators do.
     """
 
     def __init__(
         self,
-        spec: Path,
+        spec: Path | Sequence[Path],
         *,
         port: int | None = None,
         crash: tuple[str, int] | None = None,
         mutant: str | None = None,
+        patch: Mapping[str, float] | None = None,
         **options: Any,
     ) -> None:
         _fork_from_a_loaded_process()
         self.port = free_port() if port is None else port
-        self.process = _context.Process(
-            target=_serve, args=(str(spec), self.port, options, crash, mutant), daemon=True
-        )
+        specs = [str(one) for one in ([spec] if isinstance(spec, Path) else spec)]
+        # How far its wall clock is off, in seconds.
+        self.clock_offset = _context.Value("d", 0.0)
+        given = (specs, self.port, options, crash, mutant, dict(patch or {}), self.clock_offset)
+        self.process = _context.Process(target=_serve, args=given, daemon=True)
         self.process.start()
 
     @property
@@ -91,19 +98,38 @@ class Served:
             time.sleep(0.01)
         raise AssertionError("the service did not become ready")
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 10.0) -> tuple[int, bytes]:
         """One request on a connection of its own."""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as one:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as one:
             one.request(method, path, None if body is None else json.dumps(body))
             answer = one.getresponse()
             return answer.status, answer.read()
 
     def kill(self) -> None:
         """kill -9."""
+        self._signal(signal.SIGKILL)
+        self.ended()
+
+    def pause(self) -> None:
+        """It stands still, and knows nothing of it."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """It goes on where it was."""
+        self._signal(signal.SIGCONT)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it says that it takes decisions."""
+        try:
+            return self.call("GET", "/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _signal(self, which: signal.Signals) -> None:
         assert self.process.pid is not None
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.ended()
+            os.kill(self.process.pid, which)
 
     def stop(self) -> None:
         """In order."""
@@ -117,13 +143,23 @@ class Served:
 
 
 def _serve(
-    spec: str, port: int, options: dict[str, Any], crash: tuple[str, int] | None, mutant: str | None
+    specs: list[str],
+    port: int,
+    options: dict[str, Any],
+    crash: tuple[str, int] | None,
+    mutant: str | None,
+    patch: dict[str, float],
+    clock_offset: Any,
 ) -> None:
+    SteadyClock.__init__.__defaults__ = (lambda: time.time() + clock_offset.value, time.monotonic)  # type: ignore[misc]
+    for name, value in patch.items():
+        module, _, constant = name.rpartition(".")
+        setattr(importlib.import_module(module), constant, value)
     if mutant is not None:
         MUTANTS[mutant]()
     if crash is not None:
         arm(*crash)
-    server.serve([spec], port=port, **options)
+    server.serve(specs, port=port, **options)
 
 
 # --- services that break a promise, to show that the tests would notice ---
@@ -156,18 +192,55 @@ def _behind() -> None:
     tightrope.service.storage.sqlite.SqliteJournal = _Behind  # type: ignore[misc]
 
 
+def _postgresql(module: str) -> Any:
+    return importlib.import_module(f"tightrope.service.storage.postgresql.{module}")
+
+
 def _lazy_database() -> None:
     """PostgreSQL answers before its log is on disk."""
-    from tightrope.service.storage.postgresql import PostgresJournal
+    journal, lease = _postgresql("journal"), _postgresql("lease")
+    connect = journal.connect
 
-    take = PostgresJournal._take
-
-    def patched(self: PostgresJournal, connection: Any) -> bool:
-        done = take(self, connection)
+    def patched(url: str) -> Any:
+        connection = connect(url)
         connection.execute("SET synchronous_commit = off")
-        return done
+        return connection
 
-    PostgresJournal._take = patched  # type: ignore[method-assign]
+    journal.connect = lease.connect = patched
 
 
-MUTANTS: dict[str, Callable[[], None]] = {"behind": _behind, "lazy database": _lazy_database}
+def _unfenced() -> None:
+    """Once active, always active: it never asks whether another has taken over, and writes behind what that one has written."""
+    journal, lease = _postgresql("journal"), _postgresql("lease")
+    lease.Lease.held = property(lambda self: self._until > 0)  # type: ignore[assignment, method-assign]
+    kept = lease.Lease._kept
+    lease.Lease._kept = lambda self: kept(self) or True  # type: ignore[method-assign]
+    after = "$1, (SELECT coalesce(max(position), 0) FROM tightrope_journal WHERE experiment = $1) + "
+    after += "row_number() OVER (), rows.time, rows.kind, rows.event_id, rows.data"
+    query = journal._APPEND.query.replace("$1, *", after).replace(
+        "::bytea[])", "::bytea[]) AS rows (p, time, kind, event_id, data)"
+    )
+    journal._APPEND = journal._APPEND._replace(query=query.replace("AND term = $2", "AND $2 > 0"))
+
+
+def _waits_for_ever() -> None:
+    """A database that hangs is waited for."""
+    from tightrope.service import experiment
+
+    experiment._ANSWER_SECONDS = 100.0  # type: ignore[misc]
+    _postgresql("connection").PATIENCE = _postgresql("lease").LEASE = 100.0
+
+
+def _believes_the_clock() -> None:
+    """Journals have the time of the machine, whatever that is."""
+    SteadyClock.__call__ = lambda self: self._wall()  # type: ignore[method-assign]
+    SteadyClock.resume = lambda self, last: None  # type: ignore[method-assign]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "behind": _behind,
+    "lazy database": _lazy_database,
+    "unfenced": _unfenced,
+    "waits for ever": _waits_for_ever,
+    "believes the clock": _believes_the_clock,
+}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tightrope.service import operations
 from tightrope.service.app import Service
+from tightrope.service.backup import copy_to_file
+from tightrope.service.bodies import ErasureRequest
 from tightrope.service.conformance import JournalSuite
 from tightrope.service.experiment import Experiment
 from tightrope.service.journal import Journal, JournalError, Refused, row_of
@@ -31,7 +35,10 @@ def bench_on(database: Server, name: str, **options: Any) -> Bench:
     return Bench(ward(name), PostgresJournal(database.url, name), **options)
 
 
-def test_the_same_events_give_the_same_journal_as_in_memory(database: Server) -> None:
+def test_the_same_events_give_the_same_journal_as_in_memory(
+    database: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tightrope.service.chain._salt", lambda: bytes(16))
     one, other = bench_on(database, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
     for bench in (one, other):
         for i in range(60):
@@ -74,14 +81,18 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     assert standby.experiment.status == "standby"
     assert code(standby.decide(visit(20))) == (503, "standby")
     other = bench_on(database, "unrelated")
-    assert other.experiment.status == "ready", "each experiment has a lock of its own"
+    assert other.experiment.status == "ready", (
+        "processes without an experiment in common do not wait for each other"
+    )
     other.experiment.close()
     answers = [active.decide(visit(i)) for i in range(20)]
-    # The active process dies: its connection is cut, without a word to it.
+    # The active process hangs, and its connections are cut, without a word to it.
+    assert isinstance(active.journal, PostgresJournal)
+    active.journal._lease._turn.acquire()
     with psycopg.connect(database.url, autocommit=True) as admin:
-        admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
-        )
+        admin.execute("SELECT pg_terminate_backend(pid) FROM tightrope_lease WHERE experiment = 'pair'")
+        assert active.journal._connection is not None
+        admin.execute("SELECT pg_terminate_backend(%s)", (active.journal._connection.info.backend_pid,))
     deadline = time.monotonic() + 10
     while standby.experiment.status != "ready":
         standby.experiment.process([])
@@ -89,10 +100,14 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
         time.sleep(0.02)
     assert [standby.decide(visit(i)) for i in range(20)] == answers, "nothing was lost"
     assert standby.decide(visit(20)).status == 200
-    # The old one is still alive, and believes that it is active: it can write nothing any more.
-    assert code(active.decide(visit(21))) == (503, "unavailable")
-    active.experiment.process([])
-    assert active.experiment.status == "standby"
+    # The old one is still alive: it can write nothing any more, and then learns why.
+    assert active.decide(visit(21)).status == 503
+    active.journal._lease._turn.release()
+    deadline = time.monotonic() + 10
+    while active.experiment.status != "standby":
+        active.experiment.process([])
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert verify(standby.journal).digest == standby.digest()
     standby.experiment.close()
     deadline = time.monotonic() + 10
@@ -104,14 +119,21 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     active.experiment.close()
 
 
-def test_a_writer_without_the_lock_can_not_write_over_another(database: Server) -> None:
-    """The key of the table holds even if a lock were lost."""
+def test_a_writer_without_the_lease_can_not_write_over_another(database: Server) -> None:
+    """A term that is over writes nothing; and the key of the table holds even if a term were forged."""
     first = bench_on(database, "fenced")
     first.decide(visit(1))
     intruder = PostgresJournal(database.url, "fenced", read_only=True)
     assert intruder.open()
+    row = row_of(2, 0, Refused(event_id="e", reason="unknown"))
+    with pytest.raises(JournalError, match="another process has taken over"):
+        intruder.append([row_of(3, 0, Refused(event_id="e", reason="unknown"))])
+    assert first.journal.last() == 2
+    assert intruder.open()
+    assert isinstance(first.journal, PostgresJournal)
+    intruder._term = first.journal._term
     with pytest.raises(JournalError, match="duplicate key"):
-        intruder.append([row_of(2, 0, Refused(event_id="e", reason="unknown"))])
+        intruder.append([row])
     assert first.decide(visit(2)).status == 200
     first.experiment.close()
 
@@ -174,3 +196,21 @@ def test_from_sqlite_or_memory_to_postgres(database: Server) -> None:
     moved = Bench(arms("moved"), PostgresJournal(database.url, "moved"))
     assert moved.digest() == bench.digest()
     moved.experiment.close()
+
+
+def test_events_are_erased_and_a_journal_is_copied_to_a_file(database: Server, tmp_path: Path) -> None:
+    bench = bench_on(database, "erased")
+    for i in range(12):
+        read(bench.decide(visit(i)))
+        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
+    before = verify(bench.journal).head
+    answer = bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"]))
+    assert read(answer)["entries"] == 2
+    assert code(bench.decide(visit(3))) == (410, "erased")
+    report = verify(bench.journal, head=before)
+    assert (report.erased, report.digest) == (2, bench.digest())
+    head = copy_to_file(bench.journal, tmp_path / "copy.sqlite")
+    with contextlib.closing(open_journal(tmp_path / "copy.sqlite")) as copy:
+        assert verify(copy, head=before).head == head.hash.hex() == report.head
+    bench.reopened()
+    bench.experiment.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,24 @@ def test_a_batch_is_synced_once_before_it_is_answered(tmp_path: Path, synchronou
         assert {answer.status for answer in answers} == {200}
         assert vfs.syncs - before == syncs
     bench.experiment.close()
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask of the process."""
+    before = os.umask(0o000)
+    try:
+        bench = Bench(ward(), SqliteJournal(tmp_path / "data" / "ward.sqlite"))
+        bench.decide(visit(1))
+        files = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
+        bench.experiment.close()
+    finally:
+        os.umask(before)
+    names = ("ward.head", "ward.lock", "ward.sqlite", "ward.sqlite-shm", "ward.sqlite-wal")
+    assert files == dict.fromkeys(names, 0o600)
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o750)
+    SqliteJournal(tmp_path / "data" / "ward.sqlite").open()
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o750

@@ -1,7 +1,11 @@
 """Where journals are kept: one module for each storage, named like the scheme of its addresses.
 
 To add a storage is to add a module here, with a function `journal(address, experiment, read_only=…)` that returns its `Journal`:
-`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `tightrope.service.conformance.JournalSuite`.
+`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `tightrope.service.conformance.JournalSuite`. Where the
+experiments of a process lead or stand by together, it also has `journals(address, experiments)`, which returns those of all.
+
+An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds,
+`file:PATH` what is in a file. No error shows one.
 
 >>> storages()
 ['memory', 'postgresql', 'sqlite']
@@ -12,7 +16,9 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from tightrope.errors import InvalidInput
 from tightrope.service.journal import Journal
@@ -23,40 +29,91 @@ def storages() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
+def stated_address(address: str) -> str:
+    """The address itself, also where it is kept in an environment variable (`env:NAME`) or a file (`file:PATH`).
+
+    >>> stated_address("memory:")
+    'memory:'
+    """
+    scheme, _, where = address.partition(":")
+    if scheme == "env":
+        if where not in os.environ:
+            raise InvalidInput(f"database is {address!r}, but there is no environment variable {where!r}.")
+        return os.environ[where].strip()
+    if scheme == "file":
+        try:
+            return Path(where).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"database is {address!r}, but the file can't be read: {error}.") from error
+    return address
+
+
+def journals_at(address: str, experiments: Sequence[str]) -> list[Journal]:
+    """The journals that one process writes, as `journal_at` gives them; not open yet."""
+    stated = stated_address(address)
+    storage = _storage(stated)
+    if hasattr(storage, "journals"):
+        found: list[Journal] = storage.journals(stated, experiments)
+        return found
+    return [journal_at(stated, one) for one in experiments]
+
+
 def journal_at(address: str, experiment: str, *, read_only: bool = False) -> Journal:
     """The journal of an experiment at ``sqlite:FOLDER``, ``postgresql://…`` or ``memory:``, which keeps nothing; not open yet.
 
     >>> journal_at("memory:", "ward").last()
     0
     """
-    scheme, colon, _ = address.partition(":")
-    # libpq takes both.
-    name = "postgresql" if scheme == "postgres" else scheme
-    if not colon or name not in storages():
-        known = ", ".join(f"{one}:…" for one in storages())
-        raise InvalidInput(f"database must be one of {known}, but got {address!r}.")
-    storage = importlib.import_module(f"{__name__}.{name}")
-    journal: Journal = storage.journal(address, experiment, read_only=read_only)
+    stated = stated_address(address)
+    journal: Journal = _storage(stated).journal(stated, experiment, read_only=read_only)
     return journal
 
 
 def open_journal(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
     """A journal to read: a SQLite file, a folder of them, or the URL of a database; of several, by the experiment's name."""
+    source = stated_address(source) if isinstance(source, str) else source
+    journal = _found(source, experiment, read_only=True)
+    journal.open()
+    return journal
+
+
+def journal_to_write(source: str | os.PathLike[str], experiment: str | None = None) -> Journal:
+    """The same to be written, not open yet."""
+    source = stated_address(source) if isinstance(source, str) else source
+    if not (isinstance(source, str) and "://" in source) and not Path(source).exists():
+        raise InvalidInput(f"there is no journal at {str(source)!r}.")
+    return _found(source, experiment, read_only=False)
+
+
+def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only: bool) -> Journal:
     if isinstance(source, str) and "://" in source:
         if experiment is None:
             raise InvalidInput("experiment must be given: a database holds the journals of several.")
-        journal = journal_at(source, experiment, read_only=True)
-    elif Path(source).is_dir():
+        return journal_at(source, experiment, read_only=read_only)
+    if Path(source).is_dir():
         found = sorted(path.stem for path in Path(source).glob("*.sqlite"))
         if experiment is None and len(found) != 1:
             listed = ", ".join(found) or "none"
             raise InvalidInput(
                 f"experiment must be given, unless the folder {str(source)!r} holds one journal: {listed}."
             )
-        journal = journal_at(f"sqlite:{source}", experiment or found[0], read_only=True)
-    else:
-        from tightrope.service.storage.sqlite import SqliteJournal
-
-        journal = SqliteJournal(source, read_only=True)
-    journal.open()
+        return journal_at(f"sqlite:{source}", experiment or found[0], read_only=read_only)
+    journal: Journal = _storage("sqlite:").SqliteJournal(source, read_only=read_only)
     return journal
+
+
+def _storage(address: str) -> ModuleType:
+    scheme, colon, _ = address.partition(":")
+    # libpq takes both.
+    name = "postgresql" if scheme == "postgres" else scheme
+    if not colon or name not in storages():
+        known = ", ".join(f"{one}:…" for one in [*storages(), "env", "file"])
+        # What follows the scheme may be a password.
+        shown = f"{scheme}:…" if colon else "no scheme"
+        raise InvalidInput(f"database must be one of {known}, but got {shown}.")
+    try:
+        return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        extra = "postgres" if name == "postgresql" else "service"
+        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        raise ModuleNotFoundError(words, name=error.name) from error

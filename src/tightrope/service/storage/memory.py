@@ -46,6 +46,13 @@ class MemoryJournal(Journal):
         for position in drop:
             self._snapshots.pop(position, None)
 
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._rows[row.position - 1] = row
+            if row.event_id is not None:
+                same = self._by_event[row.event_id]
+                same[[one.position for one in same].index(row.position)] = row
+
     def find(self, event_ids: Collection[str]) -> list[Row]:
         return sorted(row for one in event_ids for row in self._by_event.get(one, ()))
 
@@ -53,7 +60,7 @@ class MemoryJournal(Journal):
         return iter(self._rows[after:])
 
     def newest(self, kind: int, before: int, limit: int) -> list[Row]:
-        found = (row for row in reversed(self._rows[: before - 1]) if row.kind == kind)
+        found = (row for row in reversed(self._rows[:before]) if row.kind == kind and row.position < before)
         return list(itertools.islice(found, limit))
 
     def last(self) -> int:

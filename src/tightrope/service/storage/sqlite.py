@@ -1,7 +1,8 @@
 """A journal in one SQLite file: write-ahead log, one fsync for each batch, one writer process.
 
-The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes. Other processes may read at any time.
-What the methods promise is said in `Journal`.
+The file is `NAME.sqlite`; `NAME.lock` beside it is held by the process that writes, and `NAME.head` tells where the chain ends.
+They are for their owner alone, and so is the folder if it is made here. Other processes may read at any time. What the methods
+promise is said in `Journal`.
 """
 # ruff: noqa: D102
 
@@ -9,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import logging
 import os
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +32,9 @@ from tightrope.service.journal import (
     Snapshot,
 )
 
+log = logging.getLogger("tightrope.service")
+
+_AT_ONCE: Final = 256
 APPLICATION: Final = 0x74726A31  # "trj1"
 
 _SCHEMA = f"""
@@ -89,6 +96,8 @@ class SqliteJournal(Journal):
         synchronous: str = "FULL",
     ) -> None:
         self.path = Path(path)
+        # A file system of a test's own has files of its own.
+        self.head_file = self.path.with_suffix(".head") if vfs is None else None
         self._read_only = read_only
         self._vfs = vfs
         self._synchronous = synchronous
@@ -141,6 +150,24 @@ class SqliteJournal(Journal):
                     connection.execute("ROLLBACK")
             raise _failure(self.path, error) from error
 
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """What was there is zeros in the file, and the write-ahead log is emptied; a reader that is in the way is waited for."""
+        connection = self._open_connection()
+        try:
+            with connection:
+                connection.executemany(
+                    "UPDATE journal SET data = ? WHERE position = ?",
+                    [(row.data, row.position) for row in rows],
+                )
+            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except (apsw.Error, OSError) as error:
+            raise _failure(self.path, error) from error
+        if busy:
+            log.warning(
+                "%s: erased, but a reader keeps the write-ahead log: it is emptied at the next start",
+                self.path,
+            )
+
     def probe(self) -> None:
         """Write a page, and bring the log into the file, which is what needs room."""
         connection = self._open_connection()
@@ -151,8 +178,14 @@ class SqliteJournal(Journal):
             raise _failure(self.path, error) from error
 
     def find(self, event_ids: Collection[str]) -> list[Row]:
-        query = f"SELECT * FROM journal WHERE event_id = ? AND kind <= {LAST_BY_EVENT}"
-        return sorted(Row(*row) for one in event_ids for row in self._select(query, (one,)))
+        # In one query for many, with room for a power of two: so there are few different queries to prepare.
+        wanted, found = list(event_ids), []
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            room = 1 << (len(some) - 1).bit_length()
+            query = f"SELECT * FROM journal WHERE event_id IN ({_marks(room)}) AND kind <= {LAST_BY_EVENT}"
+            found += [Row(*row) for row in self._select(query, (*some, *[None] * (room - len(some))))]
+        return sorted(found)
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         query = "SELECT * FROM journal WHERE position > ? ORDER BY position"
@@ -186,6 +219,15 @@ class SqliteJournal(Journal):
             self._connection = None
         self._release_lock()
 
+    def reader(self) -> SqliteJournal:
+        return SqliteJournal(self.path, read_only=True, vfs=self._vfs)
+
+    def disk_left(self) -> int | None:
+        try:
+            return shutil.disk_usage(self.path.parent).free
+        except OSError:
+            return None
+
     def _select(self, query: str, bindings: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         connection = self._open_connection()
         try:
@@ -203,7 +245,10 @@ class SqliteJournal(Journal):
             return
         path = self.path.with_suffix(".lock")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._vfs is None:
+                # SQLite would let everyone read it; its log gets the file's own mode.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _failure(path, error) from error
@@ -229,6 +274,8 @@ class SqliteJournal(Journal):
             raise JournalError(f"{self.path}: {words}")
         connection.pragma("synchronous", self._synchronous)
         connection.pragma("wal_autocheckpoint", 4000)
+        # Always: pages that are split, and snapshots that are dropped, would leave copies behind of what is erased later.
+        connection.pragma("secure_delete", True)
         # Frames that an earlier process left in the log may never have reached the disk; this writes them again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
@@ -243,6 +290,11 @@ class SqliteJournal(Journal):
             raise JournalDamaged(
                 f"{self.path}: written in version {version} of the journal's format; this release reads version {FORMAT}."
             )
+
+
+@functools.cache
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
 
 
 def _failure(path: Path, error: Exception) -> JournalError:

@@ -1,0 +1,90 @@
+"""The time of a journal: the wall clock's, which may jump, held to the pace of the steady clock, which can't."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger("tightrope.service")
+
+SLOWEST: Final = 0.5
+FASTEST: Final = 2.0
+# Seconds that the two may be apart before it is said.
+ALARM: Final = 5.0
+# An experiment may have been silent or stopped for so many seconds, and the wall clock is believed at the start.
+LONGEST_SILENCE: Final = 400 * 86_400.0
+
+
+class SteadyClock:
+    """Seconds since 1970 that never jump, whatever the wall clock does.
+
+    From one reading to the next it moves by at least half and at most twice what passed on the steady clock, and within that to
+    where the wall clock is: a decision never expires before half of its time has really passed, and expiry never stops. A wall
+    clock that was set right by an hour is caught up with in an hour. While the two are more than `ALARM` seconds apart, `ahead`
+    says how much, and the log has said so.
+
+    Examples
+    --------
+    >>> wall, steady = [1000.0], [0.0]
+    >>> clock = SteadyClock(lambda: wall[0], lambda: steady[0])
+    >>> steady[0], wall[0] = 10.0, 1010.0
+    >>> clock()
+    1010.0
+    >>> steady[0], wall[0] = 10.5, 1010.5 + 10 * 365 * 86_400
+    >>> clock()
+    1011.0
+    >>> steady[0], wall[0] = 12.5, 1012.5
+    >>> clock()
+    1012.5
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall, self._steady = wall, steady
+        self._now, self._at = wall(), steady()
+        self._turn = threading.Lock()
+        # How far the wall clock is ahead, in seconds, where that is worth an alarm; and how often that began.
+        self.ahead = 0.0
+        self.alarms = 0
+
+    def __call__(self) -> float:
+        """The time now."""
+        with self._turn:
+            return self._advance()
+
+    def resume(self, last: float) -> None:
+        """Go on after a journal whose last entry is of `last`.
+
+        Where the wall clock is before that, or more than `LONGEST_SILENCE` after it, it is the clock that is doubted: time goes
+        on from `last`.
+        """
+        with self._turn:
+            now = self._advance()
+            if now < last or now > last + LONGEST_SILENCE:
+                self._now = last
+                self._advance()
+
+    def _advance(self) -> float:
+        wall, at = self._wall(), self._steady()
+        passed = at - self._at
+        self._now = min(max(wall, self._now + SLOWEST * passed), self._now + FASTEST * passed)
+        self._at = at
+        self._compare(wall - self._now)
+        return self._now
+
+    def _compare(self, ahead: float) -> None:
+        was, self.ahead = self.ahead, ahead if abs(ahead) > ALARM else 0.0
+        if self.ahead and not was:
+            self.alarms += 1
+            log.error(
+                "the clock jumped: it is %.0f s %s the journal's time, which follows at most at twice its pace; "
+                "nothing expires by this. Check the clock of this machine.",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+            )
+        elif was and not self.ahead:
+            log.info("the clock and the journal's time agree again")

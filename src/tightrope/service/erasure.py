@@ -1,0 +1,156 @@
+"""Erasure: what was personal in an event's entries is gone for good, and the chain still holds.
+
+The entries of an event keep their open part, the event's id, number and action, and lose what is sealed: the request, the numbers
+behind the decision, the outcome. An `Erased` entry says which rows these are. Decisions can't be repeated without their
+inputs, so a snapshot that is kept for ever follows, from which a replay goes on.
+
+>>> from tightrope.service import operations
+>>> from tightrope.service.bodies import DecisionRequest, ErasureRequest
+>>> from tightrope.service.experiment import Experiment, Op
+>>> from tightrope.service.replay import verify
+>>> from tightrope.service.storage.memory import MemoryJournal
+>>> from tightrope.spec import make_spec
+>>> journal = MemoryJournal()
+>>> beds = Experiment(make_spec({"name": "beds", "actions": ["icu", "other"]}), journal)
+>>> beds.open()
+>>> asked = beds.process([Op(operations.decide, DecisionRequest(event_id="visit-1"))])
+>>> [answer] = beds.process([Op(operations.erase, ErasureRequest(event_ids=["visit-1"]))])
+>>> answer.body
+b'{"erased":["visit-1"],"unknown":[],"entries":1}'
+>>> verify(journal).erased
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from tightrope.service.bodies import Refusal
+from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.journal import (
+    KINDS,
+    LAST_BY_EVENT,
+    Blank,
+    Decided,
+    Erased,
+    Refused,
+    RolledBack,
+    Row,
+    Snapshot,
+    Started,
+    entry_of,
+    erased,
+    is_chained,
+    unpacked_state,
+)
+
+if TYPE_CHECKING:
+    from tightrope.service.experiment import Batch
+
+
+def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
+    """Erase what is personal in all entries of some events; the events that there were, and how many entries lost something.
+
+    Also what came before a time for events that no one knows. Raises a `Refusal` for entries of before the chain.
+    """
+    journal, state = batch.journal, batch.state
+    wanted = {*event_ids}
+    rows = [*journal.find(wanted), *(row for row in batch.rows if row.event_id in wanted)]
+    known = {str(row.event_id) for row in rows}
+    numbers = {entry.number: row.position for row in rows if isinstance(entry := entry_of(row), Decided)}
+    for row in rows:
+        if not is_chained(row):
+            words = f"event_id {row.event_id!r} is in row {row.position}, of before the journal had a chain"
+            raise Refusal(409, "unchained", f"{words}: what is in it can't be erased alone")
+    rows += [
+        row
+        for row in _all(batch, Refused)
+        if is_chained(row)
+        and (row.time < refused_before or getattr(entry_of(row), "event_id", None) in known)
+    ]
+    rows += [
+        row
+        for row in _all(batch, RolledBack)
+        if isinstance(entry := entry_of(row), RolledBack)
+        and _pending(entry.state) & {*numbers}
+        and is_chained(row)
+    ]
+    blank = {row.position: one for row in rows if (one := erased(row)) != row}
+    if not blank:
+        return known, 0
+    rewritten, dropped = _without(batch, numbers)
+    entry = Erased(
+        rows=_ranges(sorted(blank)),
+        event_ids=sorted(known),
+        numbers=sorted(number for number in numbers if number in state.waiting),
+        snapshots=[(one.position, one.digest) for one in rewritten],
+    )
+    batch.write(state.erase(entry))
+    batch.erased += blank.values()
+    batch.blank |= {event_id: Blank(kind="decided", event_id=event_id) for event_id in known}
+    batch.snapshots = [one for one in batch.snapshots if one.position not in dropped] + rewritten
+    batch.drop += dropped
+    changed = {*dropped, *(one.position for one in rewritten)}
+    whole = [
+        one.position for one in journal.snapshots() if one.label is not None and one.position not in changed
+    ]
+    if max(whole, default=0) < max(blank):
+        batch.snapshot(f"after the erasure at {state.position}")
+    return known, len(blank)
+
+
+def _all(batch: Batch, kind: type) -> Iterator[Row]:
+    """All rows of a kind that is found by its number, those of the batch too."""
+    number, end = KINDS[kind], 1 << 62
+    assert number > LAST_BY_EVENT
+    yield from (row for row in batch.rows if row.kind == number)
+    while page := batch.journal.newest(number, end, 1000):
+        yield from page
+        end = page[-1].position
+
+
+def _pending(state: bytes) -> set[int]:
+    """The numbers of the decisions that were pending in a packed state."""
+    return {*unpacked_state(state)["waiting"][0]}
+
+
+def _without(batch: Batch, numbers: dict[int, int]) -> tuple[list[Snapshot], list[int]]:
+    """Snapshots in which some of these decisions are pending: those with a label made anew without them, the others to drop."""
+    rewritten, dropped = [], []
+    first = min(numbers.values(), default=1 << 62)
+    listed = [*batch.journal.snapshots(), *batch.snapshots]
+    for snapshot in listed:
+        if snapshot.position < first:
+            continue
+        saved = snapshot if snapshot.state else batch.journal.snapshot(snapshot.position)
+        assert saved is not None
+        pending = _pending(saved.state) & {*numbers}
+        if pending and saved.label is None:
+            dropped.append(saved.position)
+        elif pending:
+            [row] = batch.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+            config = entry_of(row)
+            assert isinstance(config, Started)
+            state = ExperimentState.of(config)
+            state.restore(saved.state)
+            for number in pending:
+                state.policy.forget(number)
+            packed, digest = state.snapshot()
+            rewritten.append(saved._replace(digest=digest, state=packed))
+    return rewritten, dropped
+
+
+def _ranges(positions: list[int]) -> list[tuple[int, int]]:
+    """Sorted positions as ranges.
+
+    >>> _ranges([1, 2, 3, 7])
+    [(1, 3), (7, 7)]
+    """
+    found: list[tuple[int, int]] = []
+    for at in positions:
+        if found and found[-1][1] == at - 1:
+            found[-1] = (found[-1][0], at)
+        else:
+            found.append((at, at))
+    return found

@@ -1,0 +1,94 @@
+"""A state from its journal: the newest sound snapshot, and the rows after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from tightrope.service.chain import GENESIS
+from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.journal import (
+    KINDS,
+    Erased,
+    Journal,
+    JournalDamaged,
+    Row,
+    Started,
+    bound_snapshots,
+    entry_of,
+    erased,
+    fault_of,
+    hash_of,
+    is_chained,
+    row_at,
+)
+
+log = logging.getLogger("tightrope.service")
+
+
+def rebuilt(journal: Journal, name: str, source: str) -> tuple[ExperimentState, int]:
+    """The state at the journal's end, and the position of the snapshot that it comes from; messages call the spec `source`."""
+    first = next(journal.rows(), None)
+    assert first is not None
+    state = ExperimentState.begin(first, source)
+    snapshot_at = state.position
+    bound = bound_snapshots(journal)
+    last = journal.last()
+    for snapshot in reversed(journal.snapshots()):
+        if snapshot.position > last:
+            at = snapshot.position
+            raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
+        saved = journal.snapshot(snapshot.position)
+        assert saved is not None
+        fault = fault_of(saved, journal, bound)
+        if fault is None and bound and saved.position not in bound:
+            fault = "is of before the chain, and later ones are missing"
+        if fault is None:
+            # The configuration that was in force then.
+            [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+            entry = entry_of(row)
+            assert isinstance(entry, Started)
+            state = ExperimentState.of(entry, source)
+            state.restore(saved.state, saved.position, _hash_at(journal, saved.position))
+            # The entry that speaks of it follows it.
+            snapshot_at = saved.position + (saved.position in bound)
+            break
+        words = "experiment %r: the snapshot at position %d %s; using an older one"
+        log.error(words, name, snapshot.position, fault)
+    for row in journal.rows(after=state.position):
+        state.replay(row)
+    return state, snapshot_at
+
+
+def finish_erasure(journal: Journal) -> None:
+    """Erase what the newest entry about it names and is still there: the process may have died in between."""
+    for row in journal.select([KINDS[Erased]], limit=1):
+        entry = entry_of(row)
+        assert isinstance(entry, Erased)
+        left = [one for found in rows_in(journal, entry.rows) if (one := erased(found)) != found]
+        if left:
+            journal.overwrite(left)
+
+
+def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
+    """The rows at some ranges of positions, both ends included."""
+    for first, last in ranges:
+        for row in journal.rows(after=first - 1):
+            if row.position > last:
+                break
+            yield row
+
+
+def _hash_at(journal: Journal, position: int) -> bytes:
+    """The hash of a row; before the chain it is that of all rows up to there, which takes a while, once."""
+    row = row_at(journal, position)
+    if row is None:
+        raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
+    if is_chained(row):
+        return hash_of(row, None)
+    head = GENESIS
+    for before in journal.rows():
+        head = hash_of(before, head)
+        if before.position == position:
+            break
+    return head

@@ -1,0 +1,29 @@
+"""Journals in PostgreSQL: one process writes those of its experiments, others stand by and take over when it dies or stops.
+
+>>> from tightrope.service.storage import storages
+>>> "postgresql" in storages()
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tightrope.errors import InvalidInput
+from tightrope.service.storage.postgresql.journal import PostgresJournal
+from tightrope.service.storage.postgresql.lease import Lease
+
+__all__ = ["PostgresJournal", "journal", "journals"]
+
+
+def journal(address: str, experiment: str, *, read_only: bool = False) -> PostgresJournal:
+    """The journal of an experiment in the database at `address`."""
+    if "://" not in address:
+        raise InvalidInput("database must be postgresql://USER@HOST/DATABASE, but the address has no //.")
+    return PostgresJournal(address, experiment, read_only=read_only)
+
+
+def journals(address: str, experiments: Sequence[str]) -> list[PostgresJournal]:
+    """The journals of all experiments of a process, which leads them all or stands by for them all."""
+    lease = Lease(address, experiments)
+    return [PostgresJournal(address, one, lease=lease) for one in experiments]

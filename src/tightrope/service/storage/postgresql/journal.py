@@ -1,0 +1,326 @@
+"""The journal of one experiment in PostgreSQL.
+
+Every append names the term of the process's lease (`lease`) and writes nothing if that is over; the primary key keeps a second
+writer out even if a lease were ever lost. What the methods promise is said in `Journal`.
+"""
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import pq
+
+from tightrope.service.journal import KINDS, LAST_BY_EVENT, Journal, JournalError, Row, Snapshot, Started
+from tightrope.service.storage.postgresql.connection import Connection, Statement, connect, failure, give_up
+from tightrope.service.storage.postgresql.known_events import KnownEvents
+from tightrope.service.storage.postgresql.lease import Lease
+from tightrope.service.storage.postgresql.schema import require_format
+
+log = logging.getLogger("tightrope.service")
+
+_PAGE, _PAUSE = 2000, 0.01
+_COLUMNS: Final = "position, time, kind, event_id, data"
+_INT2, _INT8, _TEXT, _BYTEA = 21, 20, 25, 17
+_ARRAYS: Final = {_INT2: 1005, _INT8: 1016, _TEXT: 1009, _BYTEA: 1001}
+_ROW_TYPES: Final = (_INT8, _INT8, _INT2, _TEXT, _BYTEA)
+_SNAPSHOT_TYPES: Final = (_INT8, _INT8, _TEXT, _TEXT, _BYTEA)
+
+# The row of the lease stays locked until the transaction ends, so a term ends after the last statement of it.
+_FENCE: Final = "lease AS (SELECT FROM tightrope_lease WHERE experiment = $1 AND term = $2 FOR KEY SHARE)"
+_ROWS: Final = (
+    f"INSERT INTO tightrope_journal (experiment, {_COLUMNS}) SELECT $1, * FROM "
+    "unnest($3::bigint[], $4::bigint[], $5::smallint[], $6::text[], $7::bytea[]) WHERE EXISTS (SELECT FROM lease)"
+)
+_ARRAYS_OF_ROWS: Final = tuple(_ARRAYS[one] for one in _ROW_TYPES)
+_APPEND: Final = Statement("append", f"WITH {_FENCE} {_ROWS}", (_TEXT, _INT8, *_ARRAYS_OF_ROWS))
+_APPEND_ALL: Final = Statement(
+    "append_all",
+    f"WITH {_FENCE}, written AS ({_ROWS}), "
+    "kept AS (INSERT INTO tightrope_snapshot (experiment, position, time, digest, label, state) SELECT $1, * FROM "
+    "unnest($8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bytea[]) WHERE EXISTS (SELECT FROM lease) "
+    "ON CONFLICT (experiment, position) DO UPDATE SET digest = excluded.digest, label = excluded.label, state = excluded.state), "
+    "dropped AS (DELETE FROM tightrope_snapshot WHERE experiment = $1 AND position = ANY($13::bigint[]) "
+    "AND EXISTS (SELECT FROM lease)) SELECT FROM lease",
+    (_TEXT, _INT8, *_ARRAYS_OF_ROWS, *(_ARRAYS[one] for one in _SNAPSHOT_TYPES), _ARRAYS[_INT8]),
+)
+_FIND: Final = Statement(
+    "find",
+    f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = $1 AND event_id = ANY($2) AND kind <= {LAST_BY_EVENT} "
+    "ORDER BY position",
+    (_TEXT, _ARRAYS[_TEXT]),
+)
+_TERM: Final = (
+    "WITH held AS (SELECT experiment FROM tightrope_lease WHERE experiment = %s AND holder = %s FOR UPDATE) "
+    "UPDATE tightrope_lease lease SET term = lease.term + 1 FROM held WHERE lease.experiment = held.experiment "
+    "RETURNING lease.term"
+)
+
+
+class PostgresJournal(Journal):
+    """The journal of one experiment in the database at `url`.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://user@host/database``, as libpq reads it.
+    read_only : bool
+        Read alone, without the lease.
+    lease : Lease, optional
+        Shared by all experiments of a process; by default one for this experiment alone.
+    """
+
+    def __init__(
+        self, url: str, experiment: str, *, read_only: bool = False, lease: Lease | None = None
+    ) -> None:
+        self._url = url
+        self._experiment = experiment
+        self._read_only = read_only
+        self._lease = Lease(url, [experiment]) if lease is None else lease
+        self._term = 0
+        # Of the present term.
+        self._known: KnownEvents | None = None
+        self._connection: Connection | None = None
+
+    def reader(self) -> PostgresJournal:
+        return PostgresJournal(self._url, self._experiment, read_only=True)
+
+    def open(self) -> bool:
+        """Connect, and begin a term of one's own; False while another process has the lease."""
+        if not self._read_only and not self._lease.acquire(self._experiment):
+            self._let_go()
+            return False
+        if self._connection is not None:
+            if not self._connection.gone:
+                return True
+            self._let_go()
+        self._connection = connection = connect(self._url)
+        try:
+            if self._read_only:
+                require_format(connection)
+                return True
+            # What an earlier connection of ours may still do comes to nothing from here on.
+            found = connection.execute(_TERM, (self._experiment, self._lease.holder)).fetchone()
+        except (psycopg.Error, JournalError) as error:
+            raise self._lost(error) from None
+        if found is None:
+            self._let_go()
+            return False
+        self._term = int(found[0])
+        # From here on only this connection writes.
+        self._known = KnownEvents()
+        threading.Thread(
+            target=self._learn_events, args=(self._known,), name="known events", daemon=True
+        ).start()
+        return True
+
+    def held(self) -> bool:
+        connection = self._connection
+        return self._read_only or (self._lease.held and connection is not None and not connection.gone)
+
+    def stand_aside(self, aside: bool) -> None:
+        self._lease.stand_aside(self._experiment, aside)
+
+    def recorded(self) -> Row | None:
+        connection = connect(self._url)
+        try:
+            query = (
+                f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND kind = {KINDS[Started]} "
+            )
+            query += "ORDER BY position DESC LIMIT 1"
+            found = connection.execute(query, (self._experiment,), binary=True).fetchone()
+        except psycopg.Error as error:
+            raise failure(self._url, error) from None
+        finally:
+            connection.close()
+        return None if found is None else Row(*found)
+
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        """One statement, whose commit waits for the server's disk; it writes nothing unless the term is still ours."""
+        if self._known is not None:
+            self._known.note(row.event_id for row in rows if row.kind <= LAST_BY_EVENT)
+        parameters: list[bytes] = [self._experiment.encode(), _int8(self._term)]
+        parameters += _columns(rows, _ROW_TYPES)
+        try:
+            if snapshots or drop or not rows:
+                parameters += [*_columns(snapshots, _SNAPSHOT_TYPES), _array(_INT8, drop)]
+                written = self._open_connection().call(_APPEND_ALL, parameters).ntuples == 1
+            else:
+                written = self._open_connection().call(_APPEND, parameters).command_tuples == len(rows)
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+        if not written:
+            raise self._lost(JournalError("another process has taken over; nothing was written."))
+
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """What was there is vacuumed away; the server's files, its own log and its replicas follow in their time."""
+        query = (
+            "UPDATE tightrope_journal SET data = %s WHERE experiment = %s AND position = %s "
+            "AND EXISTS (SELECT FROM tightrope_lease WHERE experiment = %s AND term = %s FOR KEY SHARE)"
+        )
+        bindings = [(row.data, self._experiment, row.position, self._experiment, self._term) for row in rows]
+        connection = self._open_connection()
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(query, bindings)
+                written = cursor.rowcount
+            if written == len(rows):
+                connection.execute("VACUUM tightrope_journal")
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+        if written != len(rows):
+            raise self._lost(JournalError("another process has taken over; nothing was erased."))
+
+    def probe(self) -> None:
+        """Write a row that does not matter."""
+        query = "INSERT INTO tightrope_probe AS old VALUES (%s, 1) ON CONFLICT (experiment) DO UPDATE SET count = old.count + 1"
+        try:
+            self._open_connection().execute(query, (self._experiment,))
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+
+    def find(self, event_ids: Collection[str]) -> list[Row]:
+        connection, known = self._open_connection(), self._known
+        if known is not None and known.complete:
+            event_ids = [one for one in event_ids if known.may_hold(one)]
+            if not event_ids:
+                return []
+        try:
+            found = connection.call(_FIND, [self._experiment.encode(), _array(_TEXT, event_ids)])
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+        return [_row(found, at) for at in range(found.ntuples)]
+
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        while page := self._rows("position > %s ORDER BY position LIMIT 5000", after):
+            yield from page
+            after = page[-1].position
+
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        # As constants, so that the planner sees which index fits.
+        apart = f" AND kind > {LAST_BY_EVENT}" if kind > LAST_BY_EVENT else ""
+        which = f"kind = {int(kind)}{apart} AND position < %s"
+        return self._rows(f"{which} ORDER BY position DESC LIMIT %s", before, limit)
+
+    def last(self) -> int:
+        query = "SELECT coalesce(max(position), 0) FROM tightrope_journal WHERE experiment = %s"
+        return int(self._all(query, (self._experiment,))[0][0])
+
+    def snapshots(self) -> list[Snapshot]:
+        query = "SELECT position, time, digest, label, ''::bytea FROM tightrope_snapshot WHERE experiment = %s ORDER BY position"
+        return [Snapshot(*row) for row in self._all(query, (self._experiment,))]
+
+    def snapshot(self, position: int) -> Snapshot | None:
+        query = "SELECT position, time, digest, label, state FROM tightrope_snapshot WHERE experiment = %s AND position = %s"
+        found = self._all(query, (self._experiment, position))
+        return Snapshot(*found[0]) if found else None
+
+    def close(self) -> None:
+        """Close the connection; the last journal of a process gives the lease back."""
+        self._known = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if not self._read_only:
+            self._lease.release(self._experiment)
+
+    def _learn_events(self, known: KnownEvents) -> None:
+        """On a thread and a connection of its own, page by page: what was in the journal before the term began."""
+        query = f"SELECT event_id FROM tightrope_journal WHERE experiment = %s AND kind <= {LAST_BY_EVENT} AND event_id > %s "
+        query += f"ORDER BY event_id LIMIT {_PAGE}"
+        last, more = "", True
+        known.note([last])
+        try:
+            with connect(self._url) as connection:
+                while more and known is self._known:
+                    page = [one for (one,) in connection.execute(query, (self._experiment, last)).fetchall()]
+                    known.note(page)
+                    last, more = page[-1] if page else "", len(page) == _PAGE
+                    # Decisions go first.
+                    time.sleep(_PAUSE)
+        except (psycopg.Error, JournalError) as error:
+            log.warning("experiment %r: the database is asked about every event: %s", self._experiment, error)
+        else:
+            known.complete = True
+
+    def _rows(self, which: str, *bindings: Any) -> list[Row]:
+        query = f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND {which}"
+        return [Row(*row) for row in self._all(query, (self._experiment, *bindings))]
+
+    def _all(self, query: str, bindings: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        try:
+            with self._open_connection().cursor(binary=True) as cursor:
+                return cursor.execute(query, bindings).fetchall()
+        except psycopg.Error as error:
+            raise self._lost(error) from None
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise JournalError("the journal is not open.")
+        return self._connection
+
+    def _let_go(self) -> None:
+        self._known = None
+        if self._connection is not None:
+            give_up(self._url, self._connection)
+            self._connection = None
+
+    def _lost(self, error: psycopg.Error | JournalError) -> JournalError:
+        """After any error the connection goes: `open` takes a new one, and a new term."""
+        self._let_go()
+        return error if isinstance(error, JournalError) else failure(self._url, error)
+
+
+# --- values in PostgreSQL's binary form ---
+
+_int8: Final = struct.Struct("!q").pack
+_int2: Final = struct.Struct("!h").pack
+_length: Final = struct.Struct("!i").pack
+_LENGTH_2, _LENGTH_8, _NULL = _length(2), _length(8), _length(-1)
+
+
+def _array(kind: int, values: Collection[Any]) -> bytes:
+    """An array of one dimension; None is NULL."""
+    parts = [struct.pack("!iiIii", 1, 1, kind, len(values), 1) if values else struct.pack("!iiI", 0, 0, kind)]
+    if kind == _INT8:
+        parts += [_LENGTH_8 + _int8(value) for value in values]
+    elif kind == _INT2:
+        parts += [_LENGTH_2 + _int2(value) for value in values]
+    else:
+        for value in values:
+            if value is None:
+                parts.append(_NULL)
+            else:
+                content = value.encode() if isinstance(value, str) else value
+                parts += (_length(len(content)), content)
+    return b"".join(parts)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], kinds: tuple[int, ...]) -> list[bytes]:
+    """Rows as an array for each column."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return [_array(kind, column) for kind, column in zip(kinds, columns, strict=True)]
+
+
+_DECODED: Final[dict[int, Callable[[bytes], Any]]] = {
+    _INT2: lambda value: int.from_bytes(value, "big", signed=True),
+    _INT8: lambda value: int.from_bytes(value, "big", signed=True),
+    _TEXT: lambda value: value.decode(),
+    _BYTEA: lambda value: value,
+}
+
+
+def _row(found: pq.abc.PGresult, at: int) -> Row:
+    values = [found.get_value(at, column) for column in range(len(_ROW_TYPES))]
+    decoded: list[Any] = [
+        None if one is None else _DECODED[kind](one) for kind, one in zip(_ROW_TYPES, values, strict=True)
+    ]
+    return Row(*decoded)

@@ -1,0 +1,137 @@
+"""The time of a journal, whatever the clock of the machine does."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tightrope.service import operations
+from tightrope.service.clock import ALARM, FASTEST, LONGEST_SILENCE, SLOWEST, SteadyClock
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.metrics import Metrics, clock_gauges
+from tightrope.service.replay import verify
+from tightrope.service.storage.memory import MemoryJournal
+from workbench import arms, read
+
+YEAR = 365 * 86_400.0
+
+
+class Machine:
+    """A wall clock that can be set, and a steady one that can't."""
+
+    def __init__(self) -> None:
+        self.real, self.off = 0.0, 0.0
+        self.clock = SteadyClock(lambda: 1.7e9 + self.real + self.off, lambda: self.real)
+
+
+STEPS = st.lists(
+    st.tuples(st.floats(0.0, 1e5), st.one_of(st.just(0.0), st.floats(-50 * YEAR, 50 * YEAR))), max_size=12
+)
+
+
+@given(STEPS)
+def test_it_runs_between_half_and_double_pace_whatever_the_wall_clock_says(
+    steps: list[tuple[float, float]],
+) -> None:
+    machine = Machine()
+    began = last = machine.clock()
+    for passed, off in steps:
+        machine.real, machine.off = machine.real + passed, off
+        now = machine.clock()
+        assert SLOWEST * passed <= now - last + 1e-6
+        assert now - last <= FASTEST * passed + 1e-6
+        last = now
+    machine.off = 0.0
+    machine.real += 2 * abs(last - began) + machine.real
+    assert machine.clock() == 1.7e9 + machine.real, "a clock that is right again is caught up with"
+    assert machine.clock.ahead == 0.0
+
+
+def test_a_jump_is_said_once_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    with caplog.at_level(logging.INFO, "tightrope.service"):
+        for off in (0.0, ALARM / 2, 3600.0, 3600.0):
+            machine.real, machine.off = machine.real + 1.0, off
+            machine.clock()
+        assert machine.clock.alarms == 1
+        assert machine.clock.ahead == pytest.approx(3600.0, abs=10.0)
+        machine.real += 3600.0
+        machine.clock()
+    assert [one.levelname for one in caplog.records] == ["ERROR", "INFO"]
+    assert "the clock jumped" in caplog.text
+
+
+def ask(experiment: Experiment, event_id: str | None = None) -> dict[str, int]:
+    """A decision, and then how many are pending and missing."""
+    from tightrope.service.bodies import DecisionRequest
+
+    if event_id is not None:
+        [answer] = experiment.process([Op(operations.decide, DecisionRequest(event_id=event_id))])
+        assert answer.status == 200
+    outcomes = read(experiment.process([Op(operations.show_state)])[0])["outcomes"]
+    return {name: outcomes[name] for name in ("pending", "missing")}
+
+
+@pytest.mark.parametrize("believed", [False, True])
+def test_half_a_second_ten_years_ahead_expires_nothing_and_stops_nothing(believed: bool) -> None:
+    """The control believes the machine's clock."""
+    machine = Machine()
+    clock = (lambda: 1.7e9 + machine.real + machine.off) if believed else machine.clock
+    experiment = Experiment(arms(), MemoryJournal(), expire_after=600.0, clock=clock)
+    experiment.open()
+    ask(experiment, "before")
+    machine.real, machine.off = 1.0, 10 * YEAR
+    assert (ask(experiment, "meanwhile") == {"pending": 2, "missing": 0}) is not believed
+    machine.real, machine.off = 1.5, 0.0
+    ask(experiment, "after")
+    machine.real = 300.0
+    assert (ask(experiment) == {"pending": 3, "missing": 0}) is not believed
+    machine.real = 605.0
+    assert (ask(experiment) == {"pending": 0, "missing": 3}) is not believed
+    verify(experiment.journal)
+
+
+def test_a_start_goes_on_from_the_journal_where_the_clock_can_not_be_right() -> None:
+    journal, machine = MemoryJournal(), Machine()
+    first = Experiment(arms(), journal, expire_after=600.0, clock=machine.clock)
+    first.open()
+    ask(first, "before")
+    for off, alarms in ((60.0, 0), (-3600.0, 1), (LONGEST_SILENCE + 60.0, 1)):
+        machine.off = off
+        clock = SteadyClock(lambda: 1.7e9 + machine.real + machine.off, lambda: machine.real)
+        again = Experiment(arms(), journal, expire_after=600.0, clock=clock)
+        again.open()
+        assert ask(again) == {"pending": 1, "missing": 0}, off
+        assert clock.alarms == alarms, off
+    machine.off = 700.0
+    later = Experiment(arms(), journal, expire_after=600.0, clock=Machine().clock)
+    later.clock = SteadyClock(lambda: 1.7e9 + machine.real + machine.off, lambda: machine.real)
+    later.open()
+    assert ask(later) == {"pending": 0, "missing": 1}, "a service that was stopped for long is believed"
+
+
+def test_a_journal_that_an_earlier_jump_took_ahead_goes_on_expiring() -> None:
+    journal, machine = MemoryJournal(), Machine()
+    wrong = Experiment(arms(), journal, expire_after=600.0, clock=lambda: 1.7e9 + 10 * YEAR)
+    wrong.open()
+    ask(wrong, "ahead")
+    experiment = Experiment(arms(), journal, expire_after=600.0, clock=machine.clock)
+    experiment.open()
+    ask(experiment, "now")
+    machine.real = 2 * 600.0 + 1.0
+    assert ask(experiment) == {"pending": 0, "missing": 2}
+
+
+def test_a_jump_is_in_the_metrics() -> None:
+    machine = Machine()
+    experiment = Experiment(arms(), MemoryJournal(), clock=machine.clock)
+    experiment.open()
+    machine.real, machine.off = 1.0, 10 * YEAR
+    ask(experiment)
+    text = Metrics().text(clock_gauges("arms", experiment.clock))
+    assert 'tightrope_clock_alarms_total{experiment="arms"} 1' in text
+    [ahead] = [line for line in text.splitlines() if line.startswith("tightrope_clock_ahead_seconds{")]
+    assert float(ahead.split()[-1]) == pytest.approx(10 * YEAR, rel=1e-6)
