@@ -16,6 +16,7 @@ Tightrope is a Python package, a command line, a simulator and a decision servic
 Nothing to set.
 Rules in words.
 Exact.
+Any model.
 An oracle.
 Fast.
 No silence.

@@ -56,6 +56,39 @@ def test_nothing_to_set(unit: float) -> None:
 
 
 @claim(
+    "Linear, logistic, random features, trees, networks or whatever has fit and predict stands behind the same prices, for rewards "
+    "and for costs",
+    '"auto" follows the model that predicts best',
+)
+def test_any_model() -> None:
+    from sklearn.neighbors import KNeighborsRegressor
+
+    few = {"members": 2, "first": 20, "refit": "now"}
+    models = {
+        "linear": lambda: tr.DisjointRidge(2, 1),
+        "logistic": lambda: tr.Logistic(1, 2),
+        "random features": lambda: tr.Features("fourier", tr.Standardised(1, 2), first=20),
+        "trees": lambda: tr.Ensemble("extra-trees", 2, 1, **few),
+        "networks": lambda: tr.Ensemble("mlp", 2, 1, **few),
+        "whatever": lambda: tr.Ensemble(KNeighborsRegressor(2), 2, 1, **few),
+        "auto": lambda: tr.Auto(2, 1, candidates=["arm-means", "standardised"]),
+    }
+    draw = np.random.default_rng(0)
+    for name, make in models.items():
+        cap = tr.Rules([tr.Budget("minutes", at_most=0.6, seen="after")], actions=["a", "b"])
+        cost = make() if name in ("linear", "trees") else tr.ArmMeans(2)
+        policy = tr.ShadowPrice(reward=make(), cost=cost, constraints=cap)
+        for x in draw.uniform(-1.0, 1.0, (150, 1)):
+            decision = policy.decide(x)
+            better = decision.action == (x[0] > 0.0)
+            policy.learn(decision, reward=float(better), usage={"minutes": 1.0 - 0.7 * decision.action})
+        assert policy.totals[0] <= 0.0, name
+        assert policy.reward_model.n_learnt == 150, name
+        if name == "auto":
+            assert policy.reward_model.followed.kind == "standardised"
+
+
+@claim(
     "Capacities, shares, budgets and averages over actions and groups",
     "a rule set that nothing can meet is refused with the rules that conflict and the smallest change "
     "that would do",
