@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from tightrope.sweep.toml import dumps
-
 from sweep_tools import BANDIT, GRID, stored
 from tightrope.cli import main
+from tightrope.toml import dumps
 
 
 def test_a_failed_cell_is_named_and_the_others_finish(tmp_path, capsys):

@@ -125,7 +125,7 @@ class TestTabular:
             ({"weights": [np.nan, 1.0]}, r"weights\[0\] must be finite"),
             ({"rewards": None}, "rewards must be given"),
             ({"rewards": [[0.1], [1.2]]}, r"rewards\[1, 0\] must lie in \[0, 1\], but got 1\.2"),
-            ({"rewards": [[True], [False]]}, "rewards must hold real numbers"),
+            ({"rewards": [["a"], ["b"]]}, "rewards must hold real numbers"),
             ({"rewards": np.empty((2, 0))}, "at least one action"),
             ({"rewards": [[0.1, 0.2]]}, r"rewards must have shape \(2, any\)"),
             ({"costs": np.full((2, 3, 1), 1.7)}, r"costs\[0, 0, 0\] must lie in \[-1, 1\], but got 1\.7"),

@@ -61,7 +61,7 @@ class TestSolveLP:
         ("arguments", "text"),
         [
             ({"objective": [1.0, np.nan]}, r"objective\[1\] must be finite"),
-            ({"objective": [True]}, "objective must hold real numbers"),
+            ({"objective": ["a"]}, "objective must hold real numbers"),
             ({"objective": [[1.0]]}, r"objective must have shape \(any,\)"),
             ({"objective": [1.0], "A_ub": [[1.0]]}, "given together"),
             ({"objective": [1.0], "A_ub": [[1.0, 2.0]], "b_ub": [1.0]}, r"shape \(1, 1\)"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tightrope.service import operations
 from tightrope.service.clock import ALARM, FASTEST, LONGEST_SILENCE, SLOWEST, SteadyClock
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.metrics import Metrics, clock_gauges
+from tightrope.service.metrics import Metrics, clock_samples
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from workbench import arms, read
@@ -131,7 +131,7 @@ def test_a_jump_is_in_the_metrics() -> None:
     experiment.open()
     machine.real, machine.off = 1.0, 10 * YEAR
     ask(experiment)
-    text = Metrics().text(clock_gauges("arms", experiment.clock))
+    text = Metrics().text(clock_samples("arms", experiment.clock))
     assert 'tightrope_clock_alarms_total{experiment="arms"} 1' in text
     [ahead] = [line for line in text.splitlines() if line.startswith("tightrope_clock_ahead_seconds{")]
     assert float(ahead.split()[-1]) == pytest.approx(10 * YEAR, rel=1e-6)

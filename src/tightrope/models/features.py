@@ -50,7 +50,7 @@ class Features(Model):
     >>> for i in range(400):
     ...     model.learn([i % 20 / 10], abs(i % 20 / 10 - 1.0))
     >>> model.means([[0.0], [1.0], [1.9]]).round(1)
-    array([1. , 0. , 0.9])
+    array([1. , 0.1, 0.9])
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Logistic(Model):
     >>> for i in range(2000):
     ...     model.learn([float(i % 10)], float(i % 10 == 9))
     >>> model.means([[0.0], [9.0]]).round(2)
-    array([0.  , 0.97])
+    array([0.  , 0.82])
     """
 
     def __init__(

@@ -98,8 +98,9 @@ class Model(ABC):
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         """Means and deviations, (n, n_outputs) each, for what needs both."""
         means, deviations = self.means(features, actions), self.deviations(features, actions)
-        n = len(means)
-        return np.reshape(means, (n, -1)), np.reshape(deviations, (n, -1))
+        expected = np.reshape(means, (len(means), -1))
+        # One deviation for all outputs will do.
+        return expected, np.broadcast_to(np.reshape(deviations, (len(expected), -1)), expected.shape)
 
     def radius(self, horizon: float) -> float:
         """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.actions import ActionNames
-from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
@@ -25,6 +24,9 @@ from tightrope.validation import (
     require_finite,
     require_range,
 )
+
+if TYPE_CHECKING:
+    from tightrope.encoder import Encoder
 
 
 class Log(NamedTuple):

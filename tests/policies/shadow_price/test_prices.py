@@ -8,7 +8,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from shadow_tools import SETTINGS, Bagged, D, J, K, Setting, equal_states, play
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, shadow_solve
 from tightrope.policies.shadow_price import prices
 from tightrope.policies.shadow_price.solve import PriceSolve
 
@@ -106,7 +106,7 @@ class TestRefits:
 
     def test_not_while_one_is_under_way(self, monkeypatch):
         monkeypatch.setattr(shadow, "BUDGET", 3_000.0)
-        monkeypatch.setattr(shadow, "deadline", lambda t, rows, row_work, K: t + min(30.0, t // 2))
+        monkeypatch.setattr(shadow_solve, "deadline", lambda t, rows, row_work, K: t + min(30.0, t // 2))
         policy = tr.ShadowPrice(reward=Bagged(J, D, growth=1.0), constraints=K)
         begun = [t for t in self.solves(policy, 300) if t > 60]
         assert min(np.diff(begun)) >= 60

@@ -9,7 +9,7 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import D, J, K, Setting, actions, equal_states, play, rounds
 from tightrope import lp
-from tightrope.kernels import shadow
+from tightrope.kernels import shadow, shadow_solve
 from tightrope.policies.shadow_price.solve import PriceSolve
 
 
@@ -18,7 +18,9 @@ def slow_solves(monkeypatch):
     """Solves that take many rounds, as those of large problems do."""
     monkeypatch.setattr(shadow, "BUDGET", 2_000.0)
     monkeypatch.setattr(
-        shadow, "deadline", lambda t, rows, row_work, K: t + min(np.ceil(rows * 700 / 2_000.0) - 1, t // 2)
+        shadow_solve,
+        "deadline",
+        lambda t, rows, row_work, K: t + min(np.ceil(rows * 700 / 2_000.0) - 1, t // 2),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tightrope import kernels, schedules
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import Concern
-from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
@@ -36,6 +35,9 @@ from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
+
+if TYPE_CHECKING:
+    from tightrope.encoder import Encoder
 
 Tightening = Literal["paper", "capped"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
-from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, standardised
 from tightrope.kernels.shadow import LARGEST
@@ -34,6 +33,9 @@ from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
+
+if TYPE_CHECKING:
+    from tightrope.encoder import Encoder
 
 ndarray, empty = np.ndarray, np.empty  # looked up in every round
 _NONE = np.empty(0)
