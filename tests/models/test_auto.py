@@ -137,7 +137,7 @@ def test_a_spec_names_it_in_one_word():
     )
     policy = tr.policies.build.build_policy(spec.policies[0], spec.problem())
     assert isinstance(policy.reward_model, Auto)
-    assert policy.reward_model.names == ["standardised", "extra-trees", "boosted-trees"]
+    assert policy.reward_model.names == ["standardised", "extra-trees", "small-boosted-trees"]
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,11 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         pass
 
     for estimator, params, words in (
-        ("boosted", None, "estimator must be one of 'boosted-trees', 'extra-trees', 'random-forest', 'mlp'"),
+        (
+            "boosted",
+            None,
+            "estimator must be one of 'boosted-trees', 'small-boosted-trees', 'extra-trees', 'random-forest', 'mlp'",
+        ),
         (3.0, None, "estimator must be a name or an object with fit and predict, but got 3.0"),
         (TransformedTargetRegressor(func=np.log1p), None, r"estimator\.func must be plain data"),
         (Hidden(), None, "Hidden, which no other process could import: put the class in a module"),

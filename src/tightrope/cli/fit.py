@@ -59,8 +59,8 @@ def fit(
     spec
         A TOML file whose actions, rules, context and policy the new spec takes over.
     model
-        A model to compare: arm-means, linear, logistic, random-features, boosted-trees, extra-trees, mlp, or any that is
-        registered; may be repeated. By default all that fit.
+        A model to compare: arm-means, linear, logistic, random-features, small-boosted-trees, boosted-trees, extra-trees, mlp,
+        or any that is registered; may be repeated. By default all that fit.
     experiment
         Which experiment of a folder or database; needed where there are several.
     """

@@ -22,6 +22,7 @@ CANDIDATES: tuple[tuple[str, dict[str, Any], bool], ...] = (
     ("linear", {"model": "disjoint-ridge"}, False),
     ("logistic", {"model": "logistic"}, True),
     ("random-features", {"model": "features", "transformer": "fourier"}, False),
+    ("small-boosted-trees", {"model": "ensemble", "estimator": "small-boosted-trees"}, False),
     ("boosted-trees", {"model": "ensemble", "estimator": "boosted-trees"}, False),
     ("extra-trees", {"model": "ensemble", "estimator": "extra-trees"}, False),
     ("mlp", {"model": "ensemble", "estimator": "mlp"}, False),

@@ -231,8 +231,8 @@ def fit(
     data : Log, DataFrame, mapping of columns or list of rows
         Logged decisions.
     models : sequence of names or settings, optional
-        "arm-means", "linear", "logistic", "random-features", "boosted-trees", "extra-trees", "mlp", any registered model, or
-        settings with the name under `model`; by default all of these that fit.
+        "arm-means", "linear", "logistic", "random-features", "small-boosted-trees", "boosted-trees", "extra-trees", "mlp", any
+        registered model, or settings with the name under `model`; by default all of these that fit.
     action, reward, probability, cost, group : column names
         Of a table; `probability` is that with which the action was drawn, `cost` what is seen after acting.
     context : sequence of columns, or declarations as `Encoder` takes them, optional

@@ -16,7 +16,7 @@ from tightrope.validation import Array, whole_number
 _LINEAR = "standardised"
 _TREES = (
     {"model": "ensemble", "estimator": "extra-trees"},
-    {"model": "ensemble", "estimator": "boosted-trees"},
+    {"model": "ensemble", "estimator": "small-boosted-trees"},
 )
 
 FIRST_LOOK = 60  # outcomes

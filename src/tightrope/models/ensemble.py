@@ -55,9 +55,9 @@ class Ensemble(Model):
     Parameters
     ----------
     estimator : str or object
-        "boosted-trees" (where outcomes are noisy), "extra-trees" (where they hardly are), "random-forest" or "mlp"; `module:Class`
-        with `params`; or an object like those of scikit-learn, which is kept as its class and parameters. A classifier learns
-        outcomes of 0 and 1 alone.
+        "extra-trees" (where outcomes are hardly noisy), "small-boosted-trees" (where they are), "boosted-trees" (between the two),
+        "random-forest" or "mlp"; `module:Class` with `params`; or an object like those of scikit-learn, which is kept as its
+        class and parameters. A classifier learns outcomes of 0 and 1 alone.
     n_actions : int, optional
         J. None where one row of features tells all about an action.
     n_features : int

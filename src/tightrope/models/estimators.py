@@ -46,6 +46,17 @@ NAMED = {
             "early_stopping": False,
         },
     ),
+    # For noisy outcomes, of which large trees would learn the noise.
+    "small-boosted-trees": Named(
+        "sklearn.ensemble:HistGradientBoostingRegressor",
+        lambda n: {
+            "max_iter": int(np.clip(10 + n // 20, 10, 50)),
+            "learning_rate": 0.1,
+            "max_leaf_nodes": 7,
+            "min_samples_leaf": int(np.clip(n // 10, 5, 20)),
+            "early_stopping": False,
+        },
+    ),
     "extra-trees": Named(
         "sklearn.ensemble:ExtraTreesRegressor", lambda n: {"n_estimators": 10, "max_features": "sqrt"}
     ),
