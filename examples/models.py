@@ -28,6 +28,7 @@ MODELS: dict[str, Callable[[int, int], tr.models.Model]] = {
     "linear": lambda J, p: tr.Standardised(p, J),
     "random features": lambda J, p: tr.Features("fourier", tr.Standardised(p, J)),
     "boosted-trees": lambda J, p: tr.Ensemble("boosted-trees", J, p),
+    "small-boosted-trees": lambda J, p: tr.Ensemble("small-boosted-trees", J, p),
     "extra-trees": lambda J, p: tr.Ensemble("extra-trees", J, p),
     "random-forest": lambda J, p: tr.Ensemble("random-forest", J, p),
     "mlp": lambda J, p: tr.Ensemble("mlp", J, p),

@@ -47,9 +47,9 @@ def test_it_follows_what_predicts_best():
 def test_chance_alone_makes_no_switch():
     """Of equal models none is better for sure: the first stays."""
     switched = [
-        len(taught(Auto(3, 2, candidates=PAIR), 1000, slope=0.0, seed=seed).switches) for seed in range(8)
+        len(taught(Auto(3, 2, candidates=PAIR), 1000, slope=0.0, seed=seed).switches) for seed in range(4)
     ]
-    assert sum(switched) <= 2
+    assert sum(switched) <= 1
     assert "no other was better" in taught(Auto(3, 2, candidates=PAIR), 300, slope=0.0).why()
 
 
@@ -86,7 +86,8 @@ def test_a_drift_of_the_best_model_is_followed_with_a_half_life():
             model.learn(x, float(draw.normal() * 3 * x[0] + a), a)
         return model
 
-    assert life(100).errors["arm-means"] < life(100).errors["standardised"]
+    errors = life(100).errors
+    assert errors["arm-means"] < errors["standardised"]
 
 
 def test_many_outcomes_at_once_say_who_is_best():

@@ -163,11 +163,14 @@ def test_one_connection_too_many_takes_the_place_of_an_idle_one(many: Many) -> N
 
 def test_where_none_is_idle_one_more_is_told_so(many: Many) -> None:
     with served(ConnectionLimits(connections=4)) as web:
-        for one in many(web, 4):
+        busy = many(web, 4)
+        for one in busy:
             one.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         time.sleep(0.3)
         with connected(web) as late:
             answer = heard(late)
+        for one in busy:
+            one.close()  # or the service would wait for them to finish
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "overloaded"
 
