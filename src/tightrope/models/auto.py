@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -107,7 +108,7 @@ class Auto(Model):
                 model: Model = make(**stated)
             else:
                 shared = {"seed": self.seed, "half_life": self.half_life, "n_outputs": self.n_outputs}
-                taken = make.__init__.__code__.co_varnames
+                taken = inspect.signature(make).parameters
                 stated = {k: v for k, v in shared.items() if k in taken and v is not None} | stated
                 model = make.sized(
                     n_actions=self.n_actions or 1,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
+from tightrope.models.any_unit import AnyUnit
 from tightrope.models.model import (
     Ids,
-    Model,
     checked_outcome,
     half_life_of,
     known_action,
@@ -23,8 +23,6 @@ from tightrope.validation import (
     Array,
     finite_array,
     finite_number,
-    real_array,
-    require_finite,
     require_range,
     whole_number,
 )
@@ -39,7 +37,7 @@ _LEAST_LOGIT = 12.0
 
 
 @register("logistic")
-class Logistic(Model):
+class Logistic(AnyUnit):
     """Logistic regression, learnt online, for outcomes of 0 and 1 or anything between: a mean never leaves the limits.
 
     It is Bayesian: each outcome moves the mode of the posterior to where Newton's method finds it and adds its curvature to the
@@ -87,14 +85,7 @@ class Logistic(Model):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self.n_features = p = whole_number("n_features", n_features)
-        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
-        if p == 0 and self.n_actions is None:
-            raise InvalidInput(
-                "a model without features needs n_actions: nothing else tells its outcomes apart."
-            )
-        self.takes_features = p > 0
-        self.n_outputs = M = whole_number("n_outputs", n_outputs)
+        p, M = self._set_sizes(n_features, n_actions, n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
         ends = [
             finite_array(name, np.asarray(end, dtype=float), (), (M,))
@@ -134,11 +125,6 @@ class Logistic(Model):
         self.ages = np.zeros(0)
         if self._fades is not None:
             self.ages = forgetting.new_ages(*self._fades, blocks, q)
-
-    @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Logistic:
-        """Shared parameters where each action has its own features, else parameters for each action."""
-        return cls(n_features, None if per_action else n_actions, **settings)
 
     @property
     def n_learnt(self) -> int:
@@ -384,26 +370,9 @@ class Logistic(Model):
         return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
 
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
-        n = self.n_actions if actions is None else len(actions)
-        rows = self._rows(features, n)
-        ids = (
-            np.arange(len(rows) if n is None else n)
-            if actions is None
-            else np.asarray(actions, dtype=np.int64)
-        )
+        """A row for each action."""
+        rows, ids = super()._rows_and_ids(features, actions)
         return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
-
-    def _rows(self, features: Any, n: int | None) -> Array:
-        p = self.n_features
-        if not self.takes_features:
-            return np.empty((1, 0))
-        shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
-        rows = real_array("features", features, *shapes)
-        require_finite("features", rows)
-        return np.atleast_2d(rows)
-
-    def _shaped(self, values: Array) -> Array:
-        return values.reshape(-1) if self.n_outputs == 1 else values
 
 
 def _mode(Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array) -> Array:

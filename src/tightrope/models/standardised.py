@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
+from tightrope.models.any_unit import AnyUnit
 from tightrope.models.model import (
     Ids,
     Model,
@@ -22,14 +23,11 @@ from tightrope.models.model import (
 from tightrope.validation import (
     Array,
     finite_array,
-    real_array,
-    require_finite,
-    whole_number,
 )
 
 
 @register("standardised")
-class Standardised(Model):
+class Standardised(AnyUnit):
     """Ridge regression that sets everything by itself: means and standard deviations in the user's units, whatever these are.
 
     Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen,
@@ -72,14 +70,7 @@ class Standardised(Model):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self.n_features = p = whole_number("n_features", n_features)
-        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
-        if p == 0 and self.n_actions is None:
-            raise InvalidInput(
-                "a model without features needs n_actions: nothing else tells its outcomes apart."
-            )
-        self.takes_features = p > 0
-        self.n_outputs = M = whole_number("n_outputs", n_outputs)
+        p, M = self._set_sizes(n_features, n_actions, n_outputs)
         self.centred = bool(centred)
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
@@ -144,13 +135,7 @@ class Standardised(Model):
 
     def predictions(self, features: Any = None, actions: Any = None) -> tuple[Array, Array]:
         """Means and standard deviations, (n, n_outputs) each."""
-        n = self.n_actions if actions is None else len(actions)
-        rows = self._rows(features, n)
-        ids: Ids = (
-            np.arange(len(rows) if n is None else n)
-            if actions is None
-            else np.asarray(actions, dtype=np.int64)
-        )
+        rows, ids = self._rows_and_ids(features, actions)
         return self._predicted(rows, ids, self.spread.copy())
 
     def seen(self, rows: Array | None, ids: Ids) -> tuple[Array, Array]:
@@ -177,23 +162,6 @@ class Standardised(Model):
     def shift(self, output: int, by: float) -> None:
         """All outcomes of one output, those that were learnt too, become larger by so much."""
         standardised.shift_output(self.flat, self.spread, output, by)
-
-    @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Standardised:
-        """Shared parameters where each action has its own features, else parameters for each action."""
-        return cls(n_features, None if per_action else n_actions, **settings)
-
-    def _rows(self, features: Any, n: int | None) -> Array:
-        p = self.n_features
-        if not self.takes_features:
-            return np.empty((1, 0))
-        shapes: list[tuple[int | None, ...]] = [(p,), (n if self.n_actions is not None else None, p)]
-        rows = real_array("features", features, *shapes)
-        require_finite("features", rows)
-        return np.ascontiguousarray(np.atleast_2d(rows))
-
-    def _shaped(self, values: Array) -> Array:
-        return values.reshape(-1) if self.n_outputs == 1 else values
 
     def __repr__(self) -> str:
         J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
