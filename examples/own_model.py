@@ -28,36 +28,32 @@ from tightrope.spec import Spec, read_spec
 class Neighbours(tr.models.Model):
     """The average of the last outcomes of an action, each counted by how near it was seen; `reach` says how far near is."""
 
-    def __init__(self, n_actions, n_features, *, reach=0.1, memory=400, bonus=1.0, n_outputs=1):
+    def __init__(self, n_actions, n_features, *, reach=0.1, memory=400, n_outputs=1):
         self.n_actions, self.n_features, self.n_outputs = n_actions, n_features, n_outputs
-        self.reach, self.memory, self.bonus = reach, memory, bonus
-        self.seen = np.zeros(1, dtype=np.int64)
-        self.where, self.which = np.zeros((memory, n_features)), np.full(memory, -1)
-        self.outcomes = np.zeros((memory, n_outputs))
+        self.reach, self.memory, self.seen = reach, memory, np.zeros(1, dtype=np.int64)
+        self.kept = np.full(
+            (memory, n_features + 1 + n_outputs), -1.0
+        )  # where, which action, what came of it
+
+    def arrays(self):
+        return {"seen": self.seen, "kept": self.kept}
 
     def learn(self, features, outcome, action=None):
-        i = self.seen[0] % self.memory
-        self.where[i], self.which[i], self.outcomes[i] = features, action, outcome
+        self.kept[self.seen[0] % self.memory] = [*features, action, *np.atleast_1d(outcome)]
         self.seen += 1
 
+    def weights(self, features, actions):
+        where, which = self.kept[:, : self.n_features], self.kept[:, self.n_features]
+        apart = ((np.asarray(features)[:, None] - where) ** 2).sum(axis=2)
+        return np.exp(-0.5 * apart / self.reach**2) * (which == np.asarray(actions)[:, None])
+
     def means(self, features=None, actions=None):
-        weights = self._weights(features, actions)
-        means = weights @ self.outcomes / (1.0 + weights.sum(axis=1, keepdims=True))
+        weights = self.weights(features, actions)
+        means = weights @ self.kept[:, -self.n_outputs :] / (1.0 + weights.sum(axis=1, keepdims=True))
         return means[:, 0] if self.n_outputs == 1 else means
 
     def deviations(self, features=None, actions=None):
-        return 0.5 / np.sqrt(1.0 + self._weights(features, actions).sum(axis=1))
-
-    def radius(self, horizon):
-        return self.bonus * super().radius(horizon)
-
-    def arrays(self):
-        return {"seen": self.seen, "where": self.where, "which": self.which, "outcomes": self.outcomes}
-
-    def _weights(self, features, actions):
-        """How much each outcome in memory tells about each row, (n, memory); an outcome at the same place counts 1."""
-        apart = ((np.asarray(features)[:, None] - self.where) ** 2).sum(axis=2)
-        return np.exp(-0.5 * apart / self.reach**2) * (self.which == np.asarray(actions)[:, None])
+        return 0.5 / np.sqrt(1.0 + self.weights(features, actions).sum(axis=1))
 
 
 def bumps(contexts=15):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 import types
@@ -55,3 +56,8 @@ def test_no_name_comes_twice_and_unknown_ones_are_refused():
     assert len(set(tr.__all__)) == len(tr.__all__)
     with pytest.raises(AttributeError, match="module 'tightrope' has no attribute 'nonsense'"):
         tr.nonsense  # noqa: B018
+
+
+def test_a_function_that_names_the_environments_goes_to_another_process() -> None:
+    environments = tr.environments
+    assert pickle.loads(pickle.dumps(environments)) is environments

@@ -221,7 +221,7 @@ def test_what_a_spec_says_of_it_is_checked(tmp_path: Path) -> None:
 def test_a_copy_or_a_file_finds_the_class_again() -> None:
     own = model()
     assert own.kind == f"{FILE.resolve()}:Neighbours"
-    assert repr(own) == "Neighbours(n_actions=4, n_features=3, reach=0.1, memory=80, bonus=1.0)"
+    assert repr(own) == "Neighbours(n_actions=4, n_features=3, reach=0.1, memory=80)"
     assert type(model_from_settings(own.settings())) is Neighbours
     assert tr.Ridge.kind == "ridge"
 
@@ -255,6 +255,12 @@ def test_what_a_model_lacks_is_told() -> None:
 def test_the_page_shows_the_example() -> None:
     page = (EXAMPLES.parent / "docs" / "models.md").read_text(encoding="utf-8")
     assert inspect.getsource(Neighbours) in page
+
+
+def test_it_is_20_lines_of_code() -> None:
+    lines = [line for line in inspect.getsource(Neighbours).splitlines() if line.strip()]
+    assert len(lines) - len([line for line in lines if line.lstrip().startswith('"""')]) == 20
+    assert "in 20 lines" in (EXAMPLES.parent / "docs" / "models.md").read_text(encoding="utf-8")
 
 
 def test_in_a_sweep_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,11 @@ class Decision:
     @property
     def trace(self) -> Array:
         """The numbers behind the decision, packed as the policy packs them; what replay compares."""
-        trace = self._behind[1]
-        return trace() if callable(trace) else trace
+        ids, trace, *rest = self._behind
+        if callable(trace):
+            trace = trace()
+            self._behind = (ids, trace, *rest)
+        return trace
 
     def explain(self) -> Explanation:
         """The estimated reward, the penalty by constraint and the value of every action on offer.

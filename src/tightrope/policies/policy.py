@@ -335,7 +335,10 @@ class Policy(ABC):
     @property
     def counts_seconds(self) -> bool:
         """Whether some model has a half-life in seconds, and waits for `elapse`."""
-        return any(isinstance(getattr(model, "half_life", None), str) for model in (self._reward, self._cost))
+        reward, cost = self._reward, self._cost
+        return isinstance(getattr(reward, "half_life", None), str) or (
+            cost is not None and isinstance(cost.half_life, str)
+        )
 
     def elapse(self, seconds: float) -> None:
         """So many seconds go by: what models with a half-life in seconds have learnt fades; others count rounds by themselves."""

@@ -403,7 +403,10 @@ ROUTES: Final = (
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
 
 
 def _require_no_browser(scope: Scope) -> None:

@@ -41,17 +41,21 @@ def choice_probabilities(trace: Array, J: int) -> Array:
         raise InvalidInput(
             f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
         )
-    seen, (_, tail) = parts(trace, J), tail_of(trace, J)
-    allowed = seen["allowed"]
+    K, tail = tail_of(trace, J)
+    mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
+    means, deviations, allowed = trace[mean:deviation], trace[deviation:value], trace[mark:costs] != 0.0
     if tail is not None and tail.members is not None:
-        return member_probabilities(seen["means"], seen["deviations"], allowed, tail.members)
+        return member_probabilities(means, deviations, allowed, tail.members)
     if tail is not None:
-        return gap_probabilities(seen["values"], allowed, tail.slope)
+        return gap_probabilities(trace[value:mark], allowed, tail.slope)
+    everything = bool(allowed.all())
+    if not everything:
+        means, deviations = means[allowed], deviations[allowed]
+    out, room = np.empty(len(means)), np.empty(probabilities.probabilities_room(len(means)))
+    probabilities.largest_probabilities(means, deviations, out, room)
+    if everything:
+        return out
     found = np.zeros(J)
-    n = int(allowed.sum())
-    out, room = np.empty(n), np.empty(probabilities.probabilities_room(n))
-    mean, sd = seen["means"][allowed], seen["deviations"][allowed]
-    probabilities.largest_probabilities(mean, sd, out, room)
     found[allowed] = out
     return found
 
