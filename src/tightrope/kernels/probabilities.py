@@ -84,6 +84,28 @@ def largest_probabilities(mean, sd, out, room):
         out[j] /= total
 
 
+@kernel
+def allowed_probabilities(trace, mean, sd, mark, out, room):
+    """The same into out (J,) for the values of a trace whose mark is not 0, by the addresses of means, deviations and marks.
+
+    `room` has 3 · J numbers more than `largest_probabilities` needs.
+    """
+    J = out.shape[0]
+    n = 0
+    for j in range(J):
+        if trace[mark + j] != 0.0:
+            room[n] = trace[mean + j]
+            room[J + n] = trace[sd + j]
+            n += 1
+    largest_probabilities(room[:n], room[J : J + n], room[2 * J : 2 * J + n], room[3 * J :])
+    n = 0
+    for j in range(J):
+        out[j] = 0.0
+        if trace[mark + j] != 0.0:
+            out[j] = room[2 * J + n]
+            n += 1
+
+
 @inlined
 def normal_cdf(z):
     """Φ(z)."""

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tightrope.service import dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
-from tightrope.service.connections import WHOLE_BODY
+from tightrope.service.connections import WHOLE, whole_body, write_whole
 from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
@@ -134,7 +134,7 @@ class Service:
             if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
                 _tell(scope, path, status, seconds, noted)
         if route is not None:
-            await _send(send, answer)
+            await _send(scope, send, answer)
 
     async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
         """What an experiment answers: only when what it says is durable."""
@@ -146,8 +146,8 @@ class Service:
             by = scope["key"] = None if key is None else key.id
             name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
-                known = scope.get("extensions", {}).get(WHOLE_BODY)
-                whole = None if known is None else known["read"]()
+                cycle = scope.get("extensions", {}).get(WHOLE)
+                whole = None if cycle is None else whole_body(cycle)
                 body = await self._body(receive, by) if whole is None else whole
                 if len(body) <= _SHORT:
                     op = Op(route.handler, read_body(body, route.request, self._limits), by)
@@ -319,7 +319,7 @@ class Service:
         if "\n" in scope["path"]:
             # Which Starlette's patterns would overlook at the end of a path.
             refusal = Refusal(404, "not-found", "a path holds no line feeds")
-            await _send(send, refusal.answer())
+            await _send(scope, send, refusal.answer())
             return "other", refusal.status
         await self._starlette(scope, receive, note)
         route = scope.get("route")
@@ -448,9 +448,11 @@ def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-async def _send(send: Send, answer: Answer) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
-    await send({"type": "http.response.body", "body": answer.body})
+async def _send(scope: Scope, send: Send, answer: Answer) -> None:
+    cycle, headers = scope.get("extensions", {}).get(WHOLE), _headers(answer)
+    if cycle is None or not write_whole(cycle, answer.status, headers, answer.body):
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
 
 def _response(answer: Answer) -> Response:

@@ -8,8 +8,8 @@ parser, which is slower, bounds the bytes of a head alone.) So the protocol is U
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from uvicorn.config import Config
@@ -18,9 +18,9 @@ from uvicorn.server import ServerState
 
 from tightrope.service.bodies import Refusal
 
-# In a request's `scope["extensions"]`: its `read` gives the body where all of it is there, else None. A body mostly comes with its
-# head, and then there is nothing to wait for.
-WHOLE_BODY: Final = "tightrope.whole_body"
+# In a request's `scope["extensions"]`: what `whole_body` and `write_whole` take. A body mostly comes with its head, and then there is
+# nothing to wait for; an answer mostly goes out at once.
+WHOLE: Final = "tightrope.whole"
 
 _SWEEP_SECONDS: Final = 0.5
 
@@ -205,7 +205,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
-        self.scope["extensions"] = {WHOLE_BODY: {"read": partial(_whole_body, self.cycle)}}
+        self.scope["extensions"] = {WHOLE: self.cycle}
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -262,10 +262,28 @@ class BoundedHttp(HttpToolsProtocol):
         self._refusal = Refusal(431, "too-large", words)
 
 
-def _whole_body(cycle: RequestResponseCycle) -> bytes | None:
+def whole_body(cycle: RequestResponseCycle) -> bytes | None:
+    """The body, if all of it has come."""
     if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
         return None
     return bytes(cycle.body)
+
+
+def write_whole(
+    cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Write head and body by one call of the system, where nothing speaks against it; else False, and nothing is written."""
+    if cycle.disconnected or not cycle.keep_alive or cycle.flow.write_paused or cycle.access_log:
+        return False
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        parts += name, b": ", value, b"\r\n"
+    cycle.transport.write(b"".join((*parts, b"\r\n", body)))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
 
 
 def _bounded(state: ServerState) -> list[BoundedHttp]:

@@ -43,21 +43,16 @@ def choice_probabilities(trace: Array, J: int) -> Array:
         )
     K, tail = tail_of(trace, J)
     mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
-    means, deviations, allowed = trace[mean:deviation], trace[deviation:value], trace[mark:costs] != 0.0
-    if tail is not None and tail.members is not None:
-        return member_probabilities(means, deviations, allowed, tail.members)
-    if tail is not None:
+    if tail is None:
+        found, room = np.empty(J), np.empty(3 * J + probabilities.probabilities_room(J))
+        # One that was read from a journal can't be written to, which would be another type for the compiler.
+        whole = trace if trace.flags.writeable else trace.copy()
+        probabilities.allowed_probabilities(whole, mean, deviation, mark, found, room)
+        return found
+    allowed = trace[mark:costs] != 0.0
+    if tail.members is None:
         return gap_probabilities(trace[value:mark], allowed, tail.slope)
-    everything = bool(allowed.all())
-    if not everything:
-        means, deviations = means[allowed], deviations[allowed]
-    out, room = np.empty(len(means)), np.empty(probabilities.probabilities_room(len(means)))
-    probabilities.largest_probabilities(means, deviations, out, room)
-    if everything:
-        return out
-    found = np.zeros(J)
-    found[allowed] = out
-    return found
+    return member_probabilities(trace[mean:deviation], trace[deviation:value], allowed, tail.members)
 
 
 def wall_penalties(seen: dict[str, Array]) -> Array:
