@@ -297,8 +297,8 @@ def test_the_document_says_how_to_show_a_key(web: httpx.Client, guarded: tuple[h
         assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
         assert document["paths"]["/v1/decisions"]["post"]["security"] == security
         assert "security" not in document["paths"]["/healthz"]["get"]
-        words = document["components"]["schemas"]["OutcomeRequest"]["description"]
-        assert "usage less the limit" in words
+        fields = document["components"]["schemas"]["OutcomeRequest"]["properties"]
+        assert "usage less the limit" in fields["costs"]["description"]
 
 
 # --- keys ---
