@@ -24,6 +24,7 @@ from tightrope.service.bodies import Name, Refusal
 from tightrope.service.keys import Scope
 from tightrope.version import __version__
 
+
 @dataclass(frozen=True)
 class Route:
     """A row of the table."""
@@ -84,7 +85,9 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
     """
     bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
     sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
-    _, schemas = msgspec.json.schema_components([*bodies, *sent_back, Error], ref_template=_ref("{name}")["$ref"])
+    _, schemas = msgspec.json.schema_components(
+        [*bodies, *sent_back, Error], ref_template=_ref("{name}")["$ref"]
+    )
     for name, schema in schemas.items():
         _describe(schema)
         if name in EXAMPLES:
@@ -142,9 +145,9 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """The words of a docstring: what it is, and for each of its attributes what that is.
+    r"""The words of a docstring: what it is, and for each of its attributes what that is.
 
-    >>> schema = {"description": "A bed.\\n\\nAttributes\\n----------\\nward, room : str\\n    Where.", "properties": {"room": {}}}
+    >>> schema = {"description": "A bed.\n\nAttributes\n----------\nward, room : str\n    Where.", "properties": {"room": {}}}
     >>> _describe(schema)
     >>> schema
     {'description': 'A bed.', 'properties': {'room': {'description': 'Where.'}}}
