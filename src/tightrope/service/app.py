@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -38,6 +38,7 @@ from tightrope.service.policy_input import with_contexts
 from tightrope.service.reading import Reader
 from tightrope.service.routes import Route
 from tightrope.service.tracing import spans
+from tightrope.spec import Spec
 
 log = logging.getLogger("tightrope.service")
 requests_log = logging.getLogger("tightrope.service.requests")
@@ -291,7 +292,7 @@ class Service:
             specs = [one.spec for one in self._readable(request.scope)[0]]
         except Refusal:
             specs = []
-        return with_contexts(routes.document(ROUTES, keys=self._keys is not None), specs)
+        return document(specs, keys=self._keys is not None)
 
     # Starlette
 
@@ -403,6 +404,15 @@ ROUTES: Final = (
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
 )
+
+
+def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of the service, with the contexts of some experiments.
+
+    >>> document()["paths"]["/v1/decisions"]["post"]["operationId"]
+    'decide'
+    """
+    return with_contexts(routes.document(ROUTES, keys=keys), specs)
 
 
 # --- requests ---
