@@ -176,6 +176,7 @@ class Attempts(Generic[T]):
 
     def after_failure(self, error: Exception, *, sent: bool) -> float:
         """The pause after an attempt without an answer; `sent`: the service may have done what it asks."""
+        self.made += 1
         pause = self._pause() if self.call.repeatable or not sent else None
         if pause is None:
             times = "1 attempt" if self.made == 1 else f"{self.made} attempts"
@@ -185,6 +186,7 @@ class Attempts(Generic[T]):
 
     def after_answer(self, status: int, retry_after: str | None, content: bytes) -> float | None:
         """The pause after an answer that asks to come again; None: what came is the answer, and `result` reads it."""
+        self.made += 1
         if status not in _AGAIN:
             return None
         # 503 `unavailable` leaves open whether it was done, and a proxy's 502 and 504 too.
@@ -208,7 +210,6 @@ class Attempts(Generic[T]):
 
     def _pause(self, retry_after: str | None = None) -> float | None:
         """Seconds until the next attempt, or None where it would come too late."""
-        self.made += 1
         # Its date form is not for services like this one; a proxy that sends it is treated as if it had said nothing.
         asked = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
         pause = asked + random.uniform(0.5, 1.0) * min(
