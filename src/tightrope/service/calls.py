@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import threading
 import time
 import uuid
@@ -23,6 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tightrope.errors import InvalidInput, TightropeError
 from tightrope.service import answers
+from tightrope.service.transport import Reply
 
 T = TypeVar("T")
 
@@ -100,6 +102,10 @@ class Settings:
             good = False
         if not good:
             raise InvalidInput(f"url must be http://host:port or https://host:port, but got {self.url!r}.")
+        if self.key is not None and not re.fullmatch("[!-~]+", self.key):
+            raise InvalidInput(
+                "key must be of visible ASCII characters, as `tightrope keys create` prints it."
+            )
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise InvalidInput(f"timeout must be above 0 seconds, but got {self.timeout!r}.")
         if not self.patience >= 0:
@@ -157,7 +163,7 @@ class Attempts(Generic[T]):
     settings: Settings
     unanswered: Unanswered
     made: int = 0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         self.unanswered.add(self.call)
@@ -184,17 +190,19 @@ class Attempts(Generic[T]):
             raise Unavailable(503, "unreachable", words, self.call.event_id) from error
         return pause
 
-    def after_answer(self, status: int, retry_after: str | None, content: bytes) -> float | None:
+    def after_answer(self, reply: Reply) -> float | None:
         """The pause after an answer that asks to come again; None: what came is the answer, and `result` reads it."""
         self.made += 1
+        status, headers, content = reply
         if status not in _AGAIN:
             return None
         # 503 `unavailable` leaves open whether it was done, and a proxy's 502 and 504 too.
         done = status != 429 and (status != 503 or _error(content)[0] in ("unavailable", "unexpected"))
-        return self._pause(retry_after) if self.call.repeatable or not done else None
+        return self._pause(headers.get("retry-after")) if self.call.repeatable or not done else None
 
-    def result(self, status: int, content: bytes) -> T:
+    def result(self, reply: Reply) -> T:
         """What came back, or the error that it says."""
+        status, _, content = reply
         if status not in _AGAIN:
             self.unanswered.remove(self.call)
         if status == 200:
@@ -395,6 +403,8 @@ def _post(self: Settings, path: str, body: Mapping[str, Any], **more: Any) -> Ca
 
 
 def _target(self: Settings, path: str, parameters: Mapping[str, Any]) -> str:
+    if not re.fullmatch("/[!-~]*", path):
+        raise InvalidInput(f"path must begin with / and be of visible ASCII characters, but got {path!r}.")
     asked = {"experiment": self.experiment, **parameters}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     return urlsplit(self.url).path.rstrip("/") + path + (f"?{query}" if query else "")

@@ -1,16 +1,17 @@
-"""Clients of a service: `Client`, and `AsyncClient` for `async` code. What they ask and when they ask again is in `calls`.
+"""Clients of a service: `Client`, and `AsyncClient` for asyncio.
 
-They need httpx: ``pip install 'tightrope[client]'``.
+What they ask and when they ask again is in `calls`, how it gets there in `transport`; they need nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tightrope.service import answers, calls
 from tightrope.service.calls import (
@@ -27,14 +28,8 @@ from tightrope.service.calls import (
     Unavailable,
     new_event_id,
 )
+from tightrope.service.transport import AsyncPool, HTTPException, Origin, Pool, Unsent
 from tightrope.version import __version__
-
-try:
-    import httpx
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "the clients need httpx: pip install 'tightrope[client]'", name="httpx"
-    ) from error
 
 __all__ = [
     "AsyncClient",
@@ -52,16 +47,9 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The service closes a connection after 5 s of silence: better to be the first.
-_IDLE_SECONDS: Final = 4.0
-# Nothing of the request has left.
-_UNSENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-
 
 class _Base:
     """What both clients are made of."""
-
-    _kind: ClassVar[type[Any]]
 
     def __init__(
         self,
@@ -72,18 +60,17 @@ class _Base:
         timeout: float = 10.0,
         patience: float = 10.0,
         connections: int = 32,
-        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.settings = Settings(url, key, experiment, timeout, patience)
         self._unanswered = Unanswered()
-        self._origin = httpx.URL(url).copy_with(raw_path=b"/")
         headers = {"Content-Type": "application/json", "User-Agent": f"tightrope/{__version__}"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        limits = httpx.Limits(
-            max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=_IDLE_SECONDS
-        )
-        self._http = self._kind(headers=headers, limits=limits, transport=transport)
+        self._connect(Origin.of(url, headers, tls), connections)
+
+    def _connect(self, origin: Origin, connections: int) -> None:
+        raise NotImplementedError
 
     @property
     def unanswered(self) -> dict[str, dict[str, Any]]:
@@ -95,16 +82,6 @@ class _Base:
 
     def _begin(self, call: Call[T]) -> Attempts[T]:
         return Attempts(call, self.settings, self._unanswered)
-
-    def _request(self, attempts: Attempts[Any]) -> dict[str, Any]:
-        """What httpx is given: one attempt. Waiting for a connection of our own is limited by the deadline alone."""
-        call = attempts.call
-        return {
-            "method": call.method,
-            "url": self._origin.copy_with(raw_path=call.target.encode()),
-            "content": call.content,
-            "timeout": httpx.Timeout(attempts.timeout, pool=attempts.left),
-        }
 
 
 def _at_once(build: Callable[Concatenate[Settings, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
@@ -149,8 +126,8 @@ class Client(_Base):
         Seconds after which no attempt begins any more; a call's own `deadline` takes its place.
     connections : int
         Open at once; calls beyond that wait for their turn.
-    transport : httpx.BaseTransport, optional
-        Carries the requests: certificates, proxies, sockets of your own.
+    tls : ssl.SSLContext, optional
+        For certificates of your own; by default those that the system trusts.
 
     Examples
     --------
@@ -163,8 +140,8 @@ class Client(_Base):
     {'visit-1': {'event_id': 'visit-1', 'context': {'age': 71, 'sex': 'f', 'prior_inpatient': 2}}}
     """
 
-    _kind = httpx.Client
-    _http: httpx.Client
+    def _connect(self, origin: Origin, connections: int) -> None:
+        self._pool = Pool(origin, connections)
 
     decide = _at_once(calls.decide)
     learn = _at_once(calls.learn)
@@ -201,7 +178,7 @@ class Client(_Base):
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -213,14 +190,15 @@ class Client(_Base):
         attempts = self._begin(call)
         while True:
             try:
-                answer = self._http.request(**self._request(attempts))
-            except httpx.TransportError as error:
-                pause = attempts.after_failure(error, sent=not isinstance(error, _UNSENT))
+                reply = self._pool.request(
+                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+                )
+            except (OSError, HTTPException) as error:
+                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
             else:
-                status, content = answer.status_code, answer.content
-                again = attempts.after_answer(status, answer.headers.get("Retry-After"), content)
+                again = attempts.after_answer(reply)
                 if again is None:
-                    return attempts.result(status, content)
+                    return attempts.result(reply)
                 pause = again
             time.sleep(pause)
 
@@ -255,8 +233,8 @@ class AsyncClient(_Base):
     tightrope.service.calls.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
     """
 
-    _kind = httpx.AsyncClient
-    _http: httpx.AsyncClient
+    def _connect(self, origin: Origin, connections: int) -> None:
+        self._pool = AsyncPool(origin, connections)
 
     decide = _awaited(calls.decide)
     learn = _awaited(calls.learn)
@@ -289,7 +267,7 @@ class AsyncClient(_Base):
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._pool.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -301,15 +279,15 @@ class AsyncClient(_Base):
         attempts = self._begin(call)
         while True:
             try:
-                async with asyncio.timeout(attempts.left):
-                    answer = await self._http.request(**self._request(attempts))
-            except (httpx.TransportError, TimeoutError) as error:
-                pause = attempts.after_failure(error, sent=not isinstance(error, _UNSENT))
+                reply = await self._pool.request(
+                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+                )
+            except (OSError, HTTPException) as error:
+                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
             else:
-                status, content = answer.status_code, answer.content
-                again = attempts.after_answer(status, answer.headers.get("Retry-After"), content)
+                again = attempts.after_answer(reply)
                 if again is None:
-                    return attempts.result(status, content)
+                    return attempts.result(reply)
                 pause = again
             await asyncio.sleep(pause)
 
