@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -14,9 +15,13 @@ import pytest
 
 from tightrope.service import create_key
 from tightrope.service.app import document
-from workbench import write_spec
+from tightrope.service.server import make_service
+from tightrope.spec import read_spec
+from workbench import running, write_spec
 
-CLIENT = Path(__file__).resolve().parents[2] / "clients" / "typescript"
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "clients" / "typescript"
+PAGE = ROOT / "docs" / "clients.md"
 TOOLS = CLIENT / "node_modules"
 
 
@@ -57,10 +62,23 @@ def test_the_types_are_those_of_the_document(tmp_path: Path) -> None:
     )
 
 
-def test_it_works_against_a_running_service(tmp_path: Path) -> None:
-    built = tmp_path / "dist"
-    run(TOOLS / "typescript" / "bin" / "tsc", "--outDir", built)
-    (built / "package.json").write_text('{"type": "module"}')
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client, its tests and the example of the page, compiled: strictly, and without a complaint."""
+    folder = tmp_path_factory.mktemp("typescript")
+    for name in ("src", "test"):
+        shutil.copytree(CLIENT / name, folder / name)
+    for name in ("package.json", "tsconfig.json"):
+        shutil.copy(CLIENT / name, folder)
+    (folder / "node_modules").symlink_to(TOOLS)
+    [example] = re.findall(r"```typescript\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "test" / "page.ts").write_text(example.replace('"tightrope-client"', '"../src/index.js"'))
+    assert json.loads((CLIENT / "tsconfig.json").read_text())["compilerOptions"]["strict"]
+    run(TOOLS / "typescript" / "bin" / "tsc", "--project", folder)
+    return folder / "dist" / "test"
+
+
+def test_it_works_against_a_running_service(built: Path, tmp_path: Path) -> None:
     hours = '[[rule]]\nkind = "budget"\nname = "hours"\nat_most = 0.6\nseen = "after"'
     spec, keys = write_spec(tmp_path, rule=hours), tmp_path / "keys.json"
     with socket.create_server(("127.0.0.1", 0)) as one:
@@ -70,7 +88,7 @@ def test_it_works_against_a_running_service(tmp_path: Path) -> None:
     told = run(
         "--test",
         "--test-reporter=tap",
-        built / "test" / "client.test.js",
+        built / "client.test.js",
         TIGHTROPE_URL=f"http://127.0.0.1:{port}",
         TIGHTROPE_KEY=create_key(keys),
         TIGHTROPE_READ_KEY=create_key(keys, scopes=["read"]),
@@ -79,6 +97,15 @@ def test_it_works_against_a_running_service(tmp_path: Path) -> None:
     assert "# fail 0" in told
     assert "# skipped 0" in told
     assert int(told.partition("# pass ")[2].split()[0]) >= 9
+
+
+def test_the_example_of_the_page_runs(built: Path) -> None:
+    with running(make_service([read_spec(ROOT / "examples" / "hospital.toml")], database="memory:")) as web:
+        script = built / "page.js"
+        script.write_text(script.read_text().replace("http://127.0.0.1:8080", str(web.base_url).rstrip("/")))
+        decided, refused = run(script).splitlines()
+    assert decided.endswith(" 1")
+    assert refused.startswith("422 invalid: context.age")
 
 
 def test_pinned_packages_name_no_registry() -> None:
