@@ -8,12 +8,13 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tightrope.service.transport import AsyncPool, HTTPException, Origin, Pool, Reply, Unsent
+from tightrope.service.transport import AsyncPool, Origin, Pool, Reply, Unsent
 
 
 def asked(wire: bytes, *, times: int = 1) -> tuple[list[Reply], list[bytes]]:

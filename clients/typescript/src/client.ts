@@ -80,8 +80,11 @@ export class Client<Context extends object = AnyContext> {
     if (parsed.protocol !== "http:" && parsed.protocol !== "https:") {
       throw new TypeError(`url must be http://host:port or https://host:port, but got ${url}`);
     }
+    const { timeoutMs = 10_000, patienceMs = 10_000 } = options;
+    if (!(timeoutMs > 0)) throw new RangeError(`timeoutMs must be above 0, but got ${timeoutMs}`);
+    if (!(patienceMs >= 0)) throw new RangeError(`patienceMs must be at least 0, but got ${patienceMs}`);
     this.#base = parsed.origin + parsed.pathname.replace(/\/+$/, "");
-    this.#options = { timeoutMs: 10_000, patienceMs: 10_000, fetch: (...given) => fetch(...given), ...options };
+    this.#options = { fetch: (...given) => fetch(...given), ...options, timeoutMs, patienceMs };
   }
 
   /**
@@ -239,7 +242,8 @@ export class Client<Context extends object = AnyContext> {
 
   /** One attempt: what came, or the platform's error. */
   async #attempt(method: string, url: string, content: string | undefined, left: number, signal?: AbortSignal) {
-    const timeout = AbortSignal.timeout(Math.min(this.#options.timeoutMs, left));
+    // A timer takes whole milliseconds, and no more than 31 bits of them.
+    const timeout = AbortSignal.timeout(Math.ceil(Math.min(this.#options.timeoutMs, left, 0x7fffffff)));
     const headers: Record<string, string> = { "Content-Type": "application/json" };
     if (this.#options.key !== undefined) headers["Authorization"] = `Bearer ${this.#options.key}`;
     const response = await this.#options.fetch(url, {

@@ -97,6 +97,8 @@ test("bad input is an error that names the field, at once", async () => {
   const both = client.learn({ event_id: "x", usage: { hours: 1 }, costs: [0] });
   await assert.rejects(both, /usage and costs can't both be given/);
   assert.throws(() => new Client("ftp://example.org"), /http:\/\/host:port/);
+  assert.throws(() => new Client(url, { timeoutMs: 0 }), /timeoutMs must be above 0/);
+  assert.throws(() => new Client(url, { patienceMs: NaN }), /patienceMs must be at least 0/);
 });
 
 test("a wrong key is an error, at once", async () => {
@@ -179,9 +181,11 @@ test("503, 429 and a lost answer, then success; no longer than patience, deadlin
     await impatient.decide(impatient.unanswered.get("mine"));
     assert.equal(impatient.unanswered.size, 0);
 
-    script = ["hang"];
     const slow = new Client(address);
-    await assert.rejects(slow.decide({}, { deadlineMs: 80 }), { name: "Unavailable", code: "unreachable" });
+    assert.equal((await slow.decide({}, { deadlineMs: 10_000.5 })).name, "icu", "in time");
+    script = ["hang"];
+    const late = slow.decide({}, { deadlineMs: 80 });
+    await assert.rejects(late, { name: "Unavailable", code: "unreachable", message: /1 attempt: .*timeout/ });
     script = ["hang", 200];
     assert.equal((await new Client(address, { timeoutMs: 60 }).decide()).name, "icu", "one attempt times out, the next does not");
     script = ["hang"];

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tightrope.service import answers, calls
@@ -28,7 +29,7 @@ from tightrope.service.calls import (
     Unavailable,
     new_event_id,
 )
-from tightrope.service.transport import AsyncPool, HTTPException, Origin, Pool, Unsent
+from tightrope.service.transport import AsyncPool, Origin, Pool, Unsent
 from tightrope.version import __version__
 
 __all__ = [
