@@ -20,7 +20,7 @@ $(READY): requirements/lock.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(TOOLS): scripts/install-test-tools $(READY)
+$(TOOLS): scripts/install-test-tools clients/typescript/package-lock.json $(READY)
 	@bash scripts/install-test-tools
 	@touch $@
 
@@ -52,5 +52,5 @@ torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cu
 	$(BIN)/python tests/service/torture.py
 
 clean:           ## remove the virtual environment and every cache
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist clients/typescript/node_modules clients/typescript/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`tightrope serve`, and what belongs to it: `replay` of its journals, `evaluate` on them, `keys` to it."""
+"""`tightrope serve`, and what belongs to it: `openapi` of it, `replay` of its journals, `evaluate` on them, `keys` to it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,30 @@ def serve(
         raise InvalidInput("serve needs at least one SPEC.toml.")
     import_extra("tightrope.service.logs", "service").configure(log, requests=log_requests)
     import_extra("tightrope.service.server", "service").serve(specs, **vars(options))
+
+
+@command("tightrope openapi examples/hospital.toml --to openapi.json")
+def openapi(*specs: Path, to: Path | None = None) -> None:
+    """Print the service's API for programs (OpenAPI 3.1), as /openapi.json shows it: to make a client from, or types.
+
+    Parameters
+    ----------
+    specs
+        TOML files of experiments, whose contexts it then names; may be left out.
+    to
+        Write it to this file instead.
+    """
+    import json
+
+    from tightrope.spec import read_spec
+
+    read = [read_spec(spec) for spec in specs]
+    api = import_extra("tightrope.service.app", "service").document(read)
+    text = json.dumps(api, ensure_ascii=False, indent=2)
+    if to is None:
+        print(text)
+    else:
+        to.write_text(text + "\n", encoding="utf-8")
 
 
 @command("tightrope replay data/ward-routing.sqlite --export all.parquet")

@@ -1,6 +1,7 @@
 """Decisions over HTTP, on a journal that loses nothing.
 
-`serve` runs specs behind HTTP (the command `tightrope serve`); `Client` talks to them; `verify` and `export` read their journals.
+`serve` runs specs behind HTTP (the command `tightrope serve`); `Client` and `AsyncClient` talk to them; `verify` and `export` read
+their journals.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tightrope.service.client import Client
+    from tightrope.service.calls import ServiceError
+    from tightrope.service.client import AsyncClient, Client
     from tightrope.service.keys import create_key, revoke_key
     from tightrope.service.replay import export, verify
     from tightrope.service.server import serve
 
-__all__ = ["Client", "create_key", "export", "revoke_key", "serve", "verify"]
+__all__ = ["AsyncClient", "Client", "ServiceError", "create_key", "export", "revoke_key", "serve", "verify"]
 
 _HOMES = {
+    "AsyncClient": "client",
     "Client": "client",
+    "ServiceError": "calls",
     "create_key": "keys",
     "export": "replay",
     "revoke_key": "keys",

@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tightrope.service import dashboard, operations, routes
+from tightrope.service import answers, dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.connections import WHOLE, whole_body, write_whole
@@ -36,8 +36,9 @@ from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.policy_input import with_contexts
 from tightrope.service.reading import Reader
-from tightrope.service.routes import ANY, DECISION, OUTCOME, SNAPSHOT, Route, listing
+from tightrope.service.routes import Route
 from tightrope.service.tracing import spans
+from tightrope.spec import Spec
 
 log = logging.getLogger("tightrope.service")
 requests_log = logging.getLogger("tightrope.service.requests")
@@ -291,7 +292,7 @@ class Service:
             specs = [one.spec for one in self._readable(request.scope)[0]]
         except Refusal:
             specs = []
-        return with_contexts(routes.document(ROUTES, keys=self._keys is not None), specs)
+        return document(specs, keys=self._keys is not None)
 
     # Starlette
 
@@ -372,31 +373,46 @@ _LIST: Final = (*_READ, 422)
 _WRITE: Final = (*_LIST, 408, 413)
 _NOT_READY: Final = {503: "At least one does not."}
 _DEAD: Final = {503: "A thread has ended: the process must be started anew."}
-_SNAPSHOTS: Final = listing("snapshots", SNAPSHOT, paged=False)
-_EXPERIMENTS: Final = listing("experiments", paged=False)
 
 # method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
 ROUTES: Final = (
-    Route("POST", "/v1/decisions", "decide", operations.decide, DECISION, (*_WRITE, 409)),
-    Route("GET", "/v1/decisions", "read", operations.list_decisions, listing("decisions"), _LIST, apart=True),
-    Route("GET", "/v1/decisions/{event_id}", "read", operations.show_decision, DECISION, _READ, apart=True),
-    Route("POST", "/v1/outcomes", "outcome", operations.learn, OUTCOME, (*_WRITE, 409, 410)),
-    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST, apart=True),
-    Route("GET", "/v1/state", "read", operations.show_state, ANY, _READ),
-    Route("GET", "/v1/history", "read", operations.show_history, ANY, _READ),
-    Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST, apart=True),
-    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ, apart=True),
-    Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
-    Route("POST", "/v1/rollback", "admin", operations.roll_back, ANY, (*_WRITE, 409)),
-    Route("POST", "/v1/mode", "admin", operations.change_mode, ANY, _WRITE),
-    Route("POST", "/v1/erasures", "admin", operations.erase, ANY, _WRITE),
-    Route("GET", "/v1/experiments", "read", Service.list_experiments, _EXPERIMENTS, _KEY, of="service"),
+    Route("POST", "/v1/decisions", "decide", operations.decide, answers.Decision, (*_WRITE, 409, 410)),
+    Route("GET", "/v1/decisions", "read", operations.list_decisions, answers.DecisionPage, _LIST, apart=True),
+    Route(
+        *("GET", "/v1/decisions/{event_id}", "read"),
+        *(operations.show_decision, answers.RecordedDecision, (*_READ, 410)),
+        apart=True,
+    ),
+    Route("POST", "/v1/outcomes", "outcome", operations.learn, answers.Outcome, (*_WRITE, 409, 410)),
+    Route("GET", "/v1/outcomes", "read", operations.list_outcomes, answers.OutcomePage, _LIST, apart=True),
+    Route("GET", "/v1/state", "read", operations.show_state, answers.State, _READ),
+    Route("GET", "/v1/history", "read", operations.show_history, answers.History, _READ),
+    Route("GET", "/v1/changes", "read", operations.list_changes, answers.ChangePage, _LIST, apart=True),
+    Route("GET", "/v1/snapshots", "read", operations.list_snapshots, answers.SnapshotList, _READ, apart=True),
+    Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, answers.Snapshot, _WRITE),
+    Route("POST", "/v1/rollback", "admin", operations.roll_back, answers.Rollback, (*_WRITE, 409)),
+    Route("POST", "/v1/mode", "admin", operations.change_mode, answers.ModeState, _WRITE),
+    Route("POST", "/v1/erasures", "admin", operations.erase, answers.Erasure, (*_WRITE, 409)),
+    Route(
+        "GET", "/v1/experiments", "read", Service.list_experiments, answers.ExperimentList, _KEY, of="service"
+    ),
     Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
-    Route("GET", "/healthz", None, Service.show_health, otherwise=_DEAD, of="service"),
-    Route("GET", "/readyz", None, Service.show_readiness, otherwise=_NOT_READY, of="service"),
+    Route("GET", "/healthz", None, Service.show_health, answers.Health, otherwise=_DEAD, of="service"),
+    Route(
+        "GET", "/readyz", None, Service.show_readiness, answers.Readiness, otherwise=_NOT_READY, of="service"
+    ),
     Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
     Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
 )
+
+
+def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of the service, with the contexts of some experiments.
+
+    >>> document()["paths"]["/v1/decisions"]["post"]["operationId"]
+    'decide'
+    """
+    return with_contexts(routes.document(ROUTES, keys=keys), specs)
 
 
 # --- requests ---

@@ -94,10 +94,16 @@ class DecisionRequest(_Request):
     ----------
     event_id : str, optional
         The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
-    context : object, or features : list
-        What the spec declares, by name; or x as a vector, or one row for each action.
-    usage : object, group : str or list, or costs : list of rows
-        What each action uses, by the names in the rules; the groups of the context. Or the costs themselves.
+    context : object, optional
+        What the spec declares, by name.
+    features : list, optional
+        In place of `context`: x as a vector, or one row for each action.
+    usage : object, optional
+        What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
+    group : str or list, optional
+        The groups of the context; an empty list for none.
+    costs : list of rows, optional
+        In place of `usage` and `group`: the costs themselves, a row for each action.
     actions : list, optional
         Names or numbers of the actions on offer; all by default.
     default : str or int, optional
@@ -135,7 +141,9 @@ class OutcomeRequest(_Request):
     Attributes
     ----------
     event_id : str
+        Of the decision.
     reward : float, optional
+        In the unit that the spec's rewards are in; best between 0 and 1.
     costs : object or list, optional
         An object holds what was used, by the names in the rules: `{"hours": 0.5}` is half an hour, whatever the limit. A list holds
         the costs themselves, one for each rule that is seen after acting, in their order: usage less the limit, divided by the
@@ -161,7 +169,8 @@ class ModeRequest(_Request):
 
     Attributes
     ----------
-    mode : "live", "shadow" or "paused"
+    mode : str
+        `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
     default : str or int, optional
         In shadow mode the action that is served to a caller who names none.
     """
@@ -201,7 +210,7 @@ class RollbackRequest(_Request):
     ----------
     position : int
         Of the snapshot, as `GET /v1/snapshots` lists it.
-    restore : "learnt" or "all"
+    restore : str
         What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
     """
 

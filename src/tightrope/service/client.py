@@ -1,33 +1,118 @@
-"""A small client, of the standard library alone."""
+"""Clients of a service: `Client`, and `AsyncClient` for asyncio.
+
+What they ask and when they ask again is in `calls`, how it gets there in `transport`; they need nothing but the standard library.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
+import asyncio
+import functools
+import ssl
 import time
-import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tightrope.errors import InvalidInput, TightropeError
+from tightrope.service import answers, calls
+from tightrope.service.calls import (
+    Attempts,
+    Call,
+    Conflict,
+    Gone,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    ServiceError,
+    Settings,
+    Unanswered,
+    Unavailable,
+    new_event_id,
+)
+from tightrope.service.transport import AsyncPool, Origin, Pool, Unsent
+from tightrope.version import __version__
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "Gone",
+    "InvalidRequest",
+    "NotAllowed",
+    "NotFound",
+    "ServiceError",
+    "Unavailable",
+    "new_event_id",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class ServiceError(TightropeError):
-    """The service refused: `status` is HTTP's, `code` the service's word for the reason."""
+class _Base:
+    """What both clients are made of."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"{status} {code}: {message}")
-        self.status = status
-        self.code = code
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        experiment: str | None = None,
+        timeout: float = 10.0,
+        patience: float = 10.0,
+        connections: int = 32,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.settings = Settings(url, key, experiment, timeout, patience)
+        self._unanswered = Unanswered()
+        headers = {"Content-Type": "application/json", "User-Agent": f"tightrope/{__version__}"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        self._connect(Origin.of(url, headers, tls), connections)
+
+    def _connect(self, origin: Origin, connections: int) -> None:
+        raise NotImplementedError
+
+    @property
+    def unanswered(self) -> dict[str, dict[str, Any]]:
+        """Decisions that were asked for and got no answer: cancelled, given up, or under way. By event id, what `decide` was given.
+
+        ``client.decide(**request)`` asks again, and gets the decision if it was made. The newest 10,000 are kept.
+        """
+        return self._unanswered.copy()
+
+    def _begin(self, call: Call[T]) -> Attempts[T]:
+        return Attempts(call, self.settings, self._unanswered)
 
 
-class Client:
-    """Talks to a service over one connection; not for several threads at once.
+def _at_once(build: Callable[Concatenate[Settings, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    """A call as a method of `Client`."""
+
+    @functools.wraps(build)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._send(build(self.settings, *args, **kwargs))
+
+    return method
+
+
+def _awaited(
+    build: Callable[Concatenate[Settings, P], Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """A call as a method of `AsyncClient`."""
+
+    @functools.wraps(build)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._send(build(self.settings, *args, **kwargs))
+
+    return method
+
+
+class Client(_Base):
+    """Talks to a service; one client serves any number of threads, over a pool of connections.
 
     Every decision has an event id, of the caller or made here, so that a request whose answer got lost is simply sent again. What
-    is refused for now (503, 429, or no connection) is tried again for `patience` seconds.
+    is refused for now (429, 503, a proxy's 502 and 504), is not answered in time or finds no connection is tried again for
+    `patience` seconds, after `Retry-After` where the service says so, else after pauses that grow.
 
     Parameters
     ----------
@@ -36,137 +121,187 @@ class Client:
     key : str, optional
     experiment : str, optional
         Needed where the service has several.
+    timeout : float
+        Seconds that one attempt waits for the service.
     patience : float
-        Seconds.
+        Seconds after which no attempt begins any more; a call's own `deadline` takes its place.
+    connections : int
+        Open at once; calls beyond that wait for their turn.
+    tls : ssl.SSLContext, optional
+        For certificates of your own; by default those that the system trusts.
 
     Examples
     --------
     >>> client = Client("http://127.0.0.1:9", patience=0.0)
-    >>> client.decide(context={"age": 71, "sex": "f", "prior_inpatient": 2})
+    >>> client.decide({"age": 71, "sex": "f", "prior_inpatient": 2}, event_id="visit-1")
     Traceback (most recent call last):
     ...
-    tightrope.service.client.ServiceError: 503 unreachable: no answer from the service: ...
+    tightrope.service.calls.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
+    >>> client.unanswered
+    {'visit-1': {'event_id': 'visit-1', 'context': {'age': 71, 'sex': 'f', 'prior_inpatient': 2}}}
     """
 
-    def __init__(
-        self, url: str, *, key: str | None = None, experiment: str | None = None, patience: float = 10.0
-    ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"url must be http://host:port or https://host:port, but got {url!r}.")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=30.0)
-        self._prefix = parts.path.rstrip("/")
-        self._headers = {"Content-Type": "application/json"}
-        if key is not None:
-            self._headers["Authorization"] = f"Bearer {key}"
-        self._experiment = experiment
-        self._patience = patience
+    def _connect(self, origin: Origin, connections: int) -> None:
+        self._pool = Pool(origin, connections)
 
-    def decide(
-        self,
-        context: Mapping[str, Any] | None = None,
-        *,
-        event_id: str | None = None,
-        features: Sequence[Any] | None = None,
-        usage: Mapping[str, Any] | None = None,
-        group: str | Sequence[str] | None = None,
-        costs: Sequence[Sequence[float]] | None = None,
-        actions: Sequence[str | int] | None = None,
-        default: str | int | None = None,
-        explain: bool = False,
-    ) -> dict[str, Any]:
-        """Ask for a decision: `event_id`, `action`, `name`, `sequence` and `probability`, with which the action was served.
+    decide = _at_once(calls.decide)
+    learn = _at_once(calls.learn)
+    decision = _at_once(calls.decision)
+    decisions = _at_once(calls.decisions)
+    outcomes = _at_once(calls.outcomes)
+    state = _at_once(calls.state)
+    history = _at_once(calls.history)
+    changes = _at_once(calls.changes)
+    snapshots = _at_once(calls.snapshots)
+    experiments = _at_once(calls.experiments)
+    change_mode = _at_once(calls.change_mode)
+    take_snapshot = _at_once(calls.take_snapshot)
+    roll_back = _at_once(calls.roll_back)
+    erase = _at_once(calls.erase)
+    get = _at_once(calls.get)
+    post = _at_once(calls.post)
 
-        With `explain` also the `probabilities` of all actions on offer, by name, and the `explanation`.
+    def decide_many(
+        self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
+    ) -> list[answers.Decision | ServiceError]:
+        """Ask for many decisions, so many at a time: each request holds what `decide` is given, by name.
+
+        The answers are in the order of the requests, and the `ServiceError` of one that failed is in its place. The service makes
+        the decisions in the order in which they reach it.
         """
-        body = {
-            "event_id": uuid.uuid4().hex if event_id is None else event_id,
-            "context": context,
-            "features": features,
-            "usage": usage,
-            "group": group,
-            "costs": costs,
-            "actions": actions,
-            "default": default,
-            "explain": explain,
-        }
-        return self._call("POST", "/v1/decisions", body)
+        return self._many(calls.decide, requests, concurrency)
 
-    def learn(
-        self,
-        event_id: str,
-        reward: float | None = None,
-        costs: Mapping[str, float] | Sequence[float] | None = None,
-    ) -> dict[str, Any]:
-        """Report the outcome of a decision."""
-        return self._call("POST", "/v1/outcomes", {"event_id": event_id, "reward": reward, "costs": costs})
-
-    def decision(self, event_id: str) -> dict[str, Any]:
-        """A decision, its outcome so far, and why it was taken."""
-        return self._call("GET", f"/v1/decisions/{quote(event_id, safe='')}")
-
-    def state(self) -> dict[str, Any]:
-        """Where the experiment stands."""
-        return self._call("GET", "/v1/state")
-
-    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        """Any other thing that can be read, such as ``client.get("/v1/outcomes", status="late")``."""
-        return self._call("GET", path, **parameters)
-
-    def post(self, path: str, **body: Any) -> dict[str, Any]:
-        """Any other thing that can be changed, such as ``client.post("/v1/mode", mode="paused")``."""
-        return self._call("POST", path, body)
+    def learn_many(
+        self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
+    ) -> list[answers.Outcome | ServiceError]:
+        """Report many outcomes, so many at a time: each holds what `learn` is given, by name. Answers as of `decide_many`."""
+        return self._many(calls.learn, outcomes, concurrency)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close all connections."""
+        self._pool.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **parameters: Any
-    ) -> dict[str, Any]:
-        if self._experiment is not None:
-            parameters["experiment"] = self._experiment
-        target = self._prefix + path + (f"?{urlencode(parameters)}" if parameters else "")
-        content = None
-        if body is not None:
-            given = {name: value for name, value in body.items() if value is not None}
-            content = json.dumps(given, allow_nan=False).encode()
-        deadline = time.monotonic() + self._patience
+    def _send(self, call: Call[T]) -> T:
+        attempts = self._begin(call)
         while True:
             try:
-                self._connection.request(method, target, content, self._headers)
-                response = self._connection.getresponse()
-                status, raw = response.status, response.read()
-                pause = float(response.headers.get("Retry-After") or 0.1)
-            except (OSError, http.client.HTTPException) as error:
-                # What was sent may or may not have been done. The event id makes it safe to send it again.
-                with contextlib.suppress(OSError):
-                    self._connection.close()
-                if time.monotonic() + 0.1 > deadline:
-                    raise ServiceError(503, "unreachable", f"no answer from the service: {error}") from error
-                time.sleep(0.1)
-                continue
-            if status in (429, 503) and time.monotonic() + pause <= deadline:
-                time.sleep(pause)
-                continue
-            return _answer(status, raw)
+                reply = self._pool.request(
+                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+                )
+            except (OSError, HTTPException) as error:
+                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
+            else:
+                again = attempts.after_answer(reply)
+                if again is None:
+                    return attempts.result(reply)
+                pause = again
+            time.sleep(pause)
+
+    def _many(
+        self, build: Callable[..., Call[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
+    ) -> list[T | ServiceError]:
+        asked = [build(self.settings, **request) for request in requests]
+
+        def send(call: Call[T]) -> T | ServiceError:
+            try:
+                return self._send(call)
+            except ServiceError as error:
+                return error
+
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="tightrope-client") as pool:
+            return list(pool.map(send, asked))
 
 
-def _answer(status: int, raw: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(raw)
-    except ValueError:
-        answer = None
-    if status == 200 and isinstance(answer, dict):
-        return answer
-    error = answer.get("error") if isinstance(answer, dict) else None
-    if isinstance(error, dict):
-        raise ServiceError(status, str(error.get("code")), str(error.get("message")))
-    raise ServiceError(status, "unexpected", f"not an answer of the service: {raw[:200]!r}")
+class AsyncClient(_Base):
+    """`Client` for asyncio: the same calls, each to be awaited.
+
+    A call may be cancelled at any moment. What it asked for may have been decided all the same: its event id is in `unanswered`.
+
+    Examples
+    --------
+    >>> async def visit():
+    ...     async with AsyncClient("http://127.0.0.1:9") as client:
+    ...         return await client.decide({"age": 71}, deadline=0.05)
+    >>> asyncio.run(visit())
+    Traceback (most recent call last):
+    ...
+    tightrope.service.calls.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
+    """
+
+    def _connect(self, origin: Origin, connections: int) -> None:
+        self._pool = AsyncPool(origin, connections)
+
+    decide = _awaited(calls.decide)
+    learn = _awaited(calls.learn)
+    decision = _awaited(calls.decision)
+    decisions = _awaited(calls.decisions)
+    outcomes = _awaited(calls.outcomes)
+    state = _awaited(calls.state)
+    history = _awaited(calls.history)
+    changes = _awaited(calls.changes)
+    snapshots = _awaited(calls.snapshots)
+    experiments = _awaited(calls.experiments)
+    change_mode = _awaited(calls.change_mode)
+    take_snapshot = _awaited(calls.take_snapshot)
+    roll_back = _awaited(calls.roll_back)
+    erase = _awaited(calls.erase)
+    get = _awaited(calls.get)
+    post = _awaited(calls.post)
+
+    async def decide_many(
+        self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
+    ) -> list[answers.Decision | ServiceError]:
+        """Ask for many decisions, as `Client.decide_many` does."""
+        return await self._many(calls.decide, requests, concurrency)
+
+    async def learn_many(
+        self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
+    ) -> list[answers.Outcome | ServiceError]:
+        """Report many outcomes, as `Client.learn_many` does."""
+        return await self._many(calls.learn, outcomes, concurrency)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _send(self, call: Call[T]) -> T:
+        attempts = self._begin(call)
+        while True:
+            try:
+                reply = await self._pool.request(
+                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+                )
+            except (OSError, HTTPException) as error:
+                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
+            else:
+                again = attempts.after_answer(reply)
+                if again is None:
+                    return attempts.result(reply)
+                pause = again
+            await asyncio.sleep(pause)
+
+    async def _many(
+        self, build: Callable[..., Call[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
+    ) -> list[T | ServiceError]:
+        turns = asyncio.Semaphore(concurrency)
+
+        async def send(call: Call[T]) -> T | ServiceError:
+            async with turns:
+                try:
+                    return await self._send(call)
+                except ServiceError as error:
+                    return error
+
+        return await asyncio.gather(*(send(build(self.settings, **request)) for request in requests))

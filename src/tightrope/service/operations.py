@@ -206,7 +206,8 @@ def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     for row, entry in rows:
         plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
         plain.pop("state", None)
-        listed.append({"position": row.position, "time": row.time / 1e6, **plain})
+        known = {name: value for name, value in plain.items() if value is not None}
+        listed.append({"position": row.position, "time": row.time / 1e6, **known})
     return Answer.of({"changes": listed, "before": before})
 
 

@@ -184,5 +184,5 @@ def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
     ]
     if known:
         properties = api["components"]["schemas"]["DecisionRequest"]["properties"]
-        properties["context"] = {"anyOf": [*known, {"type": "null"}], "default": None}
+        properties["context"] |= {"anyOf": [*known, {"type": "null"}], "default": None}
     return api

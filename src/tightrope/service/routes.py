@@ -7,7 +7,9 @@ outside hosts).
 from __future__ import annotations
 
 import html
+import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,11 +19,10 @@ from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from tightrope.service.answers import Error
 from tightrope.service.bodies import Name, Refusal
 from tightrope.service.keys import Scope
 from tightrope.version import __version__
-
-ANY: Final = {"type": "object"}
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Route:
     scope: Scope | None
     # An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
     handler: Callable[..., Any]
-    # Schema of the JSON that comes back, or the media type of something else.
-    answer: Mapping[str, Any] | str = field(default_factory=ANY.copy)
+    # Of the JSON that comes back, one of `answers`; or the media type of something else.
+    answer: type[Any] | str = dict
     # Statuses, whose meaning is the same for all routes.
     refusals: tuple[int, ...] = ()
     # Other statuses that come with the answer's schema, and what they mean.
@@ -83,14 +84,18 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
     ['/docs', '/healthz', '/metrics']
     """
     bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
-    _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
-    for schema in schemas.values():
-        # The attributes' section of a docstring is for Python's readers.
-        schema["description"] = schema.get("description", "").partition("\n\nAttributes")[0]
+    sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
+    _, schemas = msgspec.json.schema_components(
+        [*bodies, *sent_back, Error], ref_template=_ref("{name}")["$ref"]
+    )
+    for name, schema in schemas.items():
+        _describe(schema)
+        if name in EXAMPLES:
+            schema["examples"] = [EXAMPLES[name]]
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
-    components: dict[str, Any] = {"schemas": {**schemas, **_SCHEMAS}}
+    components: dict[str, Any] = {"schemas": schemas}
     words = "A key from `tightrope keys create`. A service on loopback may need none."
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": words}}
     words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
@@ -131,12 +136,6 @@ def page(api: dict[str, Any]) -> str:
     return template.substitute(words, sections="".join(parts))
 
 
-def listing(name: str, items: Mapping[str, Any] = ANY, *, paged: bool = True) -> dict[str, Any]:
-    """The schema of a list under a name; in pages, with the position at which the next one begins."""
-    found = {name: {"type": "array", "items": items}}
-    return _object({**found, "before": {"type": ["integer", "null"]}} if paged else found)
-
-
 def _ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -145,19 +144,41 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
+def _describe(schema: dict[str, Any]) -> None:
+    r"""The words of a docstring: what it is, and for each of its attributes what that is.
+
+    >>> schema = {"description": "A bed.\n\nAttributes\n----------\nward, room : str\n    Where.", "properties": {"room": {}}}
+    >>> _describe(schema)
+    >>> schema
+    {'description': 'A bed.', 'properties': {'room': {'description': 'Where.'}}}
+    """
+    whole, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("\n\nAttributes\n")
+    schema["description"] = " ".join(whole.split())
+    for head, words in re.findall(r"^(\w.*)\n((?:    .*\n?)+)", attributes, re.MULTILINE):
+        for name in re.findall(r"\w+", re.sub(r":[^,]*", "", head)):
+            if name in schema["properties"]:
+                schema["properties"][name]["description"] = " ".join(words.split())
 
 
 def _operation(route: Route, keys: bool) -> dict[str, Any]:
-    content = {route.answer: {}} if isinstance(route.answer, str) else _json(route.answer)
-    responses = {"200": {"description": "Done, and durable.", "content": content}}
+    if isinstance(route.answer, str):
+        content: dict[str, Any] = {route.answer: {"schema": _TEXT}}
+    else:
+        content = _json({"type": "object"} if route.answer is dict else _ref(route.answer.__name__))
+    responses: dict[str, Any] = {"200": {"description": "Done, and durable.", "content": content}}
     for code, words in route.otherwise.items():
         responses[str(code)] = {"description": words, "content": content}
     for code in sorted(route.refusals):
         responses[str(code)] = {"description": _REFUSALS[code], "content": _json(_ref("Error"))}
+        if code in (429, 503):
+            responses[str(code)]["headers"] = {"Retry-After": {"description": _RETRY, "schema": _COUNT}}
     summary = (route.handler.__doc__ or "").partition("\n")[0]
-    operation: dict[str, Any] = {"summary": summary, "responses": responses}
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__,
+        "tags": [route.scope or "open"],
+        "summary": summary,
+        "responses": responses,
+    }
     if route.of == "experiment":
         # What is in the path first, then the experiment.
         named = [(name, PARAMETERS[name]) for name in ("experiment", *route.parameters)]
@@ -216,34 +237,26 @@ PARAMETERS: Final = {
     "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
 }
 
-_WHY: Final = "By action the reward, the penalty by constraint and the value; queue, V and ε; of a price, what it is made of."
-_CHANCE: Final = (
-    "With which the action was served; 1 if nothing was drawn, null where there is no closed form."
-)
-_AWAITS: Final = {"type": "array", "items": {"enum": ["reward", "costs"]}}
-_LABEL: Final = {"type": ["string", "null"]}
+_RETRY: Final = "After so many seconds the same request may be sent again."
 
-_SCHEMAS: Final[dict[str, Any]] = {
-    "Decision": _object(
-        {
-            "event_id": _TEXT,
-            "action": _COUNT,
-            "name": _TEXT,
-            "sequence": _COUNT,
-            "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": _CHANCE},
-        },
-        proposed={**_TEXT, "description": "In shadow mode: what the policy would have chosen."},
-        probabilities={
-            "type": ["object", "null"],
-            "description": "With `explain`: of all actions on offer, by name.",
-        },
-        explanation={**ANY, "description": _WHY},
-    ),
-    "Outcome": _object({"event_id": _TEXT, "sequence": _COUNT, "awaits": _AWAITS}),
-    "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
-    "Snapshot": _object({"position": _COUNT, "time": {"type": "number"}, "digest": _TEXT, "label": _LABEL}),
+# One of each that a caller sends or gets all the time, from `examples/hospital.toml`.
+EXAMPLES: Final[dict[str, Any]] = {
+    "DecisionRequest": {"event_id": "visit-1", "context": {"age": 71, "sex": "f", "prior_inpatient": 2}},
+    "OutcomeRequest": {"event_id": "visit-1", "reward": 1.0},
+    "ModeRequest": {"mode": "shadow", "default": "other"},
+    "SnapshotRequest": {"label": "before the new rules"},
+    "ErasureRequest": {"event_ids": ["visit-1"]},
+    "RollbackRequest": {"position": 20000, "restore": "learnt"},
+    "Decision": {
+        "event_id": "visit-1",
+        "action": 2,
+        "name": "family",
+        "sequence": 0,
+        "probability": 0.8125,
+    },
+    "Outcome": {"event_id": "visit-1", "sequence": 0, "awaits": []},
+    "Error": {"error": {"code": "invalid", "message": "context.age must lie in [0, 120], but got 171"}},
 }
-DECISION, OUTCOME, SNAPSHOT = _ref("Decision"), _ref("Outcome"), _ref("Snapshot")
 
 _REFUSALS: Final = {
     400: "Not JSON (the message names the byte), or several experiments and none named.",
@@ -252,7 +265,7 @@ _REFUSALS: Final = {
     404: "No such event, experiment, snapshot or route.",
     408: "The body came too slowly.",
     409: "At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`).",
-    410: "The outcome came after its decision had expired. It is counted as late.",
+    410: "The outcome came after its decision had expired, and is counted as late; or what the event was about is erased.",
     413: "The body is too long.",
     429: "The key has sent more requests a second than it may.",
     422: "A field is not what it must be; the message names it.",

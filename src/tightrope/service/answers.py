@@ -1,0 +1,497 @@
+"""What the service answers, as types: of these the OpenAPI document is made, and by them clients know what they get.
+
+A number that is not finite is null in JSON. Times are seconds since 1970.
+
+>>> decision: Decision = {"event_id": "visit-1", "action": 1, "name": "surgery", "sequence": 0, "probability": 1.0}
+>>> decision["name"]
+'surgery'
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from msgspec import Meta
+
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Chance: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
+# As it was sent, without what was left out.
+SentRequest: TypeAlias = Annotated[
+    dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/DecisionRequest"})
+]
+
+
+class ActionValue(TypedDict):
+    """What an action was worth when a decision was made.
+
+    Attributes
+    ----------
+    action : str
+    chosen : bool
+    reward : float
+        What is believed of its reward; for some policies an optimistic bound.
+    penalties : object
+        By constraint.
+    value : float
+        By which the policy compares: reward less penalties. Null where it is not finite.
+    probability : float
+        Of a policy that draws.
+    """
+
+    action: str
+    chosen: bool
+    reward: float | None
+    penalties: dict[str, float | None]
+    value: float | None
+    probability: NotRequired[float | None]
+
+
+class Explanation(TypedDict):
+    """Why a decision was taken.
+
+    Attributes
+    ----------
+    actions : list
+        What each action on offer was worth.
+    queue : object
+        Prices or queues by constraint, when it was made.
+    V, epsilon : float
+        Weight of the reward and tightening of the limits; null for a policy that has none.
+    words : list
+        In words, where the policy has some.
+    """
+
+    actions: list[ActionValue]
+    queue: dict[str, float | None]
+    V: float | None
+    epsilon: float | None
+    words: NotRequired[list[str]]
+
+
+class Decision(TypedDict):
+    """A decision.
+
+    Attributes
+    ----------
+    event_id : str
+        The caller's name for it, or the one that the service made.
+    action : int
+        The number of the action, by the order in the spec.
+    name : str
+        Its name.
+    sequence : int
+        How many decisions the experiment had made before.
+    probability : float
+        With which the action was served; 1 if nothing was drawn, null where there is no closed form.
+    proposed : str
+        In shadow mode: what the policy would have chosen.
+    probabilities : object
+        With `explain`: of all actions on offer, by name.
+    explanation : object
+        With `explain`: why.
+    """
+
+    event_id: str
+    action: Count
+    name: str
+    sequence: Count
+    probability: Chance | None
+    proposed: NotRequired[str]
+    probabilities: NotRequired[dict[str, float] | None]
+    explanation: NotRequired[Explanation]
+
+
+class KnownOutcome(TypedDict):
+    """The parts of an outcome that have come.
+
+    Attributes
+    ----------
+    reward : float
+    costs : object or list
+        As they were sent: an object holds what was used, a list the costs themselves.
+    """
+
+    reward: NotRequired[float]
+    costs: NotRequired[list[float] | dict[str, float]]
+
+
+class RecordedDecision(Decision):
+    """A decision with its outcome so far.
+
+    Attributes
+    ----------
+    request : object
+        What was asked.
+    outcome : object
+        What has come of its outcome.
+    pending : bool
+        Whether the rest is still waited for.
+    """
+
+    request: SentRequest
+    outcome: KnownOutcome
+    pending: bool
+
+
+class ListedDecision(TypedDict):
+    """A decision in a list; of an erased one only its id, number, action and place are left.
+
+    Attributes
+    ----------
+    position, time : number
+        Its place in the journal, and when it was made.
+    request : object
+        What was asked.
+    erased : true
+        Where what it was about has been erased.
+    """
+
+    event_id: str
+    action: Count
+    sequence: Count
+    position: Count
+    time: float
+    name: NotRequired[str]
+    probability: NotRequired[Chance | None]
+    proposed: NotRequired[str]
+    probabilities: NotRequired[dict[str, float] | None]
+    explanation: NotRequired[Explanation]
+    request: NotRequired[SentRequest]
+    erased: NotRequired[Literal[True]]
+
+
+class DecisionPage(TypedDict):
+    """Decisions, newest first.
+
+    Attributes
+    ----------
+    before : int
+        What to ask for the next page with; null at the end.
+    """
+
+    decisions: list[ListedDecision]
+    before: Count | None
+
+
+class Outcome(TypedDict):
+    """What has come of an outcome.
+
+    Attributes
+    ----------
+    awaits : list
+        The parts that are still waited for.
+    """
+
+    event_id: str
+    sequence: Count
+    awaits: list[Literal["reward", "costs"]]
+
+
+class ListedOutcome(TypedDict):
+    """An outcome that came late, was rejected, is missing, or is still waited for.
+
+    Attributes
+    ----------
+    sequence : int
+        Of a missing or pending one: the decision's number.
+    time : float
+        When the outcome came; of a pending one, when its decision was made.
+    expired : float
+        Of a missing one: when it was given up.
+    reason : str
+        Of a late or rejected one.
+    by : str
+        The id of the key with which it was sent.
+    """
+
+    event_id: str
+    sequence: NotRequired[Count]
+    time: NotRequired[float]
+    expired: NotRequired[float]
+    reason: NotRequired[Literal["late", "unknown", "differs"]]
+    reward: NotRequired[float | None]
+    costs: NotRequired[list[float] | dict[str, float] | None]
+    by: NotRequired[str | None]
+
+
+class OutcomePage(TypedDict):
+    """Outcomes, newest first; pending ones oldest first.
+
+    Attributes
+    ----------
+    before : int
+        What to ask for the next page with; null at the end.
+    """
+
+    outcomes: list[ListedOutcome]
+    before: Count | None
+
+
+class ActionShare(TypedDict):
+    """How often an action was served."""
+
+    name: str
+    decisions: Count
+    share: Chance
+
+
+class ConstraintState(TypedDict):
+    """Where a constraint stands.
+
+    Attributes
+    ----------
+    rule : str
+        In words.
+    side : str
+        Of a rule with two sides.
+    cumulative_cost : float
+        Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
+    queue : float
+        Price or queue that the policy goes by, in the same scale.
+    price : float
+        What one more unit of the limit would earn, in the rule's units.
+    infeasible : bool
+        Whether it can't be met on what was seen.
+    """
+
+    name: str
+    rule: str
+    side: str
+    seen: Literal["before", "after"]
+    cumulative_cost: float
+    queue: float
+    price: NotRequired[float]
+    infeasible: bool
+
+
+class HardCapState(TypedDict):
+    """Where a hard cap stands: `used` of `total`, in the rule's units."""
+
+    name: str
+    rule: str
+    total: float
+    used: float
+
+
+class OutcomeCounts(TypedDict):
+    """How many outcomes came, and in what order.
+
+    Attributes
+    ----------
+    rewards : int
+        Rewards that were learnt.
+    complete : int
+        Decisions whose whole outcome is known.
+    missing, late, rejected, rolled_back : int
+        Given up; came after that; at odds with what was recorded; undone by a rollback.
+    """
+
+    rewards: Count
+    mean_reward: float | None
+    complete: Count
+    pending: Count
+    missing: Count
+    late: Count
+    rejected: Count
+    rolled_back: Count
+
+
+class ConcernState(TypedDict):
+    """Something that the policy can't do as it is asked to, and what helps."""
+
+    kind: str
+    message: str
+    remedy: str
+
+
+class State(TypedDict):
+    """Where an experiment stands.
+
+    Attributes
+    ----------
+    policy : str
+        Its kind.
+    position : int
+        Entries in the journal.
+    head : str
+        The hash of the last of them, which proves all.
+    default : str
+        What shadow mode serves.
+    slater : float
+        Slater's constant, of a policy that has one.
+    """
+
+    experiment: str
+    policy: str
+    position: Count
+    head: str
+    time: float
+    mode: Literal["live", "shadow", "paused"]
+    default: str | None
+    decisions: Count
+    actions: list[ActionShare]
+    constraints: list[ConstraintState]
+    hard_caps: list[HardCapState]
+    outcomes: OutcomeCounts
+    shadow_decisions: Count
+    slater: float | None
+    concerns: list[ConcernState]
+
+
+class History(TypedDict):
+    """Where an experiment stood at up to 240 moments: lists of one length.
+
+    Attributes
+    ----------
+    decisions, rewards, reward_sum : list
+        How many there had been, and the sum of the rewards.
+    cumulative_costs, queues, prices : object
+        By constraint; prices of a policy that has some.
+    actions : object
+        How often each was served.
+    """
+
+    decisions: list[float]
+    time: list[float]
+    rewards: list[float]
+    reward_sum: list[float]
+    cumulative_costs: dict[str, list[float]]
+    queues: dict[str, list[float]]
+    prices: NotRequired[dict[str, list[float]]]
+    actions: dict[str, list[float]]
+
+
+class Change(TypedDict):
+    """A change of the configuration: a start, a mode, a rollback or an erasure, with what belongs to each.
+
+    Attributes
+    ----------
+    position : int
+        In the journal; of a rollback, that of the snapshot.
+    by : str
+        The id of the key that asked for it.
+    """
+
+    position: Count
+    time: float
+    kind: Literal["started", "mode", "rolled back", "erased"]
+    by: NotRequired[str]
+    format: NotRequired[int]
+    version: NotRequired[str]
+    spec: NotRequired[dict[str, Any]]
+    expire_after: NotRequired[float]
+    max_pending: NotRequired[int]
+    reset_caps: NotRequired[list[str]]
+    mode: NotRequired[Literal["live", "shadow", "paused"]]
+    default: NotRequired[int]
+    restore: NotRequired[Literal["learnt", "all"]]
+    rows: NotRequired[list[tuple[int, int]]]
+    event_ids: NotRequired[list[str]]
+    numbers: NotRequired[list[int]]
+    snapshots: NotRequired[list[tuple[int, str]]]
+
+
+class ChangePage(TypedDict):
+    """Changes, newest first.
+
+    Attributes
+    ----------
+    before : int
+        What to ask for the next page with; null at the end.
+    """
+
+    changes: list[Change]
+    before: Count | None
+
+
+class Snapshot(TypedDict):
+    """A snapshot of the state after the entry at `position`: its SHA-256, and its name, if it has one."""
+
+    position: Count
+    time: float
+    digest: str
+    label: str | None
+
+
+class SnapshotList(TypedDict):
+    """Snapshots that can be rolled back to, oldest first."""
+
+    snapshots: list[Snapshot]
+
+
+class Rollback(TypedDict):
+    """The place of a rollback in the journal, and the snapshot that it went back to."""
+
+    position: Count
+    restored: Snapshot
+
+
+class ModeState(TypedDict):
+    """The mode, and what shadow mode serves."""
+
+    mode: Literal["live", "shadow", "paused"]
+    default: str | None
+
+
+class Erasure(TypedDict):
+    """What was erased.
+
+    Attributes
+    ----------
+    erased, unknown : list
+        The events that there were, and those that no decision was made for.
+    entries : int
+        How many entries of the journal lost something.
+    """
+
+    erased: list[str]
+    unknown: list[str]
+    entries: Count
+
+
+class ExperimentSummary(TypedDict):
+    """An experiment: its name, whether it is ready, and its actions."""
+
+    name: str
+    status: str
+    actions: list[str]
+
+
+class ExperimentList(TypedDict):
+    """The experiments that the key opens."""
+
+    experiments: list[ExperimentSummary]
+
+
+class Health(TypedDict):
+    """Whether all threads run."""
+
+    status: Literal["alive", "dead"]
+
+
+class Readiness(TypedDict):
+    """Whether every experiment takes decisions; without keys, how many are in which status."""
+
+    ready: bool
+    experiments: NotRequired[dict[str, Count]]
+
+
+class ErrorDetail(TypedDict):
+    """Why a request was refused.
+
+    Attributes
+    ----------
+    code : str
+        For programs.
+    message : str
+        For people; it names the field.
+    """
+
+    code: str
+    message: str
+
+
+class Error(TypedDict):
+    """A request that was refused."""
+
+    error: ErrorDetail
