@@ -14,6 +14,7 @@ from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
+from tightrope.environments.table_file import table_environment
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
@@ -40,6 +41,8 @@ def environment_of(spec: Spec) -> Tabular:
             "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
         )
     try:
+        if spec.environment.kind == "table":
+            return table_environment(spec)
         return build_environment(
             spec.environment, rules=spec.rules, usage=spec.usage, actions=spec.actions, name=spec.name
         )

@@ -178,7 +178,7 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     tables = plan.tables(cell.policy, cell.settings)
     order = [name for name in spec.data if name in tables]
     data = {name: tables[name] for name in dict.fromkeys(["name", *order, "policy"])}
-    for table, field in (("environment", "file"), ("context", "encoder")):
+    for table, field in (("environment", "file"), ("context", "encoder"), ("warm_start", "file")):
         stated = data.get(table)
         if isinstance(stated, Mapping) and isinstance(stated.get(field), str):
             file = os.path.relpath(plan.folder / stated[field], path.resolve().parent)
