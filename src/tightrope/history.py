@@ -72,9 +72,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def read(self, folder: Path = Path()) -> Past:
         """The rows of the file that have all that is named here."""
         path = folder / self.file
-        columns = dict(read_table(path))
+        return self.of(read_table(path), path)
+
+    def of(self, table: Columns, path: Path) -> Past:
+        """The same of a table that was read from `path`."""
+        columns = dict(table)
         frame = Frame(columns)
-        needed = self._columns()
+        needed = self.columns()
         kept = np.ones(len(frame), dtype=bool)
         for name in needed:
             kept &= ~frame.column(name).missing
@@ -91,7 +95,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             columns = {name: [values[i] for i in at] for name, values in columns.items()}
         return Past(self, path, columns, int((~kept).sum()))
 
-    def _columns(self) -> list[str]:
+    def columns(self) -> list[str]:
         """All columns that a row must have, each once."""
         named: list[Any] = [self.action, self.label, self.group]
         for one in (self.reward, *self.usage.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -37,10 +38,11 @@ class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise InvalidInput(f"contexts must be at least 1, but got {self.contexts}")
 
 
-def table_environment(spec: Spec) -> Tabular:
+def table_environment(spec: Spec, tell: Callable[[str], None] = lambda doubt: None) -> Tabular:
     """The environment of a spec whose ``[environment]`` is a table: rows as its encoder reads them, costs as its rules count them.
 
-    Rewards outside [0, 1] are kept in their own unit, with Gaussian noise as wide as what the fit leaves over.
+    Rewards outside [0, 1] are kept in their own unit, with Gaussian noise as wide as what the fit leaves over. What `from_table`
+    doubts goes to `tell`: it is for whoever makes the spec, and not for every process that reads it.
     """
     stated = spec.environment
     assert stated is not None
@@ -49,12 +51,12 @@ def table_environment(spec: Spec) -> Tabular:
         raise SpecError('context.encoder: is missing: an environment of kind "table" reads its rows by an encoder')
     try:
         past = settings.read(stated.folder)
-        return _made(spec, settings, past)
+        return _made(spec, settings, past, tell)
     except InvalidInput as error:
         raise SpecError(f"environment: {error}") from error
 
 
-def _made(spec: Spec, settings: TableSettings, past: Past) -> Tabular:
+def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str], None]) -> Tabular:
     columns = dict(past.columns)
     low, scale = 0.0, 1.0
     reward: Any = settings.reward
@@ -75,9 +77,8 @@ def _made(spec: Spec, settings: TableSettings, past: Past) -> Tabular:
         if (needed := rule.quantity.usage) is not None and needed not in cost:
             raise InvalidInput(f"usage.{needed} is missing: a rule counts it: name the column of what was used")
     counted = {rule.quantity.usage for rule in spec.rules or ()}
-    with warnings.catch_warnings():
-        # Doubts were told when the spec was made, and a sweep reads the table in every process.
-        warnings.simplefilter("ignore", WeakEvidence)
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", WeakEvidence)
         env: Tabular = from_table(
             columns,
             context=spec.encoder,
@@ -90,6 +91,8 @@ def _made(spec: Spec, settings: TableSettings, past: Past) -> Tabular:
             unit=settings.unit,
             name=spec.name,
         )
+    for doubt in doubts:
+        tell(str(doubt.message).replace(" of 0 to 1'", "'"))
     if spec.actions and env.actions != spec.actions:
         if {*env.actions} != {*spec.actions}:
             raise InvalidInput(f"the table has the actions {list(env.actions)}, but the spec {list(spec.actions)}")
@@ -127,6 +130,7 @@ def _fewer(env: Tabular, most: int) -> Tabular:
         env,
         weights=np.full(most, 1.0 / most),
         features=None if env.features is None else env.features[at],
+        cost_features=None if env.cost_features is None else env.cost_features[at],
         rewards=env.rewards[at],
         costs=env.cost_locations[at],
         available=env.available[at],
