@@ -111,7 +111,9 @@ def init(
         text, folder, proposal = _by_table(from_, columns, name, yes, asked, size, output)
     from tightrope.starting import start
 
-    found = start(text, folder, proposal=proposal, force=force, workers=workers)
+    found = start(
+        text, folder, proposal=proposal, force=force, workers=workers, tell=lambda line: print(line, file=sys.stderr)
+    )
     output.show(
         found.as_data(),
         "",

@@ -36,6 +36,7 @@ _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
+_MOST_JUDGED = 20_000
 
 
 class WeakEvidence(UserWarning):
@@ -56,6 +57,7 @@ def from_table(
     ridge: float = 1.0,
     costs_seen: Seen | None = None,
     name: str = "table",
+    judge: bool = True,
 ) -> Table:
     """Make an environment whose contexts are the rows of a table.
 
@@ -88,6 +90,8 @@ def from_table(
     costs_seen : "before" or "after", optional
         As in `Tabular`; by default as the rules say, all of them before acting or all of them after.
     name : str
+    judge : bool
+        Whether to look for weak evidence, which takes longer than all else in a large table.
 
     Returns
     -------
@@ -130,7 +134,8 @@ def from_table(
         rewards = table.averages(table.known(reward, actions, "reward"))
     elif action is not None and reward is not None:
         codes, actions = table.codes(action, rules)
-        logged = _Logged(table, codes, actions, ridge, table.context if unit is None else table.units(unit))
+        units = table.context if unit is None else table.units(unit)
+        logged = _Logged(table, codes, actions, ridge, units, judge)
         observed = table.numbers(reward)
         require_range(f"column {reward!r}", observed, 0.0, 1.0)
         rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
@@ -341,11 +346,19 @@ class _Logged:
     """Fits to rows in which one action each was taken."""
 
     def __init__(
-        self, table: _Rows, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
+        self,
+        table: _Rows,
+        codes: Codes,
+        actions: tuple[str, ...],
+        ridge: float,
+        units: Codes,
+        judge: bool,
     ) -> None:
         self._table, self._codes, self._actions = table, codes, actions
-        self._ridge, self._units = ridge, units
+        self._ridge, self._units, self._judge = ridge, units, judge
         self.doubts: list[str] = []
+        if not judge:
+            return
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):
             if count < _FEW_ROWS:
@@ -363,11 +376,12 @@ class _Logged:
         """Means by context and action, clipped to [low, high], and θ where nothing was clipped."""
         table = self._table
         coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
-        self._check_skill(name, y)
+        if self._judge:
+            self._check_skill(name, y)
         theta = coefficients * table.scale
         means = table.features @ theta.T
         outside = float(np.mean((means < low - _ROUNDING) | (means > high + _ROUNDING)))
-        if outside > _CLIPPED_SHARE:
+        if self._judge and outside > _CLIPPED_SHARE:
             self.doubts.append(
                 f"the fit of {name!r} leaves [{low:g}, {high:g}] in {outside:.1%} of contexts and actions; "
                 "it was clipped there, so the means are no longer linear"
@@ -405,9 +419,12 @@ class _Logged:
 
 
 def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
-    """The chance of each action in each row, by a logistic model with unit ridge."""
+    """The chance of each action in each row, or in so many of them, by a logistic model with unit ridge."""
     from scipy.optimize import minimize
 
+    if len(x) > _MOST_JUDGED:
+        rows = np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)
+        x, codes = x[rows], codes[rows]
     taken = np.eye(n_actions)[codes]
 
     def loss(flat: Array) -> tuple[float, Array]:

@@ -16,6 +16,8 @@ from tightrope.history import History, Past
 from tightrope.spec import Spec, SpecError, convert_table
 
 MOST_CONTEXTS = 4000
+# Of the columns that hold rewards brought to [0, 1].
+_INSIDE = " of 0 to 1"
 
 
 class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,11 +40,11 @@ class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise InvalidInput(f"contexts must be at least 1, but got {self.contexts}")
 
 
-def table_environment(spec: Spec, tell: Callable[[str], None] = lambda doubt: None) -> Tabular:
+def table_environment(spec: Spec, tell: Callable[[str], None] | None = None) -> Tabular:
     """The environment of a spec whose ``[environment]`` is a table: rows as its encoder reads them, costs as its rules count them.
 
     Rewards outside [0, 1] are kept in their own unit, with Gaussian noise as wide as what the fit leaves over. What `from_table`
-    doubts goes to `tell`: it is for whoever makes the spec, and not for every process that reads it.
+    doubts goes to `tell`, if there is one: it is for whoever makes the spec, and not for every process that reads it.
     """
     stated = spec.environment
     assert stated is not None
@@ -56,7 +58,7 @@ def table_environment(spec: Spec, tell: Callable[[str], None] = lambda doubt: No
         raise SpecError(f"environment: {error}") from error
 
 
-def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str], None]) -> Tabular:
+def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str], None] | None) -> Tabular:
     columns = dict(past.columns)
     low, scale = 0.0, 1.0
     reward: Any = settings.reward
@@ -66,7 +68,7 @@ def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str],
         if least < 0.0 or most > 1.0:
             low, scale = float(least), float(most - least) or 1.0
             names = list(reward) if isinstance(reward, dict) else [reward]
-            inside = {f"{name} of 0 to 1": (one - low) / scale for name, one in zip(names, given)}
+            inside = {f"{name}{_INSIDE}": (one - low) / scale for name, one in zip(names, given)}
             columns |= {name: one.tolist() for name, one in inside.items()}
             reward = dict(zip(names, inside)) if isinstance(reward, dict) else next(iter(inside))
     cost: dict[str, Any] = {**spec.usage, **settings.usage}
@@ -90,9 +92,13 @@ def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str],
             group=settings.group,
             unit=settings.unit,
             name=spec.name,
+            judge=tell is not None,
         )
-    for doubt in doubts:
-        tell(str(doubt.message).replace(" of 0 to 1'", "'"))
+    for doubt in doubts if tell is not None else ():
+        words = str(doubt.message)
+        if _INSIDE in words:
+            words = words.replace(_INSIDE, "").replace("[0, 1]", f"[{low:g}, {low + scale:g}]")
+        tell(words)
     if spec.actions and env.actions != spec.actions:
         if {*env.actions} != {*spec.actions}:
             raise InvalidInput(f"the table has the actions {list(env.actions)}, but the spec {list(spec.actions)}")

@@ -146,7 +146,7 @@ def _outcome(
         known = per_action["reward"]
         why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
-    found = Found(reward[0], _GIVEN) if reward else roles.find_reward(columns, [action] if action else ())
+    found = Found(reward[0], _GIVEN) if reward else roles.find_reward(columns, [action] if action else (), success)
     done = Found(action, _GIVEN) if action else roles.find_action(columns, [found.name] if found else ())
     if not reward and action is None and (done is None or found is None):
         right = roles.find_label(columns)
@@ -225,6 +225,7 @@ def _context(
     """What callers send, declared as an encoder takes it; why, and what is left out and why."""
     taken = {*history.columns()}
     leaks = roles.find_leaks(frame, columns, history.reward, history.success) if isinstance(history.reward, str) else []
+    late = roles.find_consequences(frame, columns, history.action) if history.action is not None else {}
     declared: dict[str, Any] = {}
     parts: list[Part] = []
     for name in given or columns:
@@ -233,7 +234,7 @@ def _context(
                 raise InvalidInput(f"--context {name}: that column is the action, the reward or what was used")
             continue
         column = columns[name]
-        reason = None if given else _left_out(column, name in leaks)
+        reason = None if given else _left_out(column, name in leaks) or late.get(name)
         if reason is not None:
             parts.append(Part("left out", name, reason))
             continue

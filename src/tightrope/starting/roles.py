@@ -31,7 +31,7 @@ USAGE_WORDS = frozenset(
     """.split()
 )
 GOOD_WORDS = ("yes", "y", "true", "success", "won", "good", "positive", "accepted", "bought", "ok", "1")
-_EXPLAINED = 0.02
+_EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
 
 
 class Found(NamedTuple):
@@ -54,9 +54,12 @@ def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Fou
     return None
 
 
-def find_reward(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Found | None:
-    """The column of what was earned: by its name."""
-    could = [one for one in columns.values() if one.name not in {*apart} and is_outcome(one)]
+def find_reward(
+    columns: Mapping[str, Column], apart: Iterable[str] = (), success: str | None = None
+) -> Found | None:
+    """The column of what was earned: by its name; where `success` is told it may hold any few values."""
+    named_values = [one for one in columns.values() if success in map(str, one.values)] if success else []
+    could = [one for one in columns.values() if one.name not in {*apart} and (is_outcome(one) or one in named_values)]
     named = _by_name(could, REWARD_WORDS)
     if named is not None:
         return Found(named[0].name, f"the name says {named[1]!r}, and it holds {outcome_in_words(named[0])}")
@@ -112,6 +115,21 @@ def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: 
                     f"the name says {named[0]!r}, and its average differs between actions, "
                     f"from {averages.min():.3g} to {averages.max():.3g}",
                 )
+            )
+    return found
+
+
+def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) -> dict[str, str]:
+    """Numbers that what was done explains so well that they must have come after it, and that in words."""
+    found = {}
+    for column in columns.values():
+        if column.kind != "number" or column.name == action:
+            continue
+        averages, explained = _by_action(frame, column.name, action)
+        if explained > _MOSTLY_EXPLAINED:
+            found[column.name] = (
+                f"its average goes with what was done, from {averages.min():.3g} to {averages.max():.3g}, as if it came after: "
+                "--usage takes it for what was used, --context for something that was known before"
             )
     return found
 

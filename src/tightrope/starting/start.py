@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,14 @@ class Start:
             kept = run.n_replications - self._runs_above()
             facts.append((f"{kept} of {run.n_replications}", f"simulated runs in which every rule held after {run.n_rounds:,} decisions"))
         page.headline(facts)
-        page.bullets(self.words())
+        page.bullets(self.words()[1:])
         if rules is not None:
             page.section("The rules")
             page.table(
-                ["rule", "limit", "the best policy", run.policy, "one more unit of the limit would earn"],
+                ["rule", "the best policy", run.policy, "what the limit costs"],
                 self._rule_rows(),
-                caption="On average a decision, in the rule's own unit; the last column is the reward a decision that it would bring.",
+                caption="On average a decision, in the rule's own unit. What a limit costs is the reward a decision that moving it by "
+                "one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
             )
         page.section("What is done")
         page.table(["action", *self._action_head()], self._action_rows(), caption="Share of the decisions that each action gets.")
@@ -159,10 +161,9 @@ class Start:
         best, simulated = self._costs()
         rows: list[list[Any]] = []
         for k, column in enumerate(self.spec.rules.columns):
-            side = "at most" if column.side == "at_most" else "at least"
             unit = self.best.duals[k] / column.rule.scale
             used = [_short(column.in_units(float(cost[k]))) for cost in (best, simulated)]
-            rows.append([str(column.rule), f"{side} {column.limit:g}", *used, _short(float(unit))])
+            rows.append([str(column.rule), *used, _short(float(unit))])
         return rows
 
     def _priced(self) -> list[str]:
@@ -172,8 +173,13 @@ class Start:
         k = int(np.argmax(prices))
         if prices[k] <= 1e-9:
             return ["No rule costs anything: without them the best policy would do the same."]
-        named = self.best.constraints[k]
-        return [f"The limit that costs most is {named!r}: one more unit of it would earn {_short(prices[k])} a decision."]
+        column = self.spec.rules.columns[k]
+        side = "more" if column.side == "at_most" else "less"
+        if column.rule.quantity.usage is None:
+            moved, price = f"one percentage point {side}", prices[k] / 100.0
+        else:
+            moved, price = f"one unit {side}", prices[k]
+        return [f"The limit that costs most is that of {column.name!r}: {moved} would earn {_short(price)} a decision."]
 
     def _logged_shares(self) -> list[float] | None:
         if self.proposal is None or self.proposal.history.action is None:
@@ -206,6 +212,7 @@ def start(
     force: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Start:
     """Solve and simulate a spec, and write it with a page about what was found.
 
@@ -219,6 +226,8 @@ def start(
         For the spec, the page, its figure and summary.json; made if need be.
     proposal : Proposal, optional
         What the spec was made of.
+    tell : callable, optional
+        Told what is done next.
     """
     there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
     if there and not force:
@@ -226,12 +235,15 @@ def start(
     folder.mkdir(parents=True, exist_ok=True)
     spec = make_spec(tomllib.loads(text), source=str(folder / SPEC), folder=folder)
     doubts: list[str] = []
+    tell("what each action would have earned in each row …" if proposal is not None else "the world that was guessed …")
     env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
+    tell("the best that any policy could earn …")
     best = solve(env)
     write(folder / SPEC, text)
     policies = policies_of(read_spec(folder / SPEC), env)
     [(name, policy)] = policies.items()
     size = spec.simulation
+    tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
     run = simulate(
         policy, env, size.rounds, size.replications, seed=size.seed, name=name, workers=workers, progress=progress, warn=False
     )

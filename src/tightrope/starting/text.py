@@ -50,12 +50,11 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
     )
     lines += ["[environment]", 'kind = "table"', *_history(history), ""]
     lines += _simulation(rounds, replications)
-    if history.action is not None:
-        lines += _comment(
-            "For serve: what the policy has learnt before its first decision. Without this table it starts with no knowledge. "
-            "It is read once, when the experiment begins; the journal keeps what was learnt."
-        )
-        lines += ["[warm_start]", *_history(history), ""]
+    lines += _comment(
+        "For serve: what the policy has learnt before its first decision. Without this table it starts with no knowledge. "
+        "It is read once, when the experiment begins; the journal keeps what was learnt."
+    )
+    lines += ["[warm_start]", *_history(history), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
