@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ Columns = dict[str, list[Any]]
 
 
 def read_table(path: str | os.PathLike[str]) -> Columns:
-    r"""The columns of a .csv, .csv.gz or .parquet file; columns of a CSV in which every entry is a number become numbers.
+    r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last one an object of lists; columns of a CSV in which every entry is a number become numbers.
 
     An empty entry of a CSV is None. Entries may stand between semicolons, tabs or bars instead of commas, and numbers may have a
     decimal comma. In a column of numbers NA, N/A, null, None, ? and - are no entries; one of true and false alone becomes booleans.
@@ -31,6 +32,8 @@ def read_table(path: str | os.PathLike[str]) -> Columns:
     try:
         if path.suffix == ".parquet":
             return _parquet(path)
+        if path.suffix == ".json":
+            return _json(path)
         if path.name.endswith((".csv", ".csv.gz")):
             opened = gzip.open if path.suffix == ".gz" else open
             with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -39,7 +42,7 @@ def read_table(path: str | os.PathLike[str]) -> Columns:
             return _columns(path, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path} can't be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise InvalidInput(f"{path} must be a .csv, .csv.gz or .parquet file.")
+    raise InvalidInput(f"{path} must be a .csv, .csv.gz, .parquet or .json file.")
 
 
 def _columns(path: Path, rows: list[list[str]]) -> Columns:
@@ -96,6 +99,18 @@ def _decimal_commas(words: list[str]) -> bool:
     """
     parts = [re.fullmatch(r"[-+]?\d+(?:,(\d+))?", word) for word in words]
     return None not in parts and any(len(one[1] or "000") != 3 for one in parts if one)
+
+
+def _json(path: Path) -> Columns:
+    try:
+        columns = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInput(f"{path} can't be read: {error}.") from error
+    lists = isinstance(columns, dict) and all(isinstance(one, list) for one in columns.values())
+    if not lists or len({len(one) for one in columns.values()}) != 1:
+        raise InvalidInput(f"{path} must be an object of columns by name, lists of one length.")
+    found: Columns = columns
+    return found
 
 
 def _parquet(path: Path) -> Columns:

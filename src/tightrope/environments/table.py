@@ -21,7 +21,7 @@ from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.files import replacing, write
+from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
 from tightrope.problem import Seen
 from tightrope.rules import Rules
@@ -145,11 +145,13 @@ def from_table(
     costs, cost_range = _costs(table, usage, rules)
     for doubt in () if logged is None else logged.doubts:
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
+    told = {"action": action, "reward": reward, "label": label, "usage": cost, "group": group}
     return Table(
         encoder=table.encoder,
         rules=rules,
         usage=usage,
         groups=table.groups,
+        told={name: one for name, one in told.items() if one},
         weights=table.weights,
         features=table.features,
         rewards=rewards,
@@ -175,12 +177,15 @@ class Table(Tabular):
         What each action uses in each context, by the names in the rules.
     groups : list of str or None
         The group of each context.
+    told : dict
+        What `from_table` was told of the columns: those of `action`, `reward`, `label`, `usage` and `group`.
     """
 
     encoder: Encoder
     rules: Rules | None
     usage: dict[str, Array]
     groups: list[str] | None
+    told: dict[str, Any]
 
     def __init__(
         self,
@@ -189,10 +194,15 @@ class Table(Tabular):
         rules: Rules | None,
         usage: dict[str, Array],
         groups: list[str] | None,
+        told: dict[str, Any] | None = None,
         **tabular: Any,
     ) -> None:
         Tabular.__init__(self, **tabular)
-        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups)
+        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups, told=told or {})
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write it as a spec, which `tightrope.environments.load` reads back: another name of `to_spec`."""
+        return self.to_spec(path, **options)
 
     def to_spec(
         self,
@@ -200,6 +210,7 @@ class Table(Tabular):
         *,
         policy: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         simulation: Mapping[str, Any] | None = None,
+        warm_start: Any = None,
     ) -> Path:
         """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
 
@@ -213,6 +224,9 @@ class Table(Tabular):
             The ``[policy]``; by default "shadow-price" with the model that fits.
         simulation : mapping, optional
             The ``[simulation]``.
+        warm_start : DataFrame, mapping of columns or list of rows, optional
+            Past decisions, in columns that are called as those of this table: they go to ``wards.log.json``, and a service learns
+            from them before its first decision.
 
         Returns
         -------
@@ -253,11 +267,28 @@ class Table(Tabular):
         data["environment"] = {"kind": "tabular", "file": path.with_suffix(".npz").name}
         if simulation is not None:
             data["simulation"] = dict(simulation)
+        if warm_start is not None:
+            log = path.with_suffix(".log.json")
+            data["warm_start"] = {"file": log.name, **self.told}
+            write_json(log, self._past(Frame(warm_start)), indent=0)
         self.encoder.save(path.with_suffix(".encoder.json"))
         with replacing(path.with_suffix(".npz")) as draft, draft.open("wb") as file:
             np.savez_compressed(file, **arrays)
         write(path, dumps(data))
         return path
+
+    def _past(self, frame: Frame) -> dict[str, list[Any]]:
+        """The columns that a warm start reads, as plain data, None where nothing is."""
+        named: list[Any] = [*self.encoder.columns]
+        for one in self.told.values():
+            nested = [*one.values()] if isinstance(one, Mapping) else [one]
+            named += [leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])]
+        found = {}
+        for name in dict.fromkeys(one for one in named if isinstance(one, str)):
+            array, missing = frame.column(name)
+            plain = np.datetime_as_string(array) if array.dtype.kind == "M" else array
+            found[name] = [None if gap else one for one, gap in zip(plain.tolist(), missing.tolist())]
+        return found
 
     def _rule_table(
         self, stated: dict[str, Any], usage: str | None, fixed: Mapping[str, Mapping[str, float]]

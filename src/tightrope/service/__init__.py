@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tightrope.service.client import Client
     from tightrope.service.keys import create_key, revoke_key
     from tightrope.service.replay import export, verify
-    from tightrope.service.server import serve
+    from tightrope.service.server import serve, serving
 
-__all__ = ["Client", "create_key", "export", "revoke_key", "serve", "verify"]
+__all__ = ["Client", "create_key", "export", "revoke_key", "serve", "serving", "verify"]
 
 _HOMES = {
     "Client": "client",
@@ -22,6 +22,7 @@ _HOMES = {
     "export": "replay",
     "revoke_key": "keys",
     "serve": "server",
+    "serving": "server",
     "verify": "replay",
 }
 
