@@ -41,4 +41,4 @@ def main(folder: str) -> tuple[str, dict[str, object]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         named, state = main(folder)
-        print(f"an old patient goes to {named!r}; {state['outcomes']} so far")
+        print(f"an old patient goes to {named!r}; outcomes so far: {state['outcomes']}")
