@@ -1,6 +1,6 @@
 """From a DataFrame to a served policy: what a user writes stands between the two lines of dashes, all else is a table to try it on.
 
-    python examples/frame_to_service.py
+python examples/frame_to_service.py
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Past decisions in a file, as a spec speaks of them: which columns hold what, and the rows that are whole.
+r"""Past decisions in a file, as a spec speaks of them: which columns hold what, and the rows that are whole.
 
 >>> import pathlib, tempfile
 >>> folder = pathlib.Path(tempfile.mkdtemp())
->>> _ = (folder / "log.csv").write_text("age,sent,bought\\n41,email,yes\\n35,letter,no\\n28,letter,\\n")
+>>> _ = (folder / "log.csv").write_text("age,sent,bought\n41,email,yes\n35,letter,no\n28,letter,\n")
 >>> past = History(file="log.csv", action="sent", reward="bought", success="yes").read(folder)
 >>> past.taught()
 [(0, 'email', 1.0), (1, 'letter', 0.0)]
@@ -59,7 +59,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         if self.label is not None and (self.action is not None or self.reward is not None):
-            raise InvalidInput("label must be given without action and reward: it tells every action's reward")
+            raise InvalidInput(
+                "label must be given without action and reward: it tells every action's reward"
+            )
         if self.label is None and self.reward is None:
             raise InvalidInput("reward is missing: name the column of what was earned, or a label")
         if isinstance(self.reward, dict) and self.action is not None:
@@ -147,7 +149,9 @@ class Past:
             return np.full(len(self), float(stated))
         column = Frame(self.columns).whole(stated)
         if column.dtype.kind not in "biuf":
-            raise InvalidInput(f"column {stated!r} must hold numbers, but its first entry is {column.tolist()[0]!r}")
+            raise InvalidInput(
+                f"column {stated!r} must hold numbers, but its first entry is {column.tolist()[0]!r}"
+            )
         return column.astype(np.float64)
 
     def group(self, i: int) -> str | None:

@@ -17,9 +17,9 @@ Columns = dict[str, list[Any]]
 
 
 def read_table(path: str | os.PathLike[str]) -> Columns:
-    r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last one an object of lists; columns of a CSV in which every entry is a number become numbers.
+    r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
-    An empty entry of a CSV is None. Entries may stand between semicolons, tabs or bars instead of commas, and numbers may have a
+    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is None. Entries may stand between semicolons, tabs or bars instead of commas, and numbers may have a
     decimal comma. In a column of numbers NA, N/A, null, None, ? and - are no entries; one of true and false alone becomes booleans.
 
     >>> import tempfile, pathlib
@@ -76,7 +76,9 @@ def _typed(entries: list[str]) -> list[Any]:
         return [None if entry is None else float(entry) for entry in given]
     except ValueError:
         pass
-    present = [None if entry is None or entry.strip().lower() in _NOTHING else entry.strip() for entry in given]
+    present = [
+        None if entry is None or entry.strip().lower() in _NOTHING else entry.strip() for entry in given
+    ]
     words = [entry for entry in present if entry is not None]
     if not words:
         return given

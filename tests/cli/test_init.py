@@ -39,7 +39,16 @@ def made(tmp_path_factory):
     """A folder in which init has been run once."""
     folder = tmp_path_factory.mktemp("init")
     write_table(folder)
-    argv = ["init", "--from", str(folder / "visits.csv"), "--out", str(folder / "out"), "--yes", "--json", *QUICK]
+    argv = [
+        "init",
+        "--from",
+        str(folder / "visits.csv"),
+        "--out",
+        str(folder / "out"),
+        "--yes",
+        "--json",
+        *QUICK,
+    ]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         assert main(argv) == 0
     return folder, json.loads(said.getvalue())
@@ -60,7 +69,9 @@ def here(made, tmp_path, monkeypatch):
 
 
 def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, capsys):
-    assert {"spec.toml", "index.html", "summary.json", "simulation.png"} == {one.name for one in (here / "out").iterdir()}
+    assert {"spec.toml", "index.html", "summary.json", "simulation.png"} == {
+        one.name for one in (here / "out").iterdir()
+    }
     spec = read_spec(here / "out" / "spec.toml")
     assert tomllib.loads((here / "out" / "spec.toml").read_text())["environment"]["file"] == "../visits.csv"
     assert spec.actions == ("icu", "other")
@@ -110,7 +121,14 @@ def test_the_page_says_what_was_found(here):
 
 def test_machines_are_told_the_same(told):
     assert told["best"] >= told["earned"]
-    assert {part["role"] for part in told["proposed"]} == {"action", "reward", "usage", "rule", "context", "left out"}
+    assert {part["role"] for part in told["proposed"]} == {
+        "action",
+        "reward",
+        "usage",
+        "rule",
+        "context",
+        "left out",
+    }
     assert any("best that any policy could earn" in one for one in told["words"])
     assert told["page"].endswith("index.html")
 
@@ -154,7 +172,9 @@ class Terminal:
 def test_on_a_terminal_proposals_can_be_changed_and_the_page_is_opened(here, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    terminal = Terminal(monkeypatch, "rules", "icu <= 0.2", "colour", "the context", "age", "usage", "none", "")
+    terminal = Terminal(
+        monkeypatch, "rules", "icu <= 0.2", "colour", "the context", "age", "usage", "none", ""
+    )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["init", "--from", "visits.csv", "--out", "asked", *QUICK]) == 0
     assert terminal.answers == []
@@ -208,5 +228,12 @@ def test_what_options_must_be_is_said(tmp_path, monkeypatch, capsys, options, wo
 def test_help_helps(capsys):
     assert main(["init", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("Start here", "--from", "--rule", "--yes", "--no-open", "tightrope init --from coupons.csv"):
+    for words in (
+        "Start here",
+        "--from",
+        "--rule",
+        "--yes",
+        "--no-open",
+        "tightrope init --from coupons.csv",
+    ):
         assert words in text

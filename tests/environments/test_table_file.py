@@ -48,15 +48,25 @@ class TestConformance(EnvironmentSuite):
         self.path = tmp_path
 
     def make(self):
-        return environment_of(spec_of(self.path, rows(), rules=[BUDGET], environment={"usage": {"minutes": "minutes"}}))
+        return environment_of(
+            spec_of(self.path, rows(), rules=[BUDGET], environment={"usage": {"minutes": "minutes"}})
+        )
 
 
 def test_it_is_what_from_table_makes_of_the_frame(tmp_path):
     table = rows()
-    found = environment_of(spec_of(tmp_path, table, rules=[BUDGET], environment={"usage": {"minutes": "minutes"}}))
+    found = environment_of(
+        spec_of(tmp_path, table, rules=[BUDGET], environment={"usage": {"minutes": "minutes"}})
+    )
     rules = tr.Rules([tr.Budget("minutes", 5.0, range=(0, 10), seen="after")], actions=["email", "letter"])
     made = tr.environments.from_table(
-        table, context=["age"], action="sent", reward="bought", cost={"minutes": "minutes"}, rules=rules, judge=False
+        table,
+        context=["age"],
+        action="sent",
+        reward="bought",
+        cost={"minutes": "minutes"},
+        rules=rules,
+        judge=False,
     )
     for name in ("weights", "features", "rewards", "costs", "cost_range"):
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
@@ -66,7 +76,8 @@ def test_it_is_what_from_table_makes_of_the_frame(tmp_path):
 def test_actions_are_in_the_order_of_the_spec(tmp_path):
     table = rows()
     one, other = (
-        environment_of(spec_of(tmp_path, table, actions=order)) for order in (["email", "letter"], ["letter", "email"])
+        environment_of(spec_of(tmp_path, table, actions=order))
+        for order in (["email", "letter"], ["letter", "email"])
     )
     np.testing.assert_array_equal(one.rewards, other.rewards[:, ::-1])
 
@@ -74,7 +85,9 @@ def test_actions_are_in_the_order_of_the_spec(tmp_path):
 def test_rewards_in_another_unit_stay_in_it(tmp_path):
     table = rows()
     rng = np.random.default_rng(1)
-    table["bought"] = np.round(np.where(table["sent"] == "letter", table["age"], 40) - 30 + rng.normal(0, 2.0, 400), 3)
+    table["bought"] = np.round(
+        np.where(table["sent"] == "letter", table["age"], 40) - 30 + rng.normal(0, 2.0, 400), 3
+    )
     env = environment_of(spec_of(tmp_path, table))
     oldest = int(env.features[:, 1].argmax())
     assert env.rewards[oldest] == pytest.approx([10.0, 59.0], abs=1.0)
@@ -95,7 +108,12 @@ def test_rows_that_lack_something_are_left_out_and_a_success_may_be_named(tmp_pa
 
 
 def test_labels_and_rewards_of_every_action(tmp_path):
-    table = {"age": [20, 80, 30], "best": ["email", "letter", "email"], "r_email": [1, 0, 1], "r_letter": [0, 1, 0]}
+    table = {
+        "age": [20, 80, 30],
+        "best": ["email", "letter", "email"],
+        "r_email": [1, 0, 1],
+        "r_letter": [0, 1, 0],
+    }
     plain = {"action": None, "reward": None}
     label = environment_of(spec_of(tmp_path, table, environment={**plain, "label": "best"}))
     known = environment_of(
@@ -121,7 +139,10 @@ def test_what_is_doubted_is_told_to_whoever_asks(tmp_path):
     ("changes", "words"),
     [
         ({"environment": {"file": "gone.csv"}}, r"environment: .*gone\.csv can't be read"),
-        ({"environment": {"acton": "sent"}}, r"environment\.acton: unknown field \(did you mean 'action'\?\)"),
+        (
+            {"environment": {"acton": "sent"}},
+            r"environment\.acton: unknown field \(did you mean 'action'\?\)",
+        ),
         ({"environment": {"action": None}}, "action is missing"),
         ({"environment": {"contexts": 0}}, r"environment\.contexts: must be at least 1, but got 0"),
         ({"rules": [BUDGET]}, r"environment: usage\.minutes is missing: a rule counts it"),

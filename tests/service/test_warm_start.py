@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import msgspec
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from tightrope.service.journal import JournalDamaged, WarmStarted, entry_of, row
 from tightrope.service.replay import export, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
-
 from workbench import Bench, read
 
 RULES = {

@@ -32,7 +32,13 @@ def trial(n=300, seed=0):
 
 
 def proposed(table=None, **given):
-    return propose(trial() if table is None else table, path=Path("trial.csv"), file="../trial.csv", name="trial", **given)
+    return propose(
+        trial() if table is None else table,
+        path=Path("trial.csv"),
+        file="../trial.csv",
+        name="trial",
+        **given,
+    )
 
 
 def taken(proposal):
@@ -99,7 +105,10 @@ def test_what_is_given_is_taken():
     )
     assert list(found.encoder.columns) == ["age", "admitted"]
     assert found.history.success == "no"
-    assert [{key: one[key] for key in ("kind", *(k for k in ("at_most", "at_least") if k in one))} for one in found.rules] == [
+    assert [
+        {key: one[key] for key in ("kind", *(k for k in ("at_most", "at_least") if k in one))}
+        for one in found.rules
+    ] == [
         {"kind": "budget", "at_most": 2.0},
         {"kind": "capacity", "at_most": 0.3},
         {"kind": "share", "at_least": 0.1},
@@ -112,7 +121,13 @@ def test_labels_and_rewards_of_every_action():
     found = proposed(label)
     assert found.history.label == "class"
     assert found.average is None
-    known = {"x": [1.0, 2.0], "reward_a": [0.0, 1.0], "reward_b": [1.0, 0.0], "hours_a": [1.0, 1.0], "hours_b": [4.0, 2.0]}
+    known = {
+        "x": [1.0, 2.0],
+        "reward_a": [0.0, 1.0],
+        "reward_b": [1.0, 0.0],
+        "hours_a": [1.0, 1.0],
+        "hours_b": [4.0, 2.0],
+    }
     found = proposed(known)
     assert found.history.reward == {"a": "reward_a", "b": "reward_b"}
     [rule] = found.rules
@@ -125,7 +140,10 @@ def test_labels_and_rewards_of_every_action():
     ("given", "words"),
     [
         ({"action": "arm"}, r"no column 'arm'.*it has: visit_id"),
-        ({"rules": ["drug C <= 0.3"]}, r"'drug C' is neither an action nor .*\(did you mean 'drug (A|B)'\?\)"),
+        (
+            {"rules": ["drug C <= 0.3"]},
+            r"'drug C' is neither an action nor .*\(did you mean 'drug (A|B)'\?\)",
+        ),
         ({"rules": ["few hours"]}, "NAME <= NUMBER"),
         ({"success": "perhaps"}, "must hold --success 'perhaps', but it holds 'no', 'yes'|'yes', 'no'"),
         ({"context": ["recovered"]}, "that column is the action, the reward or what was used"),
@@ -139,8 +157,15 @@ def test_what_can_not_be_is_refused_with_what_could(given, words):
 
 
 def test_where_names_say_nothing_the_options_are_named():
-    table = {"x": [1.0, 2.0] * 10, "city": ["Bonn", "Kiel"] * 10, "shirt": ["s", "m"] * 10, "gain": [0.5, 1.5] * 10}
-    with pytest.raises(InvalidInput, match=r"what was done: .*city, shirt.*Give --action COLUMN; --label COLUMN"):
+    table = {
+        "x": [1.0, 2.0] * 10,
+        "city": ["Bonn", "Kiel"] * 10,
+        "shirt": ["s", "m"] * 10,
+        "gain": [0.5, 1.5] * 10,
+    }
+    with pytest.raises(
+        InvalidInput, match=r"what was done: .*city, shirt.*Give --action COLUMN; --label COLUMN"
+    ):
         proposed(table)
     with pytest.raises(InvalidInput, match=r"what was earned: x, .*gain\? Give --reward COLUMN"):
         proposed(table, action="city")
@@ -151,7 +176,9 @@ def test_where_names_say_nothing_the_options_are_named():
 
 def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
     lines = ["Nr;Alter;Umsatz;action;reward"]
-    lines += [f"{i + 1};{20 + i % 50};{i % 9},25;{'Brief' if i % 2 else 'Mail'};{i % 3 // 2}" for i in range(60)]
+    lines += [
+        f"{i + 1};{20 + i % 50};{i % 9},25;{'Brief' if i % 2 else 'Mail'};{i % 3 // 2}" for i in range(60)
+    ]
     (tmp_path / "a.csv").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8-sig")
     found = propose(read_table(tmp_path / "a.csv"), path=tmp_path / "a.csv", file="a.csv", name="a")
     assert taken(found)["context"] == ["Alter", "Umsatz"]

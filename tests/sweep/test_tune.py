@@ -202,7 +202,10 @@ def test_without_a_sweep_explore_and_caution_vary_and_no_run_may_end_in_violatio
     page = (tmp_path / "out" / "index.html").read_text()
     assert "Was tuning worth it?" in page
     # How far the checks went is said wherever the spec is called one to serve.
-    reach = "it met path_violation <= 0 on 6 fresh runs each in 200, 400 and 1,000 rounds of this environment; nothing was tried beyond 1,000"
+    reach = (
+        "it met path_violation <= 0 on 6 fresh runs each in 200, 400 and 1,000 rounds of this environment; "
+        "nothing was tried beyond 1,000 rounds"
+    )
     assert told["reach"].startswith(reach)
     assert reach in Path(told["spec"]).read_text()
     assert main(argv[:-1]) == 0
@@ -340,7 +343,9 @@ def test_the_spec_as_it_stands_may_meet_the_target_alone(tmp_path, monkeypatch):
 def test_other_policies_need_a_sweep(tmp_path):
     for kinds in (["uniform"], ["shadow-price", "uniform"]):
         spec = make_spec({**ADS, "policy": [{"kind": kind} for kind in kinds]})
-        with pytest.raises(SpecError, match=r"sweep: is missing.*'shadow-price' or 'pessimistic-optimistic' alone"):
+        with pytest.raises(
+            SpecError, match=r"sweep: is missing.*'shadow-price' or 'pessimistic-optimistic' alone"
+        ):
             tune(spec, None, tmp_path)
 
 

@@ -67,9 +67,9 @@ def init(
 ) -> None:
     """Start here: from a table, or from a few questions, to a spec with comments, a first simulation and a page about it.
 
-    A table has a row for each past decision (what was known, what was done, what it earned, perhaps what it used), or a row with the
-    reward of every action, or with the right one as a label. What each column is, is proposed with the reason; an option says
-    otherwise. On a terminal every proposal may be changed before anything is written.
+    A table has a row for each past decision: what was known, what was done, what it earned, perhaps what it used. Or it has the
+    reward of every action in each row, or the right one as a label. What each column is, is proposed with the reason; an option
+    says otherwise. On a terminal every proposal may be changed before anything is written.
 
     spec.toml, index.html and summary.json go to --out, by default to a folder named like the table. The spec is one for oracle,
     simulate, tune and serve.
@@ -112,7 +112,12 @@ def init(
     from tightrope.starting import start
 
     found = start(
-        text, folder, proposal=proposal, force=force, workers=workers, tell=lambda line: print(line, file=sys.stderr)
+        text,
+        folder,
+        proposal=proposal,
+        force=force,
+        workers=workers,
+        tell=lambda line: print(line, file=sys.stderr),
     )
     output.show(
         found.as_data(),
@@ -129,7 +134,13 @@ def init(
 
 
 def _by_table(
-    path: Path, columns: Columns, name: str | None, yes: bool, asked: str, size: dict[str, int], output: Output
+    path: Path,
+    columns: Columns,
+    name: str | None,
+    yes: bool,
+    asked: str,
+    size: dict[str, int],
+    output: Output,
 ) -> tuple[str, Path, Any]:
     from tightrope.starting import propose
     from tightrope.starting.text import spec_text
@@ -139,7 +150,9 @@ def _by_table(
     stem = path.name.split(".")[0]
     folder = output.out or Path(stem)
     given: dict[str, Any] = {
-        **{one: getattr(columns, one) for one in ("action", "reward", "success", "label", "context", "group")},
+        **{
+            one: getattr(columns, one) for one in ("action", "reward", "success", "label", "context", "group")
+        },
         "usage": () if columns.no_usage else columns.usage or None,
         "rules": () if columns.no_rules else columns.rule or None,
     }
@@ -158,7 +171,9 @@ def _agreed(columns_read: Any, proposal: Any, where: Any, given: dict[str, Any],
 
     while True:
         output.show(None, _parts(proposal))
-        answer = _ask("Is that right? Enter; or say what is not: action, reward, label, context, usage, rule", "")
+        answer = _ask(
+            "Is that right? Enter; or say what is not: action, reward, label, context, usage, rule", ""
+        )
         what = answer.strip().lower().removeprefix("the ").rstrip("s")
         if not what:
             return proposal
@@ -233,4 +248,6 @@ def _ask(question: str, default: str) -> str:
 
 def _parts(proposal: Any) -> Any:
     """The proposal as a table."""
-    return table("", ("column", "taken as", "why"), [(part.what, part.role, part.why) for part in proposal.parts])
+    return table(
+        "", ("column", "taken as", "why"), [(part.what, part.role, part.why) for part in proposal.parts]
+    )

@@ -282,7 +282,9 @@ class Table(Tabular):
         named: list[Any] = [*self.encoder.columns]
         for one in self.told.values():
             nested = [*one.values()] if isinstance(one, Mapping) else [one]
-            named += [leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])]
+            named += [
+                leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])
+            ]
         found = {}
         for name in dict.fromkeys(one for one in named if isinstance(one, str)):
             array, missing = frame.column(name)

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from tightrope.environments.table import WeakEvidence, from_table
@@ -26,7 +25,7 @@ class TableSettings(History, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Parameters
     ----------
     contexts : int
-        Rows that are contexts of the environment at most, drawn with a fixed seed where the table has more; means are fitted to all.
+        So many rows at most are contexts, drawn with a fixed seed where the table has more; means are fitted to all.
     unit : column name, optional
         Whom a row is about: see `from_table`.
     """
@@ -50,7 +49,9 @@ def table_environment(spec: Spec, tell: Callable[[str], None] | None = None) -> 
     assert stated is not None
     settings: TableSettings = convert_table(stated.settings, TableSettings, "environment")
     if spec.encoder is None:
-        raise SpecError('context.encoder: is missing: an environment of kind "table" reads its rows by an encoder')
+        raise SpecError(
+            'context.encoder: is missing: an environment of kind "table" reads its rows by an encoder'
+        )
     try:
         past = settings.read(stated.folder)
         return _made(spec, settings, past, tell)
@@ -74,10 +75,14 @@ def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str],
     cost: dict[str, Any] = {**spec.usage, **settings.usage}
     for usage in settings.usage:
         if usage in spec.usage:
-            raise InvalidInput(f"usage.{usage}: a rule says already what each action uses: leave one of them out")
+            raise InvalidInput(
+                f"usage.{usage}: a rule says already what each action uses: leave one of them out"
+            )
     for rule in spec.rules or ():
         if (needed := rule.quantity.usage) is not None and needed not in cost:
-            raise InvalidInput(f"usage.{needed} is missing: a rule counts it: name the column of what was used")
+            raise InvalidInput(
+                f"usage.{needed} is missing: a rule counts it: name the column of what was used"
+            )
     counted = {rule.quantity.usage for rule in spec.rules or ()}
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", WeakEvidence)
@@ -101,12 +106,16 @@ def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str],
         tell(words)
     if spec.actions and env.actions != spec.actions:
         if {*env.actions} != {*spec.actions}:
-            raise InvalidInput(f"the table has the actions {list(env.actions)}, but the spec {list(spec.actions)}")
+            raise InvalidInput(
+                f"the table has the actions {list(env.actions)}, but the spec {list(spec.actions)}"
+            )
         order = [env.actions.index(one) for one in spec.actions]
         env = changed(env, actions=spec.actions, rewards=env.rewards[:, order], theta=None)
     if (low, scale) != (0.0, 1.0):
         spread = _left_over(spec, settings, past, env, low, scale)
-        env = changed(env, rewards=low + scale * env.rewards, theta=None, reward_noise="gaussian", reward_scale=spread)
+        env = changed(
+            env, rewards=low + scale * env.rewards, theta=None, reward_noise="gaussian", reward_scale=spread
+        )
     return _fewer(env, settings.contexts)
 
 

@@ -228,7 +228,9 @@ class ExperimentState:
         """Learn from the table that the spec names, before the first decision."""
         past = teach(self.policy, self.spec, self._input)
         state = packed_state(packed_arrays(self.policy.state()))
-        return self._begin_from(WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state))
+        return self._begin_from(
+            WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state)
+        )
 
     def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
         """Choose, move the queue, reserve what hard caps need.

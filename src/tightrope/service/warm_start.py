@@ -20,8 +20,8 @@ from tightrope.validation import Array
 def teach(policy: Policy, spec: Spec, read: PolicyInput) -> Past:
     """Have a policy that has decided nothing yet learn from ``[warm_start]``; what it was taught.
 
-    Rewards are learnt, and costs that are seen after acting where the table says what was used. `ShadowPrice` is also shown what was
-    on offer, as far as the table and the spec tell, so that it has prices from the first decision on.
+    Rewards are learnt, and costs that are seen after acting where the table says what was used. `ShadowPrice` is also shown what
+    was on offer, as far as the table and the spec tell, so that it has prices from the first decision on.
 
     Raises
     ------
@@ -85,7 +85,9 @@ def _costs(spec: Spec, past: Past, rows: Any, ids: list[int]) -> Array | None:
     stated = {**spec.usage, **past.history.usage}
     if missing := sorted(late - {*stated}):
         if late - {*missing}:
-            raise InvalidInput(f"usage.{missing[0]} is missing: a rule counts it after acting, as it does the others")
+            raise InvalidInput(
+                f"usage.{missing[0]} is missing: a rule counts it after acting, as it does the others"
+            )
         return None
     used = {name: _used(past, spec, name) for name in late}
     found = []
@@ -115,7 +117,9 @@ def _offers(
     """What was on offer in the newest rows, as the arguments of `decide`; None where costs known before acting are not told."""
     rules, known = spec.rules, {}
     if rules is not None:
-        early = {usage for rule in rules if rule.seen == "before" and (usage := rule.quantity.usage) is not None}
+        early = {
+            usage for rule in rules if rule.seen == "before" and (usage := rule.quantity.usage) is not None
+        }
         for usage in early:
             told = past.history.usage.get(usage, spec.usage.get(usage))
             if not isinstance(told, dict):
@@ -126,7 +130,8 @@ def _offers(
     offers = []
     for i in range(max(0, len(past) - int(getattr(policy, "memory", 0))), len(past)):
         usage = {
-            name: [float(_at(by_action, action)[i]) for action in spec.actions] for name, by_action in known.items()
+            name: [float(_at(by_action, action)[i]) for action in spec.actions]
+            for name, by_action in known.items()
         }
         group = past.group(i)
         W = rules.costs(usage=usage, group=group) if rules is not None and bool(rules.seen.any()) else None

@@ -1,4 +1,4 @@
-"""A guided start: from a table, or from answers to questions, to a spec, its best value, a first simulation and a page about them."""
+"""A guided start: from a table, or from answers to questions, to a spec, a first simulation and a page about it."""
 
 from tightrope.starting.proposal import Proposal, propose
 from tightrope.starting.questions import Answers

@@ -19,7 +19,9 @@ MOST_VALUES = 20
 _FEW = 20
 _MOSTLY = 0.5
 _CODE_WORDS = frozenset(["id", "code", "type", "kind", "zip", "zipcode", "postcode", "plz", "region", "area"])
-_ID_WORDS = frozenset(["id", "uuid", "guid", "key", "number", "nr", "nbr", "no", "index", "row", "name", "email", "phone"])
+_ID_WORDS = frozenset(
+    ["id", "uuid", "guid", "key", "number", "nr", "nbr", "no", "index", "row", "name", "email", "phone"]
+)
 _DATE_WORDS = frozenset(["date", "time", "day", "datetime", "timestamp", "when", "month", "year"])
 
 
@@ -117,11 +119,15 @@ def _of_numbers(values: tuple[float, ...], numbers: Any, whole: bool, words: fro
     n = numbers.size
     if whole and len(values) == 2 and {*values} == {0.0, 1.0}:
         return "boolean"
-    if whole and n >= _FEW and (
-        (len(values) == n and _counts_rows(numbers)) or (len(values) > _MOSTLY * n and words & _ID_WORDS)
+    if (
+        whole
+        and n >= _FEW
+        and (
+            (len(values) == n and _counts_rows(numbers)) or (len(values) > _MOSTLY * n and words & _ID_WORDS)
+        )
     ):
         return "id"
-    if whole and words & _DATE_WORDS and 1e8 < numbers.min():  # seconds since 1970, or 20260331123000
+    if whole and words & _DATE_WORDS and numbers.min() > 1e8:  # seconds since 1970, or 20260331123000
         return "date"
     if whole and words & _CODE_WORDS:
         return "id" if n >= _FEW and len(values) > _MOSTLY * n else "category"

@@ -100,9 +100,18 @@ def propose(
     """
     frame = Frame(table)
     columns = look(frame)
-    for given in [action, label, group, *context, *(usage or ()), *(one.rpartition("=")[2] for one in reward)]:
+    for given in [
+        action,
+        label,
+        group,
+        *context,
+        *(usage or ()),
+        *(one.rpartition("=")[2] for one in reward),
+    ]:
         if given is not None and given not in columns:
-            raise InvalidInput(f"{path}: there is no column {given!r}{did_you_mean(given, columns)}; it has: {', '.join(columns)}")
+            raise InvalidInput(
+                f"{path}: there is no column {given!r}{did_you_mean(given, columns)}; it has: {', '.join(columns)}"
+            )
     stated, parts = _outcome(frame, columns, path, action, reward, label, success)
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
@@ -112,10 +121,14 @@ def propose(
     if group is not None:
         parts.append(Part("group", group, _GIVEN))
     if past.left_out:
-        parts.append(Part("left out", f"{past.left_out:,} rows", "they lack the action, the reward or what was used"))
+        parts.append(
+            Part("left out", f"{past.left_out:,} rows", "they lack the action, the reward or what was used")
+        )
     declared, why = _context(frame, columns, history, context)
     if not declared:
-        raise InvalidInput(f"{path}: no column is left that could be known before a decision: name one with --context")
+        raise InvalidInput(
+            f"{path}: no column is left that could be known before a decision: name one with --context"
+        )
     encoder = Encoder(declared).fit(past.columns)
     made, why_rules = _rules(past, actions, columns, rules)
     return Proposal(name, past, actions, encoder, tuple(made), (*parts, *why_rules, *why))
@@ -146,7 +159,11 @@ def _outcome(
         known = per_action["reward"]
         why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
         return {"reward": known}, [Part("reward", one, why) for one in known.values()]
-    found = Found(reward[0], _GIVEN) if reward else roles.find_reward(columns, [action] if action else (), success)
+    found = (
+        Found(reward[0], _GIVEN)
+        if reward
+        else roles.find_reward(columns, [action] if action else (), success)
+    )
     done = Found(action, _GIVEN) if action else roles.find_action(columns, [found.name] if found else ())
     if not reward and action is None and (done is None or found is None):
         right = roles.find_label(columns)
@@ -154,7 +171,9 @@ def _outcome(
             return {"label": right.name}, [Part("label", right.name, right.why)]
     if done is None:
         could = [one.name for one in columns.values() if roles.is_choice(one)]
-        raise InvalidInput(_unclear(path, "was done", "--action", could, "--label COLUMN names the right action of each row"))
+        raise InvalidInput(
+            _unclear(path, "was done", "--action", could, "--label COLUMN names the right action of each row")
+        )
     if found is None:
         could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.name]
         raise InvalidInput(_unclear(path, "was earned", "--reward", could))
@@ -184,11 +203,17 @@ def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]
     for one in column.values:
         if success in (str(one), action_name(one)):
             return one, f"{one!r} counts as 1, all else as 0, as you said"
-    raise InvalidInput(f"{path}: column {column.name!r} must hold --success {success!r}, but it holds {_listed(column.values)}")
+    raise InvalidInput(
+        f"{path}: column {column.name!r} must hold --success {success!r}, but it holds {_listed(column.values)}"
+    )
 
 
 def _usage(
-    frame: Frame, columns: Mapping[str, Column], stated: Mapping[str, Any], usage: Sequence[str] | None, group: str | None
+    frame: Frame,
+    columns: Mapping[str, Column],
+    stated: Mapping[str, Any],
+    usage: Sequence[str] | None,
+    group: str | None,
 ) -> tuple[dict[str, Any], list[Part]]:
     """What was used, by the name that rules call it, and why."""
     if isinstance(stated.get("reward"), dict) and not usage:
@@ -199,7 +224,9 @@ def _usage(
         return known, [Part("usage", column, why) for one in known.values() for column in one.values()]
     if "action" not in stated:
         if usage:
-            raise InvalidInput("--usage names what was used by what was done, but no column says what was done")
+            raise InvalidInput(
+                "--usage names what was used by what was done, but no column says what was done"
+            )
         return {}, []
     if usage is not None:
         return {one: one for one in usage}, [Part("usage", one, _GIVEN) for one in usage]
@@ -224,14 +251,20 @@ def _context(
 ) -> tuple[dict[str, Any], list[Part]]:
     """What callers send, declared as an encoder takes it; why, and what is left out and why."""
     taken = {*history.columns()}
-    leaks = roles.find_leaks(frame, columns, history.reward, history.success) if isinstance(history.reward, str) else []
+    leaks = (
+        roles.find_leaks(frame, columns, history.reward, history.success)
+        if isinstance(history.reward, str)
+        else []
+    )
     late = roles.find_consequences(frame, columns, history.action) if history.action is not None else {}
     declared: dict[str, Any] = {}
     parts: list[Part] = []
     for name in given or columns:
         if name in taken:
             if given and name != history.group:
-                raise InvalidInput(f"--context {name}: that column is the action, the reward or what was used")
+                raise InvalidInput(
+                    f"--context {name}: that column is the action, the reward or what was used"
+                )
             continue
         column = columns[name]
         reason = None if given else _left_out(column, name in leaks) or late.get(name)
@@ -307,7 +340,13 @@ def _rules(
         average = sum(float(one.mean()) for one in used.values()) / len(used)
         made.append({"kind": "budget", **_limited(past, usage, "at_most", _rounded_up(average))})
         logged = "what was used on average in the table" if None in used else "the average over all actions"
-        parts.append(Part("rule", rule_name(made[-1]), f"{logged}: {average:.4g} a decision. Set it to what there really is"))
+        parts.append(
+            Part(
+                "rule",
+                rule_name(made[-1]),
+                f"{logged}: {average:.4g} a decision. Set it to what there really is",
+            )
+        )
     if made:
         return made, parts
     favourite, share, why = _favourite(past, actions)
@@ -325,7 +364,11 @@ def _favourite(past: Past, actions: tuple[str, ...]) -> tuple[str, float, str]:
     best = max(actions, key=lambda one: sums[one] / max(1, counts[one]))
     if past.history.action is None:
         share = max(0.05, round(1.0 / len(actions), 2))
-        return best, share, f"it would earn most on average; an even share of {len(actions)} actions is {1 / len(actions):.0%}."
+        return (
+            best,
+            share,
+            f"it would earn most on average; an even share of {len(actions)} actions is {1 / len(actions):.0%}.",
+        )
     share = counts[best] / len(past)
     rounded = min(0.95, max(0.01, math.ceil(100 * share - 1e-9) / 100))
     return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
@@ -363,7 +406,9 @@ def read_rule(text: str) -> tuple[str, str, float]:
         assert match is not None
         limit = float(match["limit"].rstrip("%").replace(",", "."))
     except (AssertionError, ValueError):
-        raise InvalidInput(f"a rule must be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3', but got {text!r}") from None
+        raise InvalidInput(
+            f"a rule must be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3', but got {text!r}"
+        ) from None
     side = "at_most" if match["sign"] in ("<=", "≤") else "at_least"
     return match["name"].strip("'\""), side, limit / (100.0 if match["limit"].endswith("%") else 1.0)
 
@@ -371,8 +416,8 @@ def read_rule(text: str) -> tuple[str, str, float]:
 def rule_name(rule: Mapping[str, Any]) -> str:
     """A rule in a few words.
 
-    >>> rule_name({"kind": "share", "action": "letter", "at_least": 0.1}), rule_name({"kind": "budget", "name": "minutes", "at_most": 4.5})
-    ('letter >= 0.1', 'minutes <= 4.5')
+    >>> rule_name({"kind": "share", "action": "letter", "at_least": 0.1})
+    'letter >= 0.1'
     """
     what = rule.get("action", rule.get("name"))
     return f"{what} <= {rule['at_most']:g}" if "at_most" in rule else f"{what} >= {rule['at_least']:g}"
@@ -389,13 +434,17 @@ def _rounded_up(value: float) -> float:
 def _pair(text: str) -> tuple[str, str]:
     action, _, column = text.partition("=")
     if not action or not column:
-        raise InvalidInput(f"--reward must be ACTION=COLUMN for every action where it is so for one, but got {text!r}")
+        raise InvalidInput(
+            f"--reward must be ACTION=COLUMN for every action where it is so for one, but got {text!r}"
+        )
     return action, column
 
 
 def _unclear(path: Path, what: str, option: str, could: list[str], also: str = "") -> str:
     listed = f": {', '.join(could)}?" if could else "; no column looks like one"
-    return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (f"; {also}" if also else "")
+    return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (
+        f"; {also}" if also else ""
+    )
 
 
 def _listed(values: Sequence[Any]) -> str:

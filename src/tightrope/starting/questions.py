@@ -34,15 +34,19 @@ class Answers:
         """The spec as plain data, and the reasons for its rules.
 
         >>> data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(rounds=100, replications=2)
-        >>> data["context"], data["rule"], data["environment"]["rewards"]
-        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0}}, [{'kind': 'capacity', 'action': 'email', 'at_most': 0.5}], [[0.6, 0.4]])
+        >>> data["context"], data["environment"]["rewards"]
+        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0}}, [[0.6, 0.4]])
         """
         names = [one.strip() for one in self.actions]
         if len(names) < 2 or len({*names}) < len(names) or not all(names):
-            raise InvalidInput(f"actions must be at least two different names, but got {', '.join(map(repr, names))}")
+            raise InvalidInput(
+                f"actions must be at least two different names, but got {', '.join(map(repr, names))}"
+            )
         for given in self.chances:
             if given not in names:
-                raise InvalidInput(f"chance {given!r} is of no action{did_you_mean(given, names)}; actions: {', '.join(names)}")
+                raise InvalidInput(
+                    f"chance {given!r} is of no action{did_you_mean(given, names)}; actions: {', '.join(names)}"
+                )
         chances = [self.chances.get(one, guess) for one, guess in zip(names, _guesses(len(names)))]
         for name, chance in zip(names, chances):
             if not 0.0 <= chance <= 1.0:
@@ -51,7 +55,9 @@ class Answers:
         if self.rules is None:
             best = names[chances.index(max(chances))]
             rules = [{"kind": "capacity", "action": best, "at_most": 0.5}]
-            reasons[f"{best} <= 0.5"] = "An example: the action that promises most gets no more than half. Change it or remove it."
+            reasons[f"{best} <= 0.5"] = (
+                "An example: the action that promises most gets no more than half. Change it or remove it."
+            )
         for text in self.rules or ():
             rules.append(_rule(text, names, self.usage))
         return {
@@ -69,7 +75,9 @@ class Answers:
         name = ask("What is it about, in one word?", given.name)
         actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
         context: list[str] = list(given.context)
-        print("What is known before a decision? For example   age: 0..120   or   sex: f, m   ; Enter ends the list.")
+        print(
+            "What is known before a decision? For example   age: 0..120   or   sex: f, m   ; Enter ends the list."
+        )
         while answer := ask("  known before", ""):
             try:
                 _field(answer)
@@ -78,7 +86,9 @@ class Answers:
                 print(f"  {error}")
         chances = dict(given.chances)
         for one, guess in zip(actions, _guesses(len(actions))):
-            chances[one] = _asked_number(ask, f"How often does {one!r} succeed, as a guess from 0 to 1?", chances.get(one, guess))
+            chances[one] = _asked_number(
+                ask, f"How often does {one!r} succeed, as a guess from 0 to 1?", chances.get(one, guess)
+            )
         rules: list[str] = list(given.rules or ())
         usage = dict(given.usage)
         print(
@@ -90,7 +100,8 @@ class Answers:
                 subject = read_rule(answer)[0]
                 if subject not in actions and subject not in usage:
                     usage[subject] = {
-                        one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0) for one in actions
+                        one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0)
+                        for one in actions
                     }
                 _rule(answer, actions, usage)
                 rules.append(answer)
@@ -115,7 +126,13 @@ def _rule(text: str, actions: Sequence[str], usage: dict[str, dict[str, float]])
         raise InvalidInput(f"rule {text!r}: how many {name} does {missing[0]!r} use?")
     ends = [min(0.0, *used.values()), max(limit, *used.values())]
     kind = "budget" if side == "at_most" else "mean"
-    return {"kind": kind, "name": name, side: limit, "range": ends, "usage": {one: used[one] for one in actions}}
+    return {
+        "kind": kind,
+        "name": name,
+        side: limit,
+        "range": ends,
+        "usage": {one: used[one] for one in actions},
+    }
 
 
 def _field(text: str) -> tuple[str, dict[str, Any]]:

@@ -14,21 +14,90 @@ MOST_ACTIONS = 50
 # What columns of each kind are called, the surest first.
 ACTION_WORDS = (
     *("action", "arm", "treatment", "treated", "decision", "choice", "chosen", "assigned", "assignment"),
-    *("variant", "intervention", "offer", "offered", "sent", "coupon", "voucher", "channel", "campaign", "creative"),
+    *(
+        "variant",
+        "intervention",
+        "offer",
+        "offered",
+        "sent",
+        "coupon",
+        "voucher",
+        "channel",
+        "campaign",
+        "creative",
+    ),
     *("route", "routed", "ward", "department", "desk", "queue", "model", "option", "plan", "message", "ad"),
 )
 REWARD_WORDS = (
-    *("reward", "outcome", "success", "successful", "bought", "purchase", "purchased", "converted", "conversion"),
-    *("clicked", "click", "accepted", "redeemed", "responded", "response", "recovered", "survived", "well", "solved"),
-    *("resolved", "won", "sold", "revenue", "profit", "margin", "sales", "satisfied", "satisfaction", "rating"),
+    *(
+        "reward",
+        "outcome",
+        "success",
+        "successful",
+        "bought",
+        "purchase",
+        "purchased",
+        "converted",
+        "conversion",
+    ),
+    *(
+        "clicked",
+        "click",
+        "accepted",
+        "redeemed",
+        "responded",
+        "response",
+        "recovered",
+        "survived",
+        "well",
+        "solved",
+    ),
+    *(
+        "resolved",
+        "won",
+        "sold",
+        "revenue",
+        "profit",
+        "margin",
+        "sales",
+        "satisfied",
+        "satisfaction",
+        "rating",
+    ),
     *("score", "quality", "utility", "payoff", "target", "y", "result", "kept", "returned", "readmitted"),
 )
 LABEL_WORDS = ("label", "class", "target", "category", "species", "diagnosis", "correct", "best", "y")
 USAGE_WORDS = frozenset(
-    """
-    cost costs minutes hours seconds time price spend spent budget fee tokens duration discount usage used units staff effort
-    energy kwh latency calls days beds workload load paid expense expenses
-    """.split()
+    (
+        *(
+            "cost",
+            "costs",
+            "minutes",
+            "hours",
+            "seconds",
+            "time",
+            "price",
+            "spend",
+            "spent",
+            "budget",
+            "fee",
+            "tokens",
+        ),
+        *(
+            "duration",
+            "discount",
+            "usage",
+            "used",
+            "units",
+            "staff",
+            "effort",
+            "energy",
+            "kwh",
+            "latency",
+            "calls",
+        ),
+        *("days", "beds", "workload", "load", "paid", "expense", "expenses"),
+    )
 )
 GOOD_WORDS = ("yes", "y", "true", "success", "won", "good", "positive", "accepted", "bought", "ok", "1")
 _EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
@@ -50,7 +119,9 @@ def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Fou
         return Found(column.name, f"the name says {word!r}, and it has {column.n_values} different values")
     texts = [one for one in could if one.kind == "category"]
     if len(texts) == 1:
-        return Found(texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}")
+        return Found(
+            texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}"
+        )
     return None
 
 
@@ -59,7 +130,11 @@ def find_reward(
 ) -> Found | None:
     """The column of what was earned: by its name; where `success` is told it may hold any few values."""
     named_values = [one for one in columns.values() if success in map(str, one.values)] if success else []
-    could = [one for one in columns.values() if one.name not in {*apart} and (is_outcome(one) or one in named_values)]
+    could = [
+        one
+        for one in columns.values()
+        if one.name not in {*apart} and (is_outcome(one) or one in named_values)
+    ]
     named = _by_name(could, REWARD_WORDS)
     if named is not None:
         return Found(named[0].name, f"the name says {named[1]!r}, and it holds {outcome_in_words(named[0])}")
@@ -72,7 +147,10 @@ def find_label(columns: Mapping[str, Column]) -> Found | None:
     if named is None:
         return None
     column, word = named
-    return Found(column.name, f"the name says {word!r}: each of its {column.n_values} values is an action, right where it stands")
+    return Found(
+        column.name,
+        f"the name says {word!r}: each of its {column.n_values} values is an action, right where it stands",
+    )
 
 
 def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
@@ -105,7 +183,12 @@ def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: 
     found = []
     for column in columns.values():
         named = sorted(column.words & USAGE_WORDS)
-        if column.name in {*apart} or column.kind not in ("number", "boolean") or not named or column.low < 0.0:
+        if (
+            column.name in {*apart}
+            or column.kind not in ("number", "boolean")
+            or not named
+            or column.low < 0.0
+        ):
             continue
         averages, explained = _by_action(frame, column.name, action)
         if explained > _EXPLAINED:
@@ -147,7 +230,12 @@ def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success
         array, missing = frame.column(column.name)
         both = ~(missing | paid_missing)
         x = array[both].astype(float)
-        if both.sum() > 2 and np.ptp(x) > 0 and np.ptp(y[both]) > 0 and abs(np.corrcoef(x, y[both])[0, 1]) > 0.99:
+        if (
+            both.sum() > 2
+            and np.ptp(x) > 0
+            and np.ptp(y[both]) > 0
+            and abs(np.corrcoef(x, y[both])[0, 1]) > 0.99
+        ):
             found.append(column.name)
     return found
 
@@ -155,7 +243,10 @@ def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success
 def is_choice(column: Column) -> bool:
     """Whether its values could be actions."""
     few = 2 <= column.n_values <= MOST_ACTIONS
-    return few and (column.kind in ("category", "boolean") or (column.kind == "number" and column.whole and column.n_values <= 20))
+    return few and (
+        column.kind in ("category", "boolean")
+        or (column.kind == "number" and column.whole and column.n_values <= 20)
+    )
 
 
 def is_outcome(column: Column) -> bool:
@@ -165,7 +256,9 @@ def is_outcome(column: Column) -> bool:
 
 def good_value(column: Column) -> object | None:
     """Which of two texts is the good one; None if neither says so."""
-    return next((one for word in GOOD_WORDS for one in column.values if str(one).strip().lower() == word), None)
+    return next(
+        (one for word in GOOD_WORDS for one in column.values if str(one).strip().lower() == word), None
+    )
 
 
 def outcome_in_words(column: Column) -> str:

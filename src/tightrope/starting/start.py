@@ -62,9 +62,15 @@ class Start:
             f"({run.n_replications} simulated runs).",
         ]
         if self.proposal is not None and self.proposal.average is not None:
-            said.append(f"The decisions in the table earned {_short(self.proposal.average)}; they had no such rules to keep.")
+            said.append(
+                f"The decisions in the table earned {_short(self.proposal.average)}; they had no such rules to keep."
+            )
         if run.constraints:
-            many = f"in {broken} of the {run.n_replications} runs a rule was broken" if broken else "in all runs every rule held"
+            many = (
+                f"in {broken} of the {run.n_replications} runs a rule was broken"
+                if broken
+                else "in all runs every rule held"
+            )
             said.append(f"After {rounds} decisions {many}.")
             said += self._priced()
         return said
@@ -89,7 +95,10 @@ class Start:
         run, rules = self.run, self.spec.rules
         page = Report(f"First look at {self.spec.name}", self._subtitle())
         facts: list[tuple[Any, str]] = [
-            (_short(self.best.value), "the best that any policy could earn a decision under these rules, knowing everything"),
+            (
+                _short(self.best.value),
+                "the best that any policy could earn a decision under these rules, knowing everything",
+            ),
             (
                 _short(run.average_reward.mean[-1]),
                 f"earned by {run.policy} over its first {run.n_rounds:,} decisions, starting with no knowledge",
@@ -99,7 +108,12 @@ class Start:
             facts.append((_short(self.proposal.average), "earned by the decisions in the table"))
         if rules is not None:
             kept = run.n_replications - self._runs_above()
-            facts.append((f"{kept} of {run.n_replications}", f"simulated runs in which every rule held after {run.n_rounds:,} decisions"))
+            facts.append(
+                (
+                    f"{kept} of {run.n_replications}",
+                    f"simulated runs in which every rule held after {run.n_rounds:,} decisions",
+                )
+            )
         page.headline(facts)
         page.bullets(self.words()[1:])
         if rules is not None:
@@ -107,28 +121,36 @@ class Start:
             page.table(
                 ["rule", "the best policy", run.policy, "what the limit costs"],
                 self._rule_rows(),
-                caption="On average a decision, in the rule's own unit. What a limit costs is the reward a decision that moving it by "
-                "one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
+                caption="On average a decision, in the rule's own unit. What a limit costs is the reward a decision that moving it "
+                "by one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
             )
         page.section("What is done")
-        page.table(["action", *self._action_head()], self._action_rows(), caption="Share of the decisions that each action gets.")
+        page.table(
+            ["action", *self._action_head()],
+            self._action_rows(),
+            caption="Share of the decisions that each action gets.",
+        )
         page.section("The simulation")
         page.figure(
             run.plot(),
             name="simulation",
-            alt=f"Curves of {run.policy} over {run.n_rounds:,} simulated decisions: regret, violation of the rules, shares of the actions",
-            caption="Regret is the reward missed so far, against the best policy, which knows everything; violation is by how much the "
-            "worst rule was overstepped in all, and 0 while all hold. Bands are 95 % intervals over the runs.",
+            alt=f"Regret, violation of the rules and shares of the actions of {run.policy} over {run.n_rounds:,} simulated decisions",
+            caption="Regret is the reward missed so far, against the best policy, which knows everything; violation is by how "
+            "much rules are overstepped in all, and 0 while they hold. Bands are 95 % intervals over the runs.",
         )
         if self.proposal is not None:
             page.section("What the columns were taken for")
             rows = [[part.what, part.role, part.why] for part in self.proposal.parts]
-            page.table(["column", "taken as", "why"], rows, caption=f"Columns of `{self.proposal.past.path.name}`.")
+            page.table(
+                ["column", "taken as", "why"], rows, caption=f"Columns of `{self.proposal.past.path.name}`."
+            )
         if self.doubts:
             page.section("What the table says little about")
             page.bullets([f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts])
         page.section("How to go on")
-        page.text(f"`{SPEC}` beside this page states all of it, with comments: change what is wrong, and run it again.")
+        page.text(
+            f"`{SPEC}` beside this page states all of it, with comments: change what is wrong, and run it again."
+        )
         page.code(
             f"tightrope oracle {SPEC}              # the best that any policy could do\n"
             f"tightrope simulate {SPEC}            # what this one does, many times over\n"
@@ -179,7 +201,9 @@ class Start:
             moved, price = f"one percentage point {side}", prices[k] / 100.0
         else:
             moved, price = f"one unit {side}", prices[k]
-        return [f"The limit that costs most is that of {column.name!r}: {moved} would earn {_short(price)} a decision."]
+        return [
+            f"The limit that costs most is that of {column.name!r}: {moved} would earn {_short(price)} a decision."
+        ]
 
     def _logged_shares(self) -> list[float] | None:
         if self.proposal is None or self.proposal.history.action is None:
@@ -188,7 +212,12 @@ class Start:
         return [done.count(one) / len(done) for one in self.env.actions]
 
     def _action_head(self) -> list[str]:
-        return [*(["in the table"] if self._logged_shares() is not None else []), "the best policy", self.run.policy, "earns on average"]
+        return [
+            *(["in the table"] if self._logged_shares() is not None else []),
+            "the best policy",
+            self.run.policy,
+            "earns on average",
+        ]
 
     def _action_rows(self) -> list[list[Any]]:
         best = self.best.policy
@@ -231,11 +260,17 @@ def start(
     """
     there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
     if there and not force:
-        raise InvalidInput(f"{folder / there[0]} is there already: --force replaces it, --out DIR puts everything elsewhere")
+        raise InvalidInput(
+            f"{folder / there[0]} is there already: --force replaces it, --out DIR puts everything elsewhere"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     spec = make_spec(tomllib.loads(text), source=str(folder / SPEC), folder=folder)
     doubts: list[str] = []
-    tell("what each action would have earned in each row …" if proposal is not None else "the world that was guessed …")
+    tell(
+        "what each action would have earned in each row …"
+        if proposal is not None
+        else "the world that was guessed …"
+    )
     env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
     tell("the best that any policy could earn …")
     best = solve(env)
@@ -245,7 +280,15 @@ def start(
     size = spec.simulation
     tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
     run = simulate(
-        policy, env, size.rounds, size.replications, seed=size.seed, name=name, workers=workers, progress=progress, warn=False
+        policy,
+        env,
+        size.rounds,
+        size.replications,
+        seed=size.seed,
+        name=name,
+        workers=workers,
+        progress=progress,
+        warn=False,
     )
     found = Start(spec, folder, env, best, run, tuple(doubts), proposal)
     write_summary([run], folder / SUMMARY)

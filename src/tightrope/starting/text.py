@@ -27,8 +27,8 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
         f"actions = {value_text(list(proposal.actions))}",
         "",
         *_comment(
-            "What callers send with every decision, by name. A row becomes the numbers that models learn from: x = (1, numbers less "
-            "their mean in standard deviations, one indicator for each value of a category, …) / norm."
+            "What callers send with every decision, by name. A row becomes the numbers that models learn from: x = (1, numbers "
+            "less their mean in standard deviations, one indicator for each value of a category, …) / norm."
         ),
         "[context.encoder]",
         f"norm = {proposal.encoder.norm!r}",
@@ -43,10 +43,13 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
     for part in left:
         lines += _comment(f"left out: {part.what}: {part.why}")
     lines += [""] if left else []
-    lines += _rules(proposal.rules, {rule_name(one): proposal.why("rule", rule_name(one)) for one in proposal.rules})
+    lines += _rules(
+        proposal.rules, {rule_name(one): proposal.why("rule", rule_name(one)) for one in proposal.rules}
+    )
     lines += _policy()
     lines += _comment(
-        "For oracle, simulate and tune: the table as a world to try policies in. " + _told(proposal.parts, "reward", "usage", "group")
+        "For oracle, simulate and tune: the table as a world to try policies in. "
+        + _told(proposal.parts, "reward", "usage", "group")
     )
     lines += ["[environment]", 'kind = "table"', *_history(history), ""]
     lines += _simulation(rounds, replications)
@@ -95,7 +98,9 @@ def _rules(rules: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> It
     if rules:
         yield from _comment("What must hold at all times, on average over the decisions made so far.")
     else:
-        yield from _comment('No rule: everything may be done at any time. One would look like this: kind = "capacity", action, at_most.')
+        yield from _comment(
+            'No rule: everything may be done at any time. One would look like this: kind = "capacity", action, at_most.'
+        )
     for rule in rules:
         yield from _comment(reasons.get(rule_name(rule), "")) if reasons.get(rule_name(rule)) else ()
         yield "[[rule]]"
@@ -106,7 +111,10 @@ def _rules(rules: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> It
         yield ""
 
 
-_SAID = {"range": "    # what it is known to lie in", "seen": "    # acting comes first: what is used is learnt"}
+_SAID = {
+    "range": "    # what it is known to lie in",
+    "seen": "    # acting comes first: what is used is learnt",
+}
 
 
 def _policy() -> list[str]:

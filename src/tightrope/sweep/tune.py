@@ -83,8 +83,8 @@ class Tuned:
         """What was checked of the spec to serve, and how far that goes."""
         rounds, runs = [row["round"] for row in self.checked], self.checked[0]["replications"]
         return (
-            f"it met {self.target} on {runs} fresh runs each in {listed(rounds)} rounds of this environment; nothing was tried beyond "
-            f"{rounds[-1]:,} rounds, nor in another environment"
+            f"it met {self.target} on {runs} fresh runs each in {listed(rounds)} rounds of this environment; nothing was tried "
+            f"beyond {rounds[-1]:,} rounds, nor in another environment"
         )
 
     def as_data(self) -> dict[str, Any]:
