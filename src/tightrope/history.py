@@ -86,9 +86,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             kept &= ~frame.column(name).missing
         if not kept.any():
             raise InvalidInput(f"{path}: no row has all of {', '.join(needed)}")
-        for name in (self.action, self.label):
-            if name is not None:
-                columns[name] = [None if is_missing(one) else action_name(one) for one in columns[name]]
+        for chosen in (self.action, self.label):
+            if chosen is not None:
+                columns[chosen] = [None if is_missing(one) else action_name(one) for one in columns[chosen]]
         if self.success is not None:
             assert isinstance(self.reward, str)
             columns[self.reward] = [_is(one, self.success) for one in columns[self.reward]]

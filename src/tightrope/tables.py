@@ -19,8 +19,9 @@ Columns = dict[str, list[Any]]
 def read_table(path: str | os.PathLike[str]) -> Columns:
     r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
-    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is None. Entries may stand between semicolons, tabs or bars instead of commas, and numbers may have a
-    decimal comma. In a column of numbers NA, N/A, null, None, ? and - are no entries; one of true and false alone becomes booleans.
+    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is None. Entries may stand between
+    semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None, ?
+    and - are no entries; one of true and false alone becomes booleans.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "log.csv"

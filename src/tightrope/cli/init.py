@@ -156,7 +156,11 @@ def _by_table(
         "usage": () if columns.no_usage else columns.usage or None,
         "rules": () if columns.no_rules else columns.rule or None,
     }
-    where = {"path": path, "file": os.path.relpath(path.resolve(), folder.resolve()), "name": name or stem}
+    where: dict[str, Any] = {
+        "path": path,
+        "file": os.path.relpath(path.resolve(), folder.resolve()),
+        "name": name or stem,
+    }
     proposal = propose(columns_read, **where, **given)
     if not yes:
         proposal = _agreed(columns_read, proposal, where, given, output)
@@ -183,17 +187,17 @@ def _agreed(columns_read: Any, proposal: Any, where: Any, given: dict[str, Any],
         now = _ask(f"{what}, with commas between where there are several; none for nothing", "")
         several = [] if now.strip() == "none" else [one.strip() for one in now.split(",") if one.strip()]
         single = several[0] if several else None
-        changes = {
+        changes: dict[str, Any] = {
             "action": {"action": single, "label": None},
             "reward": {"reward": several, "label": None},
             "label": {"label": single, "action": None, "reward": ()},
             "context": {"context": several},
             "usage": {"usage": several},
             "rule": {"rules": several},
-        }[what]
+        }
         try:
-            proposal = propose(columns_read, **where, **(given | changes))
-            given |= changes
+            proposal = propose(columns_read, **where, **(given | changes[what]))
+            given |= changes[what]
         except InvalidInput as error:
             print(f"  {error}")
 

@@ -60,6 +60,7 @@ def table_environment(spec: Spec, tell: Callable[[str], None] | None = None) -> 
 
 
 def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str], None] | None) -> Tabular:
+    assert spec.encoder is not None
     columns = dict(past.columns)
     low, scale = 0.0, 1.0
     reward: Any = settings.reward
@@ -100,6 +101,7 @@ def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str],
             judge=tell is not None,
         )
     for doubt in doubts if tell is not None else ():
+        assert tell is not None
         words = str(doubt.message)
         if _INSIDE in words:
             words = words.replace(_INSIDE, "").replace("[0, 1]", f"[{low:g}, {low + scale:g}]")

@@ -120,21 +120,21 @@ def _offers(
         early = {
             usage for rule in rules if rule.seen == "before" and (usage := rule.quantity.usage) is not None
         }
-        for usage in early:
-            told = past.history.usage.get(usage, spec.usage.get(usage))
+        for name in early:
+            told = past.history.usage.get(name, spec.usage.get(name))
             if not isinstance(told, dict):
                 return None
-            known[usage] = _used(past, spec, usage)
+            known[name] = _used(past, spec, name)
         if past.history.group is None and any(rule.among is not None for rule in rules):
             return None
     offers = []
     for i in range(max(0, len(past) - int(getattr(policy, "memory", 0))), len(past)):
-        usage = {
+        used = {
             name: [float(_at(by_action, action)[i]) for action in spec.actions]
             for name, by_action in known.items()
         }
         group = past.group(i)
-        W = rules.costs(usage=usage, group=group) if rules is not None and bool(rules.seen.any()) else None
+        W = rules.costs(usage=used, group=group) if rules is not None and bool(rules.seen.any()) else None
         request = DecisionRequest(group=group)
         offers.append(read.offer(policy, request, None if x is None else x[i], W, None))
     return offers

@@ -115,7 +115,7 @@ def propose(
     stated, parts = _outcome(frame, columns, path, action, reward, label, success)
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
-    past = history.of(dict(table), path)
+    past = history.of({one: list(values) for one, values in table.items()}, path)
     actions = _actions(past)
     parts += why_used
     if group is not None:

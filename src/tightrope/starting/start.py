@@ -134,7 +134,7 @@ class Start:
         page.figure(
             run.plot(),
             name="simulation",
-            alt=f"Regret, violation of the rules and shares of the actions of {run.policy} over {run.n_rounds:,} simulated decisions",
+            alt=f"Regret, violation of the rules and shares of the actions over {run.n_rounds:,} simulated decisions",
             caption="Regret is the reward missed so far, against the best policy, which knows everything; violation is by how "
             "much rules are overstepped in all, and 0 while they hold. Bands are 95 % intervals over the runs.",
         )
