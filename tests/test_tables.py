@@ -32,9 +32,11 @@ def test_parquet_is_read(tmp_path):
         ("log.csv", "age\n", "at least one row"),
         ("log.csv", "age,sent\n1\n", "row 1 has 1 entries, but there are 2 columns"),
         ("log.csv", "age,age\n1,2\n", "two columns are called 'age'"),
-        ("log.xlsx", "", "must be a .csv, .csv.gz or .parquet file"),
+        ("log.xlsx", "", "must be a .csv, .csv.gz, .parquet or .json file"),
         ("log.csv.gz", "not packed", "can't be read"),
         ("log.parquet", "no parquet", "can't be read"),
+        ("log.json", "{", "can't be read"),
+        ("log.json", '{"age": [1], "sent": []}', "an object of columns by name, lists of one length"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path, name, text, words):
@@ -46,3 +48,27 @@ def test_what_is_no_table_is_refused(tmp_path, name, text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidInput, match=r"gone\.csv can't be read: No such file"):
         read_table(tmp_path / "gone.csv")
+
+
+def test_json_is_read(tmp_path):
+    (tmp_path / "log.json").write_text('{"age": [41, null], "sent": ["007", "letter"]}')
+    assert read_table(tmp_path / "log.json") == {"age": [41, None], "sent": ["007", "letter"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a;b\n1,5;x\n2;y\n", {"a": [1.5, 2.0], "b": ["x", "y"]}),
+        ("a\tb\n1.5\tx,y\n2\tz\n", {"a": [1.5, 2.0], "b": ["x,y", "z"]}),
+        ('"a,1";b\n"3,25";2\n', {"a,1": [3.25], "b": [2.0]}),
+        ('a,b\n"3,5",1\n"12,25",2\n', {"a": [3.5, 12.25], "b": [1.0, 2.0]}),
+        # Thousands, as it may as well be: left as they are.
+        ('a,b\n"1,000",1\n"2,500",2\n', {"a": ["1,000", "2,500"], "b": [1.0, 2.0]}),
+        ("a,b\n1,x\nNA,NA\n?,y\n", {"a": [1.0, None, None], "b": ["x", "NA", "y"]}),
+        ("a,b\nTrue,yes\nfalse,no\n,no\n", {"a": [True, False, None], "b": ["yes", "no", "no"]}),
+        ("a,b\nNA,x\nNA,y\n", {"a": ["NA", "NA"], "b": ["x", "y"]}),
+    ],
+)
+def test_a_csv_is_read_as_it_is_met(tmp_path, text, columns):
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
+    assert read_table(tmp_path / "log.csv") == columns

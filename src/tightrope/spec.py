@@ -32,6 +32,7 @@ from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, FeatureMap, Field, Number
+from tightrope.history import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
@@ -157,6 +158,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicySpec, ...]  # at least one
     environment: EnvironmentSpec | None
     simulation: SimulationSpec
+    warm_start: History | None  # what a served policy has learnt before its first decision
     sweep: dict[str, Any]  # as written
     data: dict[str, Any]  # the whole file as written, for `make_spec`
     source: str  # the file, for messages
@@ -213,7 +215,7 @@ def read_spec(source: str | os.PathLike[str]) -> Spec:
     Traceback (most recent call last):
     ...
     tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, context, rule,
-    policy, environment, simulation, sweep
+    policy, environment, simulation, warm_start, sweep
     """
     if isinstance(source, str) and "\n" in source:
         return make_spec(_parsed(source, "spec"))
@@ -254,10 +256,29 @@ def make_spec(
         policies=policies,
         environment=_read_environment(reader, data, folder),
         simulation=reader.convert(reader.table(data, "simulation"), SimulationSpec, "simulation"),
+        warm_start=_read_warm_start(reader, data),
         sweep=dict(reader.table(data, "sweep")),
         data=dict(data),
         source=source,
     )
+
+
+def convert_table(value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
+    """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's.
+
+    >>> convert_table({"rounds": 0.5}, SimulationSpec, "simulation")
+    Traceback (most recent call last):
+    ...
+    tightrope.spec.SpecError: simulation.rounds: must be a whole number, but got 0.5
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        path, words, unknown = fault(error, value, kind)
+        if unknown:
+            inner = path.removesuffix(f".{unknown}")
+            raise unknown_field(where + inner, unknown, (*also, *fields_at(kind, inner))) from None
+        raise SpecError(f"{where}{path}: {words}") from None
 
 
 def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
@@ -270,7 +291,7 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
 
-_TOP = ("name", "actions", "context", "rule", "policy", "environment", "simulation", "sweep")
+_TOP = ("name", "actions", "context", "rule", "policy", "environment", "simulation", "warm_start", "sweep")
 
 
 # --- reading, table by table ---
@@ -504,6 +525,16 @@ def _read_environment(reader: _Reader, data: Mapping[str, Any], folder: Path) ->
     return EnvironmentSpec(kind=kind, settings=table, folder=folder)
 
 
+def _read_warm_start(reader: _Reader, data: Mapping[str, Any]) -> History | None:
+    if "warm_start" not in data:
+        return None
+    table = reader.table(data, "warm_start")
+    if "file" not in table:
+        reader.refuse("warm_start.file", "is missing: which table holds the past decisions?")
+    past: History = reader.convert(table, History, "warm_start")
+    return past
+
+
 # --- errors that name the field ---
 
 
@@ -534,16 +565,11 @@ class _Reader:
                 self.refuse(path, f"must be a finite number, but got {value}")
 
     def convert(self, value: Any, kind: Any, where: str, also: Sequence[str] = ()) -> Any:
-        """`value` as `kind`, a Struct or a plain type; `also` are fields of the table beside the Struct's."""
+        """As `convert_table`."""
         try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            path, words, unknown = fault(error, value, kind)
-            if unknown:
-                inner = path.removesuffix(f".{unknown}")
-                names = (*also, *fields_at(kind, inner))
-                raise SpecError(f"{self.source}: {unknown_field(where + inner, unknown, names)}") from None
-            self.refuse(f"{where}{path}", words)
+            return convert_table(value, kind, where, also)
+        except SpecError as error:
+            raise SpecError(f"{self.source}: {error}") from None
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def _table(data: Mapping[str, Any], prefix: str) -> Iterator[str]:
     later: list[tuple[str, Any]] = []
     for name, value in data.items():
         if prefix == "" and (isinstance(value, Mapping) or _tables(value)):
-            later.append((_key(name), value))
+            later.append((key_text(name), value))
         else:
-            yield f"{_key(name)} = {_value(value)}"
+            yield f"{key_text(name)} = {value_text(value)}"
     for name, value in later:
         for table in value if isinstance(value, list) else [value]:
             yield ""
@@ -47,7 +47,8 @@ def _tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """One value, as it stands after the equals sign."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -58,10 +59,10 @@ def _value(value: Any) -> str:
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(name)} = {_value(one)}" for name, one in value.items())
+        inner = ", ".join(f"{key_text(name)} = {value_text(one)}" for name, one in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
-        parts = [_value(one) for one in value]
+        parts = [value_text(one) for one in value]
         line = f"[{', '.join(parts)}]"
         if len(line) <= _WIDTH:
             return line
@@ -69,7 +70,8 @@ def _value(value: Any) -> str:
     raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.")
 
 
-def _key(name: str) -> str:
+def key_text(name: str) -> str:
+    """A name, quoted where it has to be."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 

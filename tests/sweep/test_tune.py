@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,6 +201,15 @@ def test_without_a_sweep_explore_and_caution_vary_and_no_run_may_end_in_violatio
     assert told["verdict"][-1].endswith("worth it" if told["worth_it"] else "serve the defaults")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "Was tuning worth it?" in page
+    # How far the checks went is said wherever the spec is called one to serve.
+    reach = (
+        "it met path_violation <= 0 on 6 fresh runs each in 200, 400 and 1,000 rounds of this environment; "
+        "nothing was tried beyond 1,000 rounds"
+    )
+    assert told["reach"].startswith(reach)
+    assert reach in Path(told["spec"]).read_text()
+    assert main(argv[:-1]) == 0
+    assert f"tuned.toml: {reach}" in capsys.readouterr().out
 
 
 def test_what_explores_too_little_is_passed_over_for_the_regret_it_has_later(tmp_path):
@@ -333,5 +343,17 @@ def test_the_spec_as_it_stands_may_meet_the_target_alone(tmp_path, monkeypatch):
 def test_other_policies_need_a_sweep(tmp_path):
     for kinds in (["uniform"], ["shadow-price", "uniform"]):
         spec = make_spec({**ADS, "policy": [{"kind": kind} for kind in kinds]})
-        with pytest.raises(SpecError, match=r"sweep: is missing.*known without it for 'shadow-price' alone"):
+        with pytest.raises(
+            SpecError, match=r"sweep: is missing.*'shadow-price' or 'pessimistic-optimistic' alone"
+        ):
             tune(spec, None, tmp_path)
+
+
+def test_the_papers_policy_is_tuned_without_a_sweep_too(tmp_path):
+    size = {"rounds": 100, "replications": 2}
+    policy = {"kind": "pessimistic-optimistic", "slater": 0.5}
+    spec = make_spec({"environment": {"kind": "bandit"}, "policy": policy, "simulation": size})
+    found = tune(spec, "violation <= 100", tmp_path, workers=1)
+    tried = {row["policy.reward.bonus"] for row in stored(tmp_path) if row["seed"] == 0} - {None}
+    assert tried == {0.01, 0.03, 0.1, 0.3, 1.0}
+    assert set(found.settings) <= {"policy.reward.bonus"}

@@ -85,7 +85,7 @@ def tune(
     ----------
     spec
         A TOML file with an [environment]. Its [sweep] names the fields of the policy to vary; without one they are explore and
-        caution of shadow-price.
+        caution of shadow-price, and the bonus of pessimistic-optimistic.
     target
         Comparisons of regret, violation or path_violation, joined by "and"; "after N" speaks of all rounds after round N. By
         default "path_violation<=0": no run ends in violation.
@@ -111,7 +111,8 @@ def tune(
         *([_fields_table(found.settings)] if found.settings else []),
         summary_table(rows, "run", "policy"),
         *found.words,
-        f"the spec to serve is {found.path}; the report is {folder / 'index.html'}",
+        f"the spec to serve is {found.path}: {found.reach}",
+        f"the report is {folder / 'index.html'}",
     )
 
 

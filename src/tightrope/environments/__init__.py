@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit as bandit
+    from tightrope.environments.build import load as load
     from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
@@ -36,6 +37,7 @@ _HOMES = {
     "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",
     "hospital_rules": "tightrope.environments.hospital",
+    "load": "tightrope.environments.build",
     "synthetic": "tightrope.environments.synthetic",
 }
 __all__ = [*_HOMES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,13 +15,14 @@ from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
+from tightrope.environments.table_file import table_environment
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
 from tightrope.problem import Seen
 from tightrope.registry import Registry
 from tightrope.rules import Rules
-from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
+from tightrope.spec import EnvironmentSpec, Spec, SpecError, read_spec, unknown_field
 from tightrope.validation import Array, real_array
 
 # Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
@@ -40,11 +42,27 @@ def environment_of(spec: Spec) -> Tabular:
             "environment: is missing: a simulation needs to know who draws contexts, rewards and costs"
         )
     try:
+        if spec.environment.kind == "table":
+            return table_environment(spec)
         return build_environment(
             spec.environment, rules=spec.rules, usage=spec.usage, actions=spec.actions, name=spec.name
         )
     except SpecError as error:
         raise spec.error(str(error)) from error
+
+
+def load(path: str | os.PathLike[str]) -> Tabular:
+    """The environment of a spec in a file: what `save` of a table wrote, or any other with an ``[environment]``.
+
+    >>> import tempfile
+    >>> from tightrope.environments import from_table
+    >>> env = from_table({"age": [20, 30], "label": ["a", "b"]}, context=["age"], label="label", name="ages")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load(env.save(f"{folder}/ages.toml"))
+    >>> again.name, (again.rewards == env.rewards).all()
+    ('ages', np.True_)
+    """
+    return environment_of(read_spec(path))
 
 
 def policies_of(

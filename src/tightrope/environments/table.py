@@ -21,7 +21,7 @@ from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.files import replacing, write
+from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
 from tightrope.problem import Seen
 from tightrope.rules import Rules
@@ -36,6 +36,7 @@ _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
+_MOST_JUDGED = 20_000
 
 
 class WeakEvidence(UserWarning):
@@ -56,6 +57,7 @@ def from_table(
     ridge: float = 1.0,
     costs_seen: Seen | None = None,
     name: str = "table",
+    judge: bool = True,
 ) -> Table:
     """Make an environment whose contexts are the rows of a table.
 
@@ -88,6 +90,8 @@ def from_table(
     costs_seen : "before" or "after", optional
         As in `Tabular`; by default as the rules say, all of them before acting or all of them after.
     name : str
+    judge : bool
+        Whether to look for weak evidence, which takes longer than all else in a large table.
 
     Returns
     -------
@@ -130,7 +134,8 @@ def from_table(
         rewards = table.averages(table.known(reward, actions, "reward"))
     elif action is not None and reward is not None:
         codes, actions = table.codes(action, rules)
-        logged = _Logged(table, codes, actions, ridge, table.context if unit is None else table.units(unit))
+        units = table.context if unit is None else table.units(unit)
+        logged = _Logged(table, codes, actions, ridge, units, judge)
         observed = table.numbers(reward)
         require_range(f"column {reward!r}", observed, 0.0, 1.0)
         rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
@@ -140,11 +145,13 @@ def from_table(
     costs, cost_range = _costs(table, usage, rules)
     for doubt in () if logged is None else logged.doubts:
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
+    told = {"action": action, "reward": reward, "label": label, "usage": cost, "group": group}
     return Table(
         encoder=table.encoder,
         rules=rules,
         usage=usage,
         groups=table.groups,
+        told={name: one for name, one in told.items() if one},
         weights=table.weights,
         features=table.features,
         rewards=rewards,
@@ -170,12 +177,15 @@ class Table(Tabular):
         What each action uses in each context, by the names in the rules.
     groups : list of str or None
         The group of each context.
+    told : dict
+        What `from_table` was told of the columns: those of `action`, `reward`, `label`, `usage` and `group`.
     """
 
     encoder: Encoder
     rules: Rules | None
     usage: dict[str, Array]
     groups: list[str] | None
+    told: dict[str, Any]
 
     def __init__(
         self,
@@ -184,10 +194,15 @@ class Table(Tabular):
         rules: Rules | None,
         usage: dict[str, Array],
         groups: list[str] | None,
+        told: dict[str, Any] | None = None,
         **tabular: Any,
     ) -> None:
         Tabular.__init__(self, **tabular)
-        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups)
+        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups, told=told or {})
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write it as a spec, which `tightrope.environments.load` reads back: another name of `to_spec`."""
+        return self.to_spec(path, **options)
 
     def to_spec(
         self,
@@ -195,6 +210,7 @@ class Table(Tabular):
         *,
         policy: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         simulation: Mapping[str, Any] | None = None,
+        warm_start: Any = None,
     ) -> Path:
         """Write a spec that can be simulated, tuned and served, whose callers send rows by the names of the columns.
 
@@ -208,6 +224,9 @@ class Table(Tabular):
             The ``[policy]``; by default "shadow-price" with the model that fits.
         simulation : mapping, optional
             The ``[simulation]``.
+        warm_start : DataFrame, mapping of columns or list of rows, optional
+            Past decisions, in columns that are called as those of this table: they go to ``wards.log.json``, and a service learns
+            from them before its first decision.
 
         Returns
         -------
@@ -248,11 +267,30 @@ class Table(Tabular):
         data["environment"] = {"kind": "tabular", "file": path.with_suffix(".npz").name}
         if simulation is not None:
             data["simulation"] = dict(simulation)
+        if warm_start is not None:
+            log = path.with_suffix(".log.json")
+            data["warm_start"] = {"file": log.name, **self.told}
+            write_json(log, self._past(Frame(warm_start)), indent=0)
         self.encoder.save(path.with_suffix(".encoder.json"))
         with replacing(path.with_suffix(".npz")) as draft, draft.open("wb") as file:
             np.savez_compressed(file, **arrays)
         write(path, dumps(data))
         return path
+
+    def _past(self, frame: Frame) -> dict[str, list[Any]]:
+        """The columns that a warm start reads, as plain data, None where nothing is."""
+        named: list[Any] = [*self.encoder.columns]
+        for one in self.told.values():
+            nested = [*one.values()] if isinstance(one, Mapping) else [one]
+            named += [
+                leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])
+            ]
+        found = {}
+        for name in dict.fromkeys(one for one in named if isinstance(one, str)):
+            array, missing = frame.column(name)
+            plain = np.datetime_as_string(array) if array.dtype.kind == "M" else array
+            found[name] = [None if gap else one for one, gap in zip(plain.tolist(), missing.tolist())]
+        return found
 
     def _rule_table(
         self, stated: dict[str, Any], usage: str | None, fixed: Mapping[str, Mapping[str, float]]
@@ -341,11 +379,19 @@ class _Logged:
     """Fits to rows in which one action each was taken."""
 
     def __init__(
-        self, table: _Rows, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
+        self,
+        table: _Rows,
+        codes: Codes,
+        actions: tuple[str, ...],
+        ridge: float,
+        units: Codes,
+        judge: bool,
     ) -> None:
         self._table, self._codes, self._actions = table, codes, actions
-        self._ridge, self._units = ridge, units
+        self._ridge, self._units, self._judge = ridge, units, judge
         self.doubts: list[str] = []
+        if not judge:
+            return
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):
             if count < _FEW_ROWS:
@@ -363,11 +409,12 @@ class _Logged:
         """Means by context and action, clipped to [low, high], and θ where nothing was clipped."""
         table = self._table
         coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
-        self._check_skill(name, y)
+        if self._judge:
+            self._check_skill(name, y)
         theta = coefficients * table.scale
         means = table.features @ theta.T
         outside = float(np.mean((means < low - _ROUNDING) | (means > high + _ROUNDING)))
-        if outside > _CLIPPED_SHARE:
+        if self._judge and outside > _CLIPPED_SHARE:
             self.doubts.append(
                 f"the fit of {name!r} leaves [{low:g}, {high:g}] in {outside:.1%} of contexts and actions; "
                 "it was clipped there, so the means are no longer linear"
@@ -405,9 +452,12 @@ class _Logged:
 
 
 def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
-    """The chance of each action in each row, by a logistic model with unit ridge."""
+    """The chance of each action in each row, or in so many of them, by a logistic model with unit ridge."""
     from scipy.optimize import minimize
 
+    if len(x) > _MOST_JUDGED:
+        rows = np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)
+        x, codes = x[rows], codes[rows]
     taken = np.eye(n_actions)[codes]
 
     def loss(flat: Array) -> tuple[float, Array]:

@@ -14,9 +14,19 @@ if TYPE_CHECKING:
     from tightrope.service.client import AsyncClient, Client
     from tightrope.service.keys import create_key, revoke_key
     from tightrope.service.replay import export, verify
-    from tightrope.service.server import serve
+    from tightrope.service.server import serve, serving
 
-__all__ = ["AsyncClient", "Client", "ServiceError", "create_key", "export", "revoke_key", "serve", "verify"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ServiceError",
+    "create_key",
+    "export",
+    "revoke_key",
+    "serve",
+    "serving",
+    "verify",
+]
 
 _HOMES = {
     "AsyncClient": "client",
@@ -26,6 +36,7 @@ _HOMES = {
     "export": "replay",
     "revoke_key": "keys",
     "serve": "server",
+    "serving": "server",
     "verify": "replay",
 }
 

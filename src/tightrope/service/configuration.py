@@ -20,7 +20,8 @@ def served_part(spec: Spec) -> dict[str, Any]:
     >>> served_part(make_spec({"actions": ["a"], "simulation": {"rounds": 5}}, name="beds"))
     {'actions': ['a'], 'policy': {'kind': 'shadow-price'}, 'name': 'beds'}
     """
-    apart = ("environment", "simulation", "sweep")
+    # What was learnt before the first decision is in the journal itself.
+    apart = ("environment", "simulation", "sweep", "warm_start")
     part = {key: value for key, value in spec.data.items() if key not in apart}
     part |= {"policy": named_kinds(part.get("policy", {})), "name": spec.name}
     if spec.encoder is not None:

@@ -40,6 +40,7 @@ from tightrope.service.configuration import changed_fields, continued, served_pa
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
+    KINDS,
     Blank,
     Decided,
     Entry,
@@ -55,6 +56,7 @@ from tightrope.service.journal import (
     Snapshot,
     Snapshotted,
     Started,
+    WarmStarted,
     Written,
     chained,
     entry_of,
@@ -438,6 +440,10 @@ class Experiment:
             self._heads.require(self.journal)
             batch = Batch(state, self.journal, self._now())
             batch.write(self._config)
+            if self.spec.warm_start is not None:
+                taught = state.warm_start()
+                batch.write(taught)
+                log.info("experiment %r: has learnt from %d rows of %s", self.name, taught.rows, taught.file)
             self._append(batch)
         else:
             self._heads.require(self.journal)
@@ -445,6 +451,9 @@ class Experiment:
             state, self._snapshot_at = rebuilt(self.journal, self.name, self.spec.source)
             if isinstance(self.clock, SteadyClock):
                 self.clock.resume(state.time / 1e6)
+            if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):
+                words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
+                log.warning(words, self.name)
             self._reconfigure(state)
         state.policy.notify = self._log_concern
         for concern in state.concerns:

@@ -54,6 +54,7 @@ from tightrope.service.journal import (
     Row,
     Snapshotted,
     Started,
+    WarmStarted,
     Written,
     digest_of,
     entry_of,
@@ -64,6 +65,7 @@ from tightrope.service.journal import (
     unpacked_state,
 )
 from tightrope.service.policy_input import PolicyInput
+from tightrope.service.warm_start import teach
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array, real_array
 
@@ -221,6 +223,14 @@ class ExperimentState:
         return why if entry.number >= self.labels[-1][0] else replace(why, words=())
 
     # What changes it
+
+    def warm_start(self) -> WarmStarted:
+        """Learn from the table that the spec names, before the first decision."""
+        past = teach(self.policy, self.spec, self._input)
+        state = packed_state(packed_arrays(self.policy.state()))
+        return self._begin_from(
+            WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state)
+        )
 
     def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
         """Choose, move the queue, reserve what hard caps need.
@@ -535,10 +545,18 @@ class ExperimentState:
                 return self.roll_back(entry.position, entry.state, entry.restore)
             case Started():
                 return self.reconfigure(entry)
+            case WarmStarted():
+                return self._begin_from(entry)
             case Snapshotted():
                 return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
             case Erased():
                 return self.erase(entry)
+
+    def _begin_from(self, entry: WarmStarted) -> WarmStarted:
+        """Take over what was learnt before the first decision: here and in a replay by the same way."""
+        with _fitting():
+            self.policy.load(unpacked_arrays(unpacked_state(entry.state)))
+        return msgspec.structs.replace(entry, state=packed_state(packed_arrays(self.policy.state())))
 
     def _adopt(self, spec: Spec, entry: Started) -> None:
         old, new = self.policy, served_policy(spec)

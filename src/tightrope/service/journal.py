@@ -148,6 +148,15 @@ class RolledBack(_Entry, tag="rolled back"):
     state: bytes
 
 
+class WarmStarted(_Entry, tag="warm start"):
+    """What the policy has learnt of a table before its first decision: its state from here on, whatever becomes of the file."""
+
+    file: str
+    sha256: str
+    rows: int
+    state: bytes
+
+
 class Snapshotted(_Entry, tag="snapshot"):
     """A snapshot was taken of the state after the entry at `of`: its digest, which a snapshot that is used must have."""
 
@@ -193,6 +202,7 @@ Written: TypeAlias = (
     | RolledBack
     | Snapshotted
     | Erased
+    | WarmStarted
 )
 Entry: TypeAlias = Written | Blank
 
@@ -208,6 +218,7 @@ KINDS: Final[dict[type[Any], int]] = {
     RolledBack: 8,
     Snapshotted: 9,
     Erased: 10,
+    WarmStarted: 11,
 }
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
 # What may be personal, or was computed of it, and is therefore sealed in a row.
@@ -218,6 +229,7 @@ SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Learnt: ("reward", "costs"),
     Refused: ("reward", "costs"),
     RolledBack: ("state",),
+    WarmStarted: ("state",),
 }
 # The kinds up to this one are found by their event id; the others, which are few, by their kind.
 LAST_BY_EVENT: Final = 2

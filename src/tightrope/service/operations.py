@@ -216,7 +216,7 @@ def list_snapshots(batch: Batch, request: None) -> Answer:
     return Answer.of({"snapshots": [_snapshot(one) for one in batch.journal.snapshots()]})
 
 
-_CHANGES = (journal.Started, journal.ModeChanged, journal.RolledBack, journal.Erased)
+_CHANGES = (journal.Started, journal.ModeChanged, journal.RolledBack, journal.Erased, journal.WarmStarted)
 
 # --- what administrators change ---
 

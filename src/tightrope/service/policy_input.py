@@ -133,9 +133,9 @@ class PolicyInput:
     ) -> dict[str, Any]:
         """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
         offer: dict[str, Any] = {
-            "features": self._rows(policy._reward, x, ids),
+            "features": self.rows(policy._reward, x, ids),
             "costs": W if policy.n_constraints else None,
-            "cost_features": self._rows(policy._cost, x, ids),
+            "cost_features": self.rows(policy._cost, x, ids),
             "actions": ids,
         }
         if self._grouped and self.awaits_costs and policy.n_constraints:
@@ -144,7 +144,8 @@ class PolicyInput:
             offer["context"] = self._context_number(request)
         return offer
 
-    def _rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
+    def rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
+        """Features as a model reads them: x itself, or φ of each action on offer."""
         if x is None or model is None or not model.takes_features:
             return None
         if model.n_actions is not None:

@@ -49,6 +49,7 @@ from tightrope.service.journal import (
     Row,
     Snapshotted,
     Started,
+    WarmStarted,
     bound_snapshots,
     entry_of,
     fault_of,
@@ -329,6 +330,8 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
             case ModeChanged():
                 default = None if entry.default is None else actions[entry.default]
                 flat["detail"] = _text({"mode": entry.mode, "default": default})
+            case WarmStarted():
+                flat["detail"] = _text({"file": entry.file, "sha256": entry.sha256, "rows": entry.rows})
             case RolledBack():
                 flat["detail"] = _text({"position": entry.position, "restore": entry.restore})
         yield flat

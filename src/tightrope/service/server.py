@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import ipaddress
 import logging
 import os
 import resource
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tightrope.errors import InvalidInput
 from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
+from tightrope.service.client import Client
 from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
 from tightrope.service.keys import Keys
@@ -66,6 +71,55 @@ def serve(
     log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
     gate = Gate(ConnectionLimits(connections=_affordable(max_connections, len(service.experiments))))
     uvicorn.run(service, host=host, port=port, **{**UVICORN, "http": gate})
+
+
+@contextlib.contextmanager
+def serving(
+    *specs: str | os.PathLike[str] | Spec,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: str | os.PathLike[str] | None = None,
+    key: str | None = None,
+    **options: Any,
+) -> Iterator[Client]:
+    """Serve while a ``with`` block runs, in a thread of this process, and give a client: for notebooks and first steps.
+
+    Parameters
+    ----------
+    specs : paths or Spec
+    host, port
+        Where to listen; by default on any port that is free. Beyond loopback only with `keys`.
+    keys, key
+        The file of keys, and the one that the client has.
+    options
+        Those of `make_service`: `data`, where journals are kept (``tightrope-data`` by default), `database` …
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
+    >>> with serving(spec, database="memory:") as client:
+    ...     decision = client.decide()
+    >>> decision["name"] in ("icu", "other")
+    True
+    """
+    import uvicorn
+
+    require_safe(host, keys)
+    service = make_service(specs, keys=keys, **options)
+    listener = socket.create_server((host, port))
+    server = uvicorn.Server(uvicorn.Config(service, **UVICORN))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.005)
+        with Client(f"http://{host}:{listener.getsockname()[1]}", key=key) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 UVICORN: dict[str, Any] = {

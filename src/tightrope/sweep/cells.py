@@ -182,6 +182,10 @@ class Plan:
     def _hash_of(self, part: str, tables: Mapping[str, Any]) -> str:
         value = tables.get(part)
         file = value.get("file") if part == "environment" and isinstance(value, Mapping) else None
+        if part == "environment" and _reads_rows(tables):
+            context = tables.get("context", {})
+            encoder = context.get("encoder")
+            value = [value, context, _file_hash(self.folder / encoder) if isinstance(encoder, str) else ""]
         content = _file_hash(self.folder / file) if isinstance(file, str) else ""
         return _hash([value, content])
 
@@ -391,9 +395,16 @@ def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     return _Built(solved, policy, stated, spec.simulation)
 
 
+def _reads_rows(tables: Mapping[str, Any]) -> bool:
+    """Whether the environment is a table, whose rows are read as the context says."""
+    stated = tables.get("environment")
+    return isinstance(stated, Mapping) and stated.get("kind") == "table"
+
+
 def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular:
     seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
-    data = {part: tables[part] for part in _ENVIRONMENT if part in tables}
+    parts = (*_ENVIRONMENT, *(["context"] if _reads_rows(tables) else []))
+    data = {part: tables[part] for part in parts if part in tables}
     return environment_of(make_spec({**data, "policy": seen}, source=plan.source, folder=plan.folder))
 
 

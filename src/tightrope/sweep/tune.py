@@ -32,6 +32,7 @@ NO_RUN_ENDS_IN_VIOLATION = "path_violation<=0"
 # What is varied where the spec does not say, by the kind of its policy.
 VARIED: dict[str, dict[str, list[float]]] = {
     "shadow-price": {"policy.explore": [0.5, 0.7, 0.85, 1.0, 1.2], "policy.caution": [2.0, 3.0, 4.0]},
+    "pessimistic-optimistic": {"policy.reward.bonus": [0.01, 0.03, 0.1, 0.3, 1.0]},
 }
 
 
@@ -77,10 +78,20 @@ class Tuned:
         found = [trial.words for trial in self.trials]
         return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
 
+    @property
+    def reach(self) -> str:
+        """What was checked of the spec to serve, and how far that goes."""
+        rounds, runs = [row["round"] for row in self.checked], self.checked[0]["replications"]
+        return (
+            f"it met {self.target} on {runs} fresh runs each in {listed(rounds)} rounds of this environment; nothing was tried "
+            f"beyond {rounds[-1]:,} rounds, nor in another environment"
+        )
+
     def as_data(self) -> dict[str, Any]:
         """For machines."""
         return {
             "target": str(self.target),
+            "reach": self.reach,
             "policy": self.policy,
             "settings": self.settings,
             "worth_it": self.worth_it,
@@ -113,7 +124,7 @@ def tune(
     ----------
     spec : Spec
         Its ``[sweep]`` may vary fields of the policy only: world, rules and length of the run are not the policy's to choose.
-        Without one, `explore` and `caution` of a shadow-price policy are varied.
+        Without one, `explore` and `caution` of a shadow-price policy are varied, and the bonus of a pessimistic-optimistic one.
     target : Target or str, optional
         Such as "violation<=0 after 500"; by default no run may end in violation, "path_violation<=0".
     out : path
@@ -178,7 +189,7 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     tables = plan.tables(cell.policy, cell.settings)
     order = [name for name in spec.data if name in tables]
     data = {name: tables[name] for name in dict.fromkeys(["name", *order, "policy"])}
-    for table, field in (("environment", "file"), ("context", "encoder")):
+    for table, field in (("environment", "file"), ("context", "encoder"), ("warm_start", "file")):
         stated = data.get(table)
         if isinstance(stated, Mapping) and isinstance(stated.get(field), str):
             file = os.path.relpath(plan.folder / stated[field], path.resolve().parent)
@@ -321,4 +332,4 @@ def _comment(tuned: Tuned) -> str:
     ]
     first = tuned.checked[0]
     head = f"Tuned for {tuned.target}: on {first['replications']} fresh runs (seed {first['seed']}) of"
-    return "\n".join([head, *checks, *tuned.words])
+    return "\n".join([head, *checks, *tuned.words, f"To serve: {tuned.reach}."])

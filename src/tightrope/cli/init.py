@@ -1,0 +1,257 @@
+"""`tightrope init`: a guided start, from a table or from questions."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.tables import table
+from tightrope.errors import InvalidInput
+
+_FLAG = Parameter(negative=())
+_MANY = Parameter(negative=())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Columns:
+    """Which column of the table is what; what is not said is proposed."""
+
+    action: str | None = None
+    "The column of what was done."
+    reward: Annotated[tuple[str, ...], _MANY] = ()
+    "The column of what it earned; or ACTION=COLUMN for each action, where every row tells them all."
+    success: str | None = None
+    "The entry of the reward's column that counts as 1, all others as 0."
+    label: str | None = None
+    "The column of the action that would have been right, in place of action and reward."
+    context: Annotated[tuple[str, ...], _MANY] = ()
+    "A column that is known before a decision; may be repeated. Without a table a field, such as 'age: 0..120' or 'sex: f, m'."
+    usage: Annotated[tuple[str, ...], _MANY] = ()
+    "A column of what was used; may be repeated. Without a table such as 'minutes:email=1,letter=9'."
+    rule: Annotated[tuple[str, ...], _MANY] = ()
+    "What must hold, such as 'letter <= 0.3' for a share or 'minutes <= 4.5' for an average; may be repeated."
+    group: str | None = None
+    "The column of each row's group, for rules among groups."
+    no_usage: Annotated[bool, _FLAG] = False
+    "No column tells what was used."
+    no_rules: Annotated[bool, _FLAG] = False
+    "Nothing is limited."
+
+
+_PROPOSED = Columns()
+
+
+@command('tightrope init --from coupons.csv --rule "letter <= 0.3"')
+def init(
+    *,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    columns: Columns = _PROPOSED,
+    name: str | None = None,
+    actions: Annotated[str | None, Parameter(negative=())] = None,
+    chance: Annotated[tuple[str, ...], _MANY] = (),
+    rounds: int = 5_000,
+    replications: int = 20,
+    workers: int | None = None,
+    yes: Annotated[bool, _FLAG] = False,
+    force: Annotated[bool, _FLAG] = False,
+    no_open: Annotated[bool, _FLAG] = False,
+    output: Output = DEFAULT,
+) -> None:
+    """Start here: from a table, or from a few questions, to a spec with comments, a first simulation and a page about it.
+
+    A table has a row for each past decision: what was known, what was done, what it earned, perhaps what it used. Or it has the
+    reward of every action in each row, or the right one as a label. What each column is, is proposed with the reason; an option
+    says otherwise. On a terminal every proposal may be changed before anything is written.
+
+    spec.toml, index.html and summary.json go to --out, by default to a folder named like the table. The spec is one for oracle,
+    simulate, tune and serve.
+
+    Parameters
+    ----------
+    from_
+        A .csv, .csv.gz or .parquet file. Without one, questions are asked.
+    name
+        Of the experiment; by default that of the table.
+    actions
+        Without a table: what can be done, names with commas between.
+    chance
+        Without a table: how often an action succeeds, as a guess, such as letter=0.4; may be repeated.
+    rounds
+        Decisions in each simulated run.
+    replications
+        Simulated runs.
+    workers
+        Cores to use; all by default.
+    yes
+        Ask nothing: take what is proposed and what the options say.
+    force
+        Replace files that are there already.
+    no_open
+        Do not open the page in a browser, which is done on a terminal alone.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise InvalidInput(
+            "standard input is no terminal, so nothing can be asked: give --yes to take what is proposed and what options say."
+        )
+    asked = shlex.join(["tightrope", "init", *(["--from", from_.name] if from_ is not None else [])])
+    size = {"rounds": rounds, "replications": replications}
+    if from_ is None:
+        text, folder, proposal = _by_questions(columns, name, actions, chance, yes, asked, size, output)
+    else:
+        if actions or chance:
+            raise InvalidInput("--actions and --chance are for a start without a table: --from tells both.")
+        text, folder, proposal = _by_table(from_, columns, name, yes, asked, size, output)
+    from tightrope.starting import start
+
+    found = start(
+        text,
+        folder,
+        proposal=proposal,
+        force=force,
+        workers=workers,
+        tell=lambda line: print(line, file=sys.stderr),
+    )
+    output.show(
+        found.as_data(),
+        "",
+        *found.words(),
+        *(f"doubt: {doubt}" for doubt in found.doubts),
+        f"the spec is {found.path}, the page {found.page}",
+        f"next: tightrope serve {shlex.quote(str(found.path))} --data {shlex.quote(str(folder / 'data'))}",
+    )
+    if not no_open and not output.json and sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(found.page.resolve().as_uri())
+
+
+def _by_table(
+    path: Path,
+    columns: Columns,
+    name: str | None,
+    yes: bool,
+    asked: str,
+    size: dict[str, int],
+    output: Output,
+) -> tuple[str, Path, Any]:
+    from tightrope.starting import propose
+    from tightrope.starting.text import spec_text
+    from tightrope.tables import read_table
+
+    columns_read = read_table(path)
+    stem = path.name.split(".")[0]
+    folder = output.out or Path(stem)
+    given: dict[str, Any] = {
+        **{
+            one: getattr(columns, one) for one in ("action", "reward", "success", "label", "context", "group")
+        },
+        "usage": () if columns.no_usage else columns.usage or None,
+        "rules": () if columns.no_rules else columns.rule or None,
+    }
+    where: dict[str, Any] = {
+        "path": path,
+        "file": os.path.relpath(path.resolve(), folder.resolve()),
+        "name": name or stem,
+    }
+    proposal = propose(columns_read, **where, **given)
+    if not yes:
+        proposal = _agreed(columns_read, proposal, where, given, output)
+    elif not output.json:
+        output.show(None, _parts(proposal))
+    return spec_text(proposal, **size, asked=asked), folder, proposal
+
+
+def _agreed(columns_read: Any, proposal: Any, where: Any, given: dict[str, Any], output: Output) -> Any:
+    """The proposal as people want it."""
+    from tightrope.starting import propose
+
+    while True:
+        output.show(None, _parts(proposal))
+        answer = _ask(
+            "Is that right? Enter; or say what is not: action, reward, label, context, usage, rule", ""
+        )
+        what = answer.strip().lower().removeprefix("the ").rstrip("s")
+        if not what:
+            return proposal
+        if what not in ("action", "reward", "label", "context", "usage", "rule"):
+            print(f"  that must be one of the six, but got {answer!r}")
+            continue
+        now = _ask(f"{what}, with commas between where there are several; none for nothing", "")
+        several = [] if now.strip() == "none" else [one.strip() for one in now.split(",") if one.strip()]
+        single = several[0] if several else None
+        changes: dict[str, Any] = {
+            "action": {"action": single, "label": None},
+            "reward": {"reward": several, "label": None},
+            "label": {"label": single, "action": None, "reward": ()},
+            "context": {"context": several},
+            "usage": {"usage": several},
+            "rule": {"rules": several},
+        }
+        try:
+            proposal = propose(columns_read, **where, **(given | changes[what]))
+            given |= changes[what]
+        except InvalidInput as error:
+            print(f"  {error}")
+
+
+def _by_questions(
+    columns: Columns,
+    name: str | None,
+    actions: str | None,
+    chance: tuple[str, ...],
+    yes: bool,
+    asked: str,
+    size: dict[str, int],
+    output: Output,
+) -> tuple[str, Path, None]:
+    from tightrope.starting import Answers
+    from tightrope.starting.questions import read_usage
+    from tightrope.starting.text import plain_spec_text
+
+    for option in ("action", "reward", "success", "label", "group"):
+        if getattr(columns, option):
+            raise InvalidInput(f"--{option} names a column of a table: give the table with --from.")
+    answers = Answers(
+        name=name or "experiment",
+        actions=tuple(one.strip() for one in (actions or "a, b").split(",")),
+        context=columns.context,
+        rules=() if columns.no_rules else columns.rule or None,
+        usage=dict(read_usage(one) for one in columns.usage),
+        chances=dict(_chance(one) for one in chance),
+    )
+    if not yes:
+        answers = Answers.asked(_ask, answers)
+    data, reasons = answers.data(**size)
+    return plain_spec_text(data, reasons, asked=asked), output.out or Path(answers.name), None
+
+
+def _chance(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise InvalidInput(f"--chance must be such as letter=0.4, but got {text!r}.") from None
+
+
+def _ask(question: str, default: str) -> str:
+    """The answer; Enter stands for the default."""
+    shown = f"{question} [{default}]: " if default else f"{question}: "
+    try:
+        return input(shown).strip() or default
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def _parts(proposal: Any) -> Any:
+    """The proposal as a table."""
+    return table(
+        "", ("column", "taken as", "why"), [(part.what, part.role, part.why) for part in proposal.parts]
+    )

@@ -1,0 +1,139 @@
+"""What the columns of a table look like: what kind of values, how many different ones, how many missing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tightrope.frames import Frame, microseconds
+
+Kind = Literal["number", "boolean", "category", "date", "id", "text", "constant", "empty"]
+
+# More different values than that, and only the common ones have a place of their own.
+MOST_VALUES = 20
+# From so many rows on, values that hardly ever come twice are names of rows, or written by people.
+_FEW = 20
+_MOSTLY = 0.5
+_CODE_WORDS = frozenset(["id", "code", "type", "kind", "zip", "zipcode", "postcode", "plz", "region", "area"])
+_ID_WORDS = frozenset(
+    ["id", "uuid", "guid", "key", "number", "nr", "nbr", "no", "index", "row", "name", "email", "phone"]
+)
+_DATE_WORDS = frozenset(["date", "time", "day", "datetime", "timestamp", "when", "month", "year"])
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds. `values` are the different ones, the most common first; `low` and `high` are of numbers."""
+
+    name: str
+    kind: Kind
+    rows: int
+    missing: int
+    values: tuple[Any, ...]
+    counts: tuple[int, ...]
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+
+    @property
+    def n_values(self) -> int:
+        """How many different values there are."""
+        return len(self.values)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words that its name is made of."""
+        return words_of(self.name)
+
+    @property
+    def missing_share(self) -> float:
+        """The share of rows without a value."""
+        return self.missing / self.rows
+
+
+def words_of(name: str) -> frozenset[str]:
+    """The words that a name is made of.
+
+    >>> sorted(words_of("nurseHours_used"))
+    ['hours', 'nurse', 'used']
+    """
+    apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    return frozenset(word for word in re.split(r"[^a-z0-9äöüßéèç]+", apart.lower()) if word)
+
+
+def look(frame: Frame) -> dict[str, Column]:
+    """All columns of a table.
+
+    >>> seen = look(Frame({"age": [41.0, 35.5, None], "sex": ["f", "m", "f"], "urgent": [0, 1, 1]}))
+    >>> [(one.name, one.kind, one.missing) for one in seen.values()]
+    [('age', 'number', 1), ('sex', 'category', 0), ('urgent', 'boolean', 0)]
+    """
+    return {name: _column(name, frame) for name in frame.names}
+
+
+def _column(name: str, frame: Frame) -> Column:
+    array, missing = frame.column(name)
+    present = array[~missing]
+    n, gaps = array.size, int(missing.sum())
+    counted = Counter(present.tolist()).most_common()
+    values, counts = tuple(value for value, _ in counted), tuple(count for _, count in counted)
+    if len(values) < 2:
+        return Column(name, "constant" if values else "empty", n, gaps, values, counts)
+    kind: Kind
+    words = words_of(name)
+    low = high = 0.0
+    whole = False
+    if present.dtype.kind == "b":
+        kind = "boolean"
+    elif present.dtype.kind == "M":
+        kind = "date"
+    elif present.dtype.kind == "U":
+        kind = _of_texts(values, present.size, words)
+    else:
+        numbers = present.astype(np.float64)
+        low, high = float(numbers.min()), float(numbers.max())
+        whole = bool((numbers == np.round(numbers)).all())
+        kind = _of_numbers(values, numbers, whole, words)
+    return Column(name, kind, n, gaps, values, counts, low, high, whole)
+
+
+def _of_texts(values: tuple[str, ...], n: int, words: frozenset[str]) -> Kind:
+    if all(_is_date(one) for one in values):
+        return "date"
+    if n >= _FEW and len(values) > _MOSTLY * n:
+        return "id" if words & _ID_WORDS or all(" " not in one.strip() for one in values) else "text"
+    return "category"
+
+
+def _is_date(text: str) -> bool:
+    """2026-03-31 and times of ISO, or days as people write them: 31.3.2026, 3/31/26."""
+    plain = re.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})(\D.*)?", text.strip())
+    return plain is not None or (len(text) > 7 and microseconds(text) is not None)
+
+
+def _of_numbers(values: tuple[float, ...], numbers: Any, whole: bool, words: frozenset[str]) -> Kind:
+    n = numbers.size
+    if whole and len(values) == 2 and {*values} == {0.0, 1.0}:
+        return "boolean"
+    if (
+        whole
+        and n >= _FEW
+        and (
+            (len(values) == n and _counts_rows(numbers)) or (len(values) > _MOSTLY * n and words & _ID_WORDS)
+        )
+    ):
+        return "id"
+    if whole and words & _DATE_WORDS and numbers.min() > 1e8:  # seconds since 1970, or 20260331123000
+        return "date"
+    if whole and words & _CODE_WORDS:
+        return "id" if n >= _FEW and len(values) > _MOSTLY * n else "category"
+    return "number"
+
+
+def _counts_rows(numbers: Any) -> bool:
+    """Whether they go up by 1 from row to row."""
+    return bool((np.diff(numbers) == 1.0).all())

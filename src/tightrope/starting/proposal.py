@@ -1,0 +1,456 @@
+"""What a table is proposed to be: context, actions, reward, usage and rules, each with the reason in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tightrope.encoder import Encoder
+from tightrope.errors import InvalidInput
+from tightrope.frames import Frame
+from tightrope.history import History, Past, action_name
+from tightrope.messages import did_you_mean
+from tightrope.starting import roles
+from tightrope.starting.columns import MOST_VALUES, Column, look
+from tightrope.starting.roles import Found
+
+_GIVEN = "you said so"
+_MOSTLY_MISSING = 0.95
+_RARE = 0.005  # the share of rows below which a value of many has no place of its own
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that is proposed: "action", "reward", "label", "usage", "context", "rule" or "left out", of what, and why."""
+
+    role: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A table as a problem: what may be done, what callers send, what is earned and used, which rules must hold."""
+
+    name: str
+    past: Past
+    actions: tuple[str, ...]
+    encoder: Encoder
+    rules: tuple[dict[str, Any], ...]  # as in a spec
+    parts: tuple[Part, ...]
+
+    @property
+    def history(self) -> History:
+        """Which columns hold what."""
+        return self.past.history
+
+    def why(self, role: str, what: str) -> str:
+        """The reason for a part."""
+        return next(part.why for part in self.parts if (part.role, part.what) == (role, what))
+
+    @property
+    def average(self) -> float | None:
+        """What the past decisions earned on average; None where every action's reward is known and none was taken."""
+        if self.history.action is None:
+            return None
+        earned = [reward for _, _, reward in self.past.taught()]
+        return sum(earned) / len(earned)
+
+
+def propose(
+    table: Mapping[str, Sequence[Any]],
+    *,
+    path: Path,
+    file: str,
+    name: str,
+    action: str | None = None,
+    reward: Sequence[str] = (),
+    label: str | None = None,
+    success: str | None = None,
+    context: Sequence[str] = (),
+    usage: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    group: str | None = None,
+) -> Proposal:
+    """What the columns of a table are, as far as names and values tell; what is given is taken as it is.
+
+    Parameters
+    ----------
+    table : mapping of columns
+        As `read_table` gives it.
+    path, file
+        Where the table is, and how a spec beside the results calls it.
+    reward : sequence of str
+        A column; or ``action=column`` for each action, where a row tells them all.
+    success : str, optional
+        The entry of the reward's column that counts as 1.
+    usage : sequence of str, optional
+        Columns of what was used, none of them if empty.
+    rules : sequence of str, optional
+        Such as ``"letter <= 0.3"`` or ``"minutes <= 4.5"``; none if empty.
+
+    Raises
+    ------
+    InvalidInput
+        What can't be told from the table, with the columns that might be meant and the option that says so.
+    """
+    frame = Frame(table)
+    columns = look(frame)
+    for given in [
+        action,
+        label,
+        group,
+        *context,
+        *(usage or ()),
+        *(one.rpartition("=")[2] for one in reward),
+    ]:
+        if given is not None and given not in columns:
+            raise InvalidInput(
+                f"{path}: there is no column {given!r}{did_you_mean(given, columns)}; it has: {', '.join(columns)}"
+            )
+    stated, parts = _outcome(frame, columns, path, action, reward, label, success)
+    used, why_used = _usage(frame, columns, stated, usage, group)
+    history = History(file=file, **stated, usage=used, group=group)
+    past = history.of({one: list(values) for one, values in table.items()}, path)
+    actions = _actions(past)
+    parts += why_used
+    if group is not None:
+        parts.append(Part("group", group, _GIVEN))
+    if past.left_out:
+        parts.append(
+            Part("left out", f"{past.left_out:,} rows", "they lack the action, the reward or what was used")
+        )
+    declared, why = _context(frame, columns, history, context)
+    if not declared:
+        raise InvalidInput(
+            f"{path}: no column is left that could be known before a decision: name one with --context"
+        )
+    encoder = Encoder(declared).fit(past.columns)
+    made, why_rules = _rules(past, actions, columns, rules)
+    return Proposal(name, past, actions, encoder, tuple(made), (*parts, *why_rules, *why))
+
+
+# --- action, reward, usage ---
+
+
+def _outcome(
+    frame: Frame,
+    columns: Mapping[str, Column],
+    path: Path,
+    action: str | None,
+    reward: Sequence[str],
+    label: str | None,
+    success: str | None,
+) -> tuple[dict[str, Any], list[Part]]:
+    """What of `History` says what was done and earned, and why."""
+    if label is not None:
+        return {"label": label}, [Part("label", label, _GIVEN)]
+    if any("=" in one for one in reward):
+        known = dict(_pair(one) for one in reward)
+        return {"reward": known}, [Part("reward", one, _GIVEN) for one in known.values()]
+    if len(reward) > 1:
+        raise InvalidInput("--reward must name one column, or be ACTION=COLUMN for each action")
+    found: Found | None
+    if action is None and not reward and (per_action := roles.find_per_action(columns)):
+        known = per_action["reward"]
+        why = f"there is one for each of {len(known)} actions, by their names: a row tells what each would have earned"
+        return {"reward": known}, [Part("reward", one, why) for one in known.values()]
+    found = (
+        Found(reward[0], _GIVEN)
+        if reward
+        else roles.find_reward(columns, [action] if action else (), success)
+    )
+    done = Found(action, _GIVEN) if action else roles.find_action(columns, [found.name] if found else ())
+    if not reward and action is None and (done is None or found is None):
+        right = roles.find_label(columns)
+        if right is not None:
+            return {"label": right.name}, [Part("label", right.name, right.why)]
+    if done is None:
+        could = [one.name for one in columns.values() if roles.is_choice(one)]
+        raise InvalidInput(
+            _unclear(path, "was done", "--action", could, "--label COLUMN names the right action of each row")
+        )
+    if found is None:
+        could = [one.name for one in columns.values() if roles.is_outcome(one) and one.name != done.name]
+        raise InvalidInput(_unclear(path, "was earned", "--reward", could))
+    if columns[done.name].n_values > roles.MOST_ACTIONS:
+        raise InvalidInput(
+            f"{path}: column {done.name!r} has {columns[done.name].n_values:,} different values, but at most "
+            f"{roles.MOST_ACTIONS} can be actions: give --action another"
+        )
+    stated: dict[str, Any] = {"action": done.name, "reward": found.name}
+    parts = [Part("action", done.name, done.why), Part("reward", found.name, found.why)]
+    column = columns[found.name]
+    if success is not None or column.kind not in ("number", "boolean"):
+        counts, why = _success(path, column, success)
+        stated["success"] = counts
+        parts[-1] = Part("reward", found.name, f"{found.why}; {why}")
+    return stated, parts
+
+
+def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]:
+    """The entry of a column that counts as 1, and why."""
+    if success is None:
+        good = roles.good_value(column)
+        if good is None:
+            words = f"{path}: column {column.name!r} holds {_listed(column.values)}: say with --success which of them is good"
+            raise InvalidInput(words)
+        return good, f"{good!r} counts as 1, all else as 0"
+    for one in column.values:
+        if success in (str(one), action_name(one)):
+            return one, f"{one!r} counts as 1, all else as 0, as you said"
+    raise InvalidInput(
+        f"{path}: column {column.name!r} must hold --success {success!r}, but it holds {_listed(column.values)}"
+    )
+
+
+def _usage(
+    frame: Frame,
+    columns: Mapping[str, Column],
+    stated: Mapping[str, Any],
+    usage: Sequence[str] | None,
+    group: str | None,
+) -> tuple[dict[str, Any], list[Part]]:
+    """What was used, by the name that rules call it, and why."""
+    if isinstance(stated.get("reward"), dict) and not usage:
+        if usage is not None:
+            return {}, []
+        known = {name: one for name, one in roles.find_per_action(columns).items() if name != "reward"}
+        why = "there is one for each action, by their names: what each would use"
+        return known, [Part("usage", column, why) for one in known.values() for column in one.values()]
+    if "action" not in stated:
+        if usage:
+            raise InvalidInput(
+                "--usage names what was used by what was done, but no column says what was done"
+            )
+        return {}, []
+    if usage is not None:
+        return {one: one for one in usage}, [Part("usage", one, _GIVEN) for one in usage]
+    apart = [one for one in (stated["action"], stated["reward"], group) if one]
+    leaks = roles.find_leaks(frame, columns, stated["reward"], stated.get("success"))
+    found = roles.find_usage(frame, columns, stated["action"], [*apart, *leaks])
+    return {one.name: one.name for one in found}, [Part("usage", *one) for one in found]
+
+
+def _actions(past: Past) -> tuple[str, ...]:
+    history = past.history
+    if isinstance(history.reward, dict):
+        return tuple(history.reward)
+    return tuple(sorted(set(past.columns[history.action or history.label or ""])))
+
+
+# --- context ---
+
+
+def _context(
+    frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str]
+) -> tuple[dict[str, Any], list[Part]]:
+    """What callers send, declared as an encoder takes it; why, and what is left out and why."""
+    taken = {*history.columns()}
+    leaks = (
+        roles.find_leaks(frame, columns, history.reward, history.success)
+        if isinstance(history.reward, str)
+        else []
+    )
+    late = roles.find_consequences(frame, columns, history.action) if history.action is not None else {}
+    declared: dict[str, Any] = {}
+    parts: list[Part] = []
+    for name in given or columns:
+        if name in taken:
+            if given and name != history.group:
+                raise InvalidInput(
+                    f"--context {name}: that column is the action, the reward or what was used"
+                )
+            continue
+        column = columns[name]
+        reason = None if given else _left_out(column, name in leaks) or late.get(name)
+        if reason is not None:
+            parts.append(Part("left out", name, reason))
+            continue
+        declared[name], why = _declared(column)
+        parts.append(Part("context", name, why))
+    return declared, parts
+
+
+def _left_out(column: Column, leaks: bool) -> str | None:
+    """Why a column is no part of the context; None if it is one."""
+    if column.kind == "empty":
+        return "it is empty"
+    if column.kind == "constant":
+        return f"it is {column.values[0]!r} wherever it is anything"
+    if leaks:
+        return "it tells the reward almost exactly, so it is known only when the reward is"
+    if column.kind == "id":
+        return f"it names the row: {column.n_values:,} different values in {column.rows:,} rows"
+    if column.kind == "text":
+        return "it is free text: no two rows say the same"
+    if column.kind == "date":
+        return "a date does not come again; --context takes it all the same, if it is written as 2026-03-31"
+    if column.missing_share > _MOSTLY_MISSING:
+        return f"{column.missing_share:.0%} of it is missing"
+    return None
+
+
+def _declared(column: Column) -> tuple[dict[str, Any], str]:
+    """How an encoder takes a column, and that in words."""
+    declared: dict[str, Any]
+    if column.kind in ("category", "id", "text"):
+        common = [one for one, count in zip(column.values, column.counts) if count >= _RARE * column.rows]
+        declared = {"type": "category", "unseen": "other"}
+        words = f"one of {column.n_values} values, or another"
+        if column.n_values > MOST_VALUES:
+            kept = common[:MOST_VALUES] or list(column.values[:MOST_VALUES])
+            declared["values"] = sorted(_plain(one) for one in kept)
+            words = f"one of its {len(kept)} most common values of {column.n_values:,}, or another"
+    elif column.kind == "boolean":
+        declared, words = {"type": "boolean"}, "true or false"
+    elif column.kind == "date":
+        declared, words = {"type": "date"}, "a date"
+    else:
+        declared, words = {"type": "number"}, f"a number, from {column.low:g} to {column.high:g} in the table"
+    if column.missing:
+        declared["missing"] = "indicator"
+        words += f"; missing in {_percent(column.missing_share)} of the rows, which has a column of its own"
+    return declared, words
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# --- rules ---
+
+_RULE = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign><=|>=|≤|≥)\s*(?P<limit>[-+0-9.,eE%]+)\s*")
+
+
+def _rules(
+    past: Past, actions: tuple[str, ...], columns: Mapping[str, Column], given: Sequence[str] | None
+) -> tuple[list[dict[str, Any]], list[Part]]:
+    """The rules as a spec states them, and why."""
+    if given is not None:
+        made = [_stated(one, past, actions) for one in given]
+        return made, [Part("rule", rule_name(one), _GIVEN) for one in made]
+    made, parts = [], []
+    for usage in past.history.usage:
+        used = past.used(usage)
+        average = sum(float(one.mean()) for one in used.values()) / len(used)
+        made.append({"kind": "budget", **_limited(past, usage, "at_most", _rounded_up(average))})
+        logged = "what was used on average in the table" if None in used else "the average over all actions"
+        parts.append(
+            Part(
+                "rule",
+                rule_name(made[-1]),
+                f"{logged}: {average:.4g} a decision. Set it to what there really is",
+            )
+        )
+    if made:
+        return made, parts
+    favourite, share, why = _favourite(past, actions)
+    made.append({"kind": "capacity", "action": favourite, "at_most": share})
+    why += " Whether there is room for more the table can't say: change the limit, or remove the rule"
+    return made, [Part("rule", rule_name(made[0]), why)]
+
+
+def _favourite(past: Past, actions: tuple[str, ...]) -> tuple[str, float, str]:
+    """The action that earned most on average, its share of the rows, and that in words."""
+    sums, counts = dict.fromkeys(actions, 0.0), dict.fromkeys(actions, 0)
+    for _, action, reward in past.taught():
+        sums[action] += reward
+        counts[action] += 1
+    best = max(actions, key=lambda one: sums[one] / max(1, counts[one]))
+    if past.history.action is None:
+        share = max(0.05, round(1.0 / len(actions), 2))
+        return (
+            best,
+            share,
+            f"it would earn most on average; an even share of {len(actions)} actions is {1 / len(actions):.0%}.",
+        )
+    share = counts[best] / len(past)
+    rounded = min(0.95, max(0.01, math.ceil(100 * share - 1e-9) / 100))
+    return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
+
+
+def _stated(text: str, past: Past, actions: tuple[str, ...]) -> dict[str, Any]:
+    """``"letter <= 0.3"``: the share of an action, or the average of a usage."""
+    name, side, limit = read_rule(text)
+    if name in actions:
+        return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
+    if name in past.history.usage:
+        return {"kind": "budget" if side == "at_most" else "mean", **_limited(past, name, side, limit)}
+    known = [*actions, *past.history.usage]
+    raise InvalidInput(
+        f"--rule {text!r}: {name!r} is neither an action nor a column of what was used{did_you_mean(name, known)}; "
+        f"known: {', '.join(known)}"
+    )
+
+
+def _limited(past: Past, usage: str, side: str, limit: float) -> dict[str, Any]:
+    used = past.used(usage)
+    low, high = min(float(one.min()) for one in used.values()), max(float(one.max()) for one in used.values())
+    rule: dict[str, Any] = {"name": usage, side: limit, "range": [min(0.0, low), max(high, limit)]}
+    return rule | ({"seen": "after"} if None in used else {})
+
+
+def read_rule(text: str) -> tuple[str, str, float]:
+    """What is limited, on which side, and at what.
+
+    >>> read_rule("letter <= 30%"), read_rule("minutes >= 4.5")
+    (('letter', 'at_most', 0.3), ('minutes', 'at_least', 4.5))
+    """
+    match = _RULE.fullmatch(text)
+    try:
+        assert match is not None
+        limit = float(match["limit"].rstrip("%").replace(",", "."))
+    except (AssertionError, ValueError):
+        raise InvalidInput(
+            f"a rule must be NAME <= NUMBER or NAME >= NUMBER, such as 'letter <= 0.3', but got {text!r}"
+        ) from None
+    side = "at_most" if match["sign"] in ("<=", "≤") else "at_least"
+    return match["name"].strip("'\""), side, limit / (100.0 if match["limit"].endswith("%") else 1.0)
+
+
+def rule_name(rule: Mapping[str, Any]) -> str:
+    """A rule in a few words.
+
+    >>> rule_name({"kind": "share", "action": "letter", "at_least": 0.1})
+    'letter >= 0.1'
+    """
+    what = rule.get("action", rule.get("name"))
+    return f"{what} <= {rule['at_most']:g}" if "at_most" in rule else f"{what} >= {rule['at_least']:g}"
+
+
+def _rounded_up(value: float) -> float:
+    """To three digits, upwards, so that what was done keeps the rule."""
+    if value <= 0.0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    action, _, column = text.partition("=")
+    if not action or not column:
+        raise InvalidInput(
+            f"--reward must be ACTION=COLUMN for every action where it is so for one, but got {text!r}"
+        )
+    return action, column
+
+
+def _unclear(path: Path, what: str, option: str, could: list[str], also: str = "") -> str:
+    listed = f": {', '.join(could)}?" if could else "; no column looks like one"
+    return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (
+        f"; {also}" if also else ""
+    )
+
+
+def _listed(values: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, values[:6]))
+    return shown + (", …" if len(values) > 6 else "")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else "less than 1 %"

@@ -1,0 +1,185 @@
+"""A problem by questions, where there is no table yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tightrope.errors import InvalidInput
+from tightrope.messages import did_you_mean
+from tightrope.starting.proposal import read_rule
+
+# A question and the answer that stands for Enter.
+Ask = Callable[[str, str], str]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What people say of a problem that has no table yet.
+
+    `context` holds fields such as ``age: 0..120`` and ``sex: f, m``; `rules` such as ``letter <= 0.3`` and
+    ``minutes <= 4.5``; `usage`, by its name, what each action uses; `chances` how often each action succeeds, as a guess.
+    """
+
+    name: str = "experiment"
+    actions: Sequence[str] = ("a", "b")
+    context: Sequence[str] = ()
+    rules: Sequence[str] | None = None
+    usage: dict[str, dict[str, float]] = field(default_factory=dict)
+    chances: dict[str, float] = field(default_factory=dict)
+
+    def data(self, *, rounds: int, replications: int) -> tuple[dict[str, Any], dict[str, str]]:
+        """The spec as plain data, and the reasons for its rules.
+
+        >>> data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(rounds=100, replications=2)
+        >>> data["context"], data["environment"]["rewards"]
+        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0}}, [[0.6, 0.4]])
+        """
+        names = [one.strip() for one in self.actions]
+        if len(names) < 2 or len({*names}) < len(names) or not all(names):
+            raise InvalidInput(
+                f"actions must be at least two different names, but got {', '.join(map(repr, names))}"
+            )
+        for given in self.chances:
+            if given not in names:
+                raise InvalidInput(
+                    f"chance {given!r} is of no action{did_you_mean(given, names)}; actions: {', '.join(names)}"
+                )
+        chances = [self.chances.get(one, guess) for one, guess in zip(names, _guesses(len(names)))]
+        for name, chance in zip(names, chances):
+            if not 0.0 <= chance <= 1.0:
+                raise InvalidInput(f"chance of {name!r} must lie in [0, 1], but got {chance:g}")
+        rules, reasons = [], {}
+        if self.rules is None:
+            best = names[chances.index(max(chances))]
+            rules = [{"kind": "capacity", "action": best, "at_most": 0.5}]
+            reasons[f"{best} <= 0.5"] = (
+                "An example: the action that promises most gets no more than half. Change it or remove it."
+            )
+        for text in self.rules or ():
+            rules.append(_rule(text, names, self.usage))
+        return {
+            "name": self.name,
+            "actions": names,
+            "context": dict(_field(one) for one in self.context),
+            "rule": rules,
+            "environment": {"kind": "tabular", "weights": [1.0], "rewards": [chances]},
+            "simulation": {"rounds": rounds, "replications": replications},
+        }, reasons
+
+    @classmethod
+    def asked(cls, ask: Ask, given: Answers) -> Answers:
+        """Put the questions; what is `given` is proposed."""
+        name = ask("What is it about, in one word?", given.name)
+        actions = _split(ask("What can be done? Names, with commas between", ", ".join(given.actions)))
+        context: list[str] = list(given.context)
+        print(
+            "What is known before a decision? For example   age: 0..120   or   sex: f, m   ; Enter ends the list."
+        )
+        while answer := ask("  known before", ""):
+            try:
+                _field(answer)
+                context.append(answer)
+            except InvalidInput as error:
+                print(f"  {error}")
+        chances = dict(given.chances)
+        for one, guess in zip(actions, _guesses(len(actions))):
+            chances[one] = _asked_number(
+                ask, f"How often does {one!r} succeed, as a guess from 0 to 1?", chances.get(one, guess)
+            )
+        rules: list[str] = list(given.rules or ())
+        usage = dict(given.usage)
+        print(
+            f"What must hold? For example   {actions[0]} <= 0.3   (at most 30 % of the decisions),   minutes <= 4.5   "
+            "(on average a decision); Enter ends the list."
+        )
+        while answer := ask("  rule", ""):
+            try:
+                subject = read_rule(answer)[0]
+                if subject not in actions and subject not in usage:
+                    usage[subject] = {
+                        one: _asked_number(ask, f"  how many {subject} does {one!r} use?", 1.0)
+                        for one in actions
+                    }
+                _rule(answer, actions, usage)
+                rules.append(answer)
+            except InvalidInput as error:
+                print(f"  {error}")
+        return cls(name, actions, context, rules, usage, chances)
+
+
+def _rule(text: str, actions: Sequence[str], usage: dict[str, dict[str, float]]) -> dict[str, Any]:
+    name, side, limit = read_rule(text)
+    if name in actions:
+        kind = "capacity" if side == "at_most" else "share"
+        return {"kind": kind, "action": name, side: limit}
+    if name not in usage:
+        known = [*actions, *usage]
+        raise InvalidInput(
+            f"rule {text!r}: {name!r} is no action{did_you_mean(name, known)}; where it is something that actions use, say how "
+            f"much: --usage {name}:{','.join(f'{one}=1' for one in actions)}"
+        )
+    used = usage[name]
+    if missing := [one for one in actions if one not in used]:
+        raise InvalidInput(f"rule {text!r}: how many {name} does {missing[0]!r} use?")
+    ends = [min(0.0, *used.values()), max(limit, *used.values())]
+    kind = "budget" if side == "at_most" else "mean"
+    return {
+        "kind": kind,
+        "name": name,
+        side: limit,
+        "range": ends,
+        "usage": {one: used[one] for one in actions},
+    }
+
+
+def _field(text: str) -> tuple[str, dict[str, Any]]:
+    """``age: 0..120`` or ``sex: f, m``."""
+    name, _, told = text.partition(":")
+    name, told = name.strip(), told.strip()
+    ends = re.fullmatch(r"(\S+?)\s*(?:\.\.|…|–| to )\s*(\S+)", told)
+    if name and ends:
+        try:
+            return name, {"type": "number", "min": float(ends[1]), "max": float(ends[2])}
+        except ValueError:
+            pass
+    values = _split(told)
+    if not name or len(values) < 2:
+        raise InvalidInput(f"context must be such as 'age: 0..120' or 'sex: f, m', but got {text!r}")
+    return name, {"type": "category", "values": values}
+
+
+def read_usage(text: str) -> tuple[str, dict[str, float]]:
+    """``minutes:email=1,letter=9``.
+
+    >>> read_usage("minutes:email=1,letter=9")
+    ('minutes', {'email': 1.0, 'letter': 9.0})
+    """
+    name, _, told = text.partition(":")
+    try:
+        used = {one.partition("=")[0].strip(): float(one.partition("=")[2]) for one in told.split(",")}
+    except ValueError:
+        used = {}
+    if not name or not used:
+        raise InvalidInput(f"--usage must be such as 'minutes:email=1,letter=9', but got {text!r}")
+    return name.strip(), used
+
+
+def _split(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _guesses(n: int) -> list[float]:
+    """From 0.6 down to 0.4."""
+    return [round(0.6 - 0.2 * i / max(1, n - 1), 3) for i in range(n)]
+
+
+def _asked_number(ask: Ask, question: str, default: float) -> float:
+    while True:
+        answer = ask(question, f"{default:g}")
+        try:
+            return float(answer)
+        except ValueError:
+            print(f"  that must be a number, but got {answer!r}")

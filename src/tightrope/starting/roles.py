@@ -1,0 +1,295 @@
+"""Which column of a table is the action, which the reward, which tells what was used: by their names and by what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tightrope.frames import Frame
+from tightrope.starting.columns import Column
+
+MOST_ACTIONS = 50
+# What columns of each kind are called, the surest first.
+ACTION_WORDS = (
+    *("action", "arm", "treatment", "treated", "decision", "choice", "chosen", "assigned", "assignment"),
+    *(
+        "variant",
+        "intervention",
+        "offer",
+        "offered",
+        "sent",
+        "coupon",
+        "voucher",
+        "channel",
+        "campaign",
+        "creative",
+    ),
+    *("route", "routed", "ward", "department", "desk", "queue", "model", "option", "plan", "message", "ad"),
+)
+REWARD_WORDS = (
+    *(
+        "reward",
+        "outcome",
+        "success",
+        "successful",
+        "bought",
+        "purchase",
+        "purchased",
+        "converted",
+        "conversion",
+    ),
+    *(
+        "clicked",
+        "click",
+        "accepted",
+        "redeemed",
+        "responded",
+        "response",
+        "recovered",
+        "survived",
+        "well",
+        "solved",
+    ),
+    *(
+        "resolved",
+        "won",
+        "sold",
+        "revenue",
+        "profit",
+        "margin",
+        "sales",
+        "satisfied",
+        "satisfaction",
+        "rating",
+    ),
+    *("score", "quality", "utility", "payoff", "target", "y", "result", "kept", "returned", "readmitted"),
+)
+LABEL_WORDS = ("label", "class", "target", "category", "species", "diagnosis", "correct", "best", "y")
+USAGE_WORDS = frozenset(
+    (
+        *(
+            "cost",
+            "costs",
+            "minutes",
+            "hours",
+            "seconds",
+            "time",
+            "price",
+            "spend",
+            "spent",
+            "budget",
+            "fee",
+            "tokens",
+        ),
+        *(
+            "duration",
+            "discount",
+            "usage",
+            "used",
+            "units",
+            "staff",
+            "effort",
+            "energy",
+            "kwh",
+            "latency",
+            "calls",
+        ),
+        *("days", "beds", "workload", "load", "paid", "expense", "expenses"),
+    )
+)
+GOOD_WORDS = ("yes", "y", "true", "success", "won", "good", "positive", "accepted", "bought", "ok", "1")
+_EXPLAINED, _MOSTLY_EXPLAINED = 0.02, 0.3  # shares of a column's variance
+
+
+class Found(NamedTuple):
+    """A column, and in words why it was taken."""
+
+    name: str
+    why: str
+
+
+def find_action(columns: Mapping[str, Column], apart: Iterable[str] = ()) -> Found | None:
+    """The column of what was done: by its name, or the only one that could be."""
+    could = [one for one in columns.values() if one.name not in {*apart} and is_choice(one)]
+    named = _by_name(could, ACTION_WORDS)
+    if named is not None:
+        column, word = named
+        return Found(column.name, f"the name says {word!r}, and it has {column.n_values} different values")
+    texts = [one for one in could if one.kind == "category"]
+    if len(texts) == 1:
+        return Found(
+            texts[0].name, f"no other column holds names of a few choices: it has {texts[0].n_values}"
+        )
+    return None
+
+
+def find_reward(
+    columns: Mapping[str, Column], apart: Iterable[str] = (), success: str | None = None
+) -> Found | None:
+    """The column of what was earned: by its name; where `success` is told it may hold any few values."""
+    named_values = [one for one in columns.values() if success in map(str, one.values)] if success else []
+    could = [
+        one
+        for one in columns.values()
+        if one.name not in {*apart} and (is_outcome(one) or one in named_values)
+    ]
+    named = _by_name(could, REWARD_WORDS)
+    if named is not None:
+        return Found(named[0].name, f"the name says {named[1]!r}, and it holds {outcome_in_words(named[0])}")
+    return None
+
+
+def find_label(columns: Mapping[str, Column]) -> Found | None:
+    """The column of the action that would have been right: by its name."""
+    named = _by_name([one for one in columns.values() if is_choice(one)], LABEL_WORDS)
+    if named is None:
+        return None
+    column, word = named
+    return Found(
+        column.name,
+        f"the name says {word!r}: each of its {column.n_values} values is an action, right where it stands",
+    )
+
+
+def find_per_action(columns: Mapping[str, Column]) -> dict[str, dict[str, str]]:
+    """Columns that tell something of every action: ``{"reward": {"email": "reward_email", …}, "cost": {…}}``.
+
+    >>> from tightrope.starting.columns import look
+    >>> table = {"age": [1.0, 2.0], "reward_a": [0.0, 1.0], "reward_b": [1.0, 0.0], "cost_a": [3.0, 4.0], "cost_b": [5.0, 6.0]}
+    >>> find_per_action(look(Frame(table)))
+    {'reward': {'a': 'reward_a', 'b': 'reward_b'}, 'cost': {'a': 'cost_a', 'b': 'cost_b'}}
+    """
+    by_prefix: dict[str, dict[str, str]] = {}
+    for column in columns.values():
+        if column.kind not in ("number", "boolean", "constant"):
+            continue
+        for mark in ("_", ".", ":", " ", "-"):
+            prefix, _, action = column.name.partition(mark)
+            if prefix and action:
+                by_prefix.setdefault(prefix, {})[action] = column.name
+                break
+    rewards = next((one for one in REWARD_WORDS if len(by_prefix.get(one, ())) > 1), None)
+    if rewards is None:
+        return {}
+    actions = {*by_prefix[rewards]}
+    same = {prefix: found for prefix, found in by_prefix.items() if {*found} == actions and prefix != rewards}
+    return {"reward": by_prefix[rewards], **same}
+
+
+def find_usage(frame: Frame, columns: Mapping[str, Column], action: str, apart: Iterable[str]) -> list[Found]:
+    """The columns of what was used: their name says so, and what was done makes a difference to them."""
+    found = []
+    for column in columns.values():
+        named = sorted(column.words & USAGE_WORDS)
+        if (
+            column.name in {*apart}
+            or column.kind not in ("number", "boolean")
+            or not named
+            or column.low < 0.0
+        ):
+            continue
+        averages, explained = _by_action(frame, column.name, action)
+        if explained > _EXPLAINED:
+            found.append(
+                Found(
+                    column.name,
+                    f"the name says {named[0]!r}, and its average differs between actions, "
+                    f"from {averages.min():.3g} to {averages.max():.3g}",
+                )
+            )
+    return found
+
+
+def find_consequences(frame: Frame, columns: Mapping[str, Column], action: str) -> dict[str, str]:
+    """Numbers that what was done explains so well that they must have come after it, and that in words."""
+    found = {}
+    for column in columns.values():
+        if column.kind != "number" or column.name == action:
+            continue
+        averages, explained = _by_action(frame, column.name, action)
+        if explained > _MOSTLY_EXPLAINED:
+            found[column.name] = (
+                f"its average goes with what was done, from {averages.min():.3g} to {averages.max():.3g}, as if it came after: "
+                "--usage takes it for what was used, --context for something that was known before"
+            )
+    return found
+
+
+def find_leaks(frame: Frame, columns: Mapping[str, Column], reward: str, success: object = None) -> list[str]:
+    """Columns that tell the reward to within a hair: they are known when it is known, and not before."""
+    if columns[reward].kind not in ("number", "boolean") and success is None:
+        return []
+    paid, paid_missing = frame.column(reward)
+    y = (paid == success).astype(float) if success is not None else paid.astype(float)
+    found = []
+    for column in columns.values():
+        if column.name == reward or column.kind not in ("number", "boolean"):
+            continue
+        array, missing = frame.column(column.name)
+        both = ~(missing | paid_missing)
+        x = array[both].astype(float)
+        if (
+            both.sum() > 2
+            and np.ptp(x) > 0
+            and np.ptp(y[both]) > 0
+            and abs(np.corrcoef(x, y[both])[0, 1]) > 0.99
+        ):
+            found.append(column.name)
+    return found
+
+
+def is_choice(column: Column) -> bool:
+    """Whether its values could be actions."""
+    few = 2 <= column.n_values <= MOST_ACTIONS
+    return few and (
+        column.kind in ("category", "boolean")
+        or (column.kind == "number" and column.whole and column.n_values <= 20)
+    )
+
+
+def is_outcome(column: Column) -> bool:
+    """Whether its values could be rewards."""
+    return column.kind in ("number", "boolean") or (column.kind == "category" and column.n_values == 2)
+
+
+def good_value(column: Column) -> object | None:
+    """Which of two texts is the good one; None if neither says so."""
+    return next(
+        (one for word in GOOD_WORDS for one in column.values if str(one).strip().lower() == word), None
+    )
+
+
+def outcome_in_words(column: Column) -> str:
+    """What a reward's column holds."""
+    if column.kind == "category":
+        return " or ".join(map(repr, column.values))
+    if column.kind == "boolean":
+        return "0 or 1" if column.values[0] not in (True, False) or column.high else "true or false"
+    return f"numbers from {column.low:g} to {column.high:g}"
+
+
+def _by_name(could: list[Column], words: tuple[str, ...]) -> tuple[Column, str] | None:
+    """The first column whose name has the surest of the words in it; one that is nothing but the word goes first."""
+    for whole in (True, False):
+        for word in words:
+            for column in could:
+                if (column.words == {word}) if whole else (word in column.words and len(word) > 1):
+                    return column, word
+    return None
+
+
+def _by_action(frame: Frame, name: str, action: str) -> tuple[np.ndarray, float]:
+    """The averages of a column by action, and the share of its variance that the action explains, less what chance would."""
+    array, missing = frame.column(name)
+    done, undone = frame.column(action)
+    both = ~(missing | undone)
+    y = array[both].astype(float)
+    codes = np.unique(done[both], return_inverse=True)[1]
+    counts = np.bincount(codes)
+    averages = np.bincount(codes, y) / counts
+    total = ((y - y.mean()) ** 2).sum()
+    between = (counts * (averages - y.mean()) ** 2).sum()
+    chance = (len(counts) - 1) / max(1, len(y) - 1)
+    return averages, float(between / total - chance) if total > 0 else 0.0

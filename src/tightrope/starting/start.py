@@ -1,0 +1,300 @@
+"""The first hour of an experiment: its spec, the best value that rules allow, a simulation, and a page about all of it."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tightrope.engine import simulate
+from tightrope.environments.build import environment_of, policies_of
+from tightrope.environments.table_file import table_environment
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.files import write
+from tightrope.oracle import Solution, solve
+from tightrope.report import Report, format_number
+from tightrope.result import Result, write_summary
+from tightrope.spec import Spec, make_spec, read_spec
+from tightrope.starting.proposal import Proposal
+from tightrope.starting.text import SPEC
+from tightrope.validation import Array
+
+PAGE, SUMMARY = "index.html", "summary.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What `start` wrote and found: the spec, the page about it, the oracle's solution and the runs of the policy."""
+
+    spec: Spec
+    folder: Path
+    env: Tabular
+    best: Solution
+    run: Result
+    doubts: tuple[str, ...]
+    proposal: Proposal | None = None
+
+    @property
+    def path(self) -> Path:
+        """Of the spec."""
+        return self.folder / SPEC
+
+    @property
+    def page(self) -> Path:
+        """Of the page."""
+        return self.folder / PAGE
+
+    def words(self) -> list[str]:
+        """What was found, in sentences."""
+        run, rounds = self.run, f"{self.run.n_rounds:,}"
+        earned, broken = run.average_reward.mean[-1], self._runs_above()
+        best = self.best.value
+        part = f", {earned / best:.0%} of the best" if best > 0 else ""
+        said = [
+            f"The best that any policy could earn under these rules, if it knew everything: {_short(best)} a decision.",
+            f"{run.policy} earned {_short(earned)} on average over its first {rounds} decisions{part}, starting with no knowledge "
+            f"({run.n_replications} simulated runs).",
+        ]
+        if self.proposal is not None and self.proposal.average is not None:
+            said.append(
+                f"The decisions in the table earned {_short(self.proposal.average)}; they had no such rules to keep."
+            )
+        if run.constraints:
+            many = (
+                f"in {broken} of the {run.n_replications} runs a rule was broken"
+                if broken
+                else "in all runs every rule held"
+            )
+            said.append(f"After {rounds} decisions {many}.")
+            said += self._priced()
+        return said
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        parts = () if self.proposal is None else self.proposal.parts
+        return {
+            "spec": str(self.path),
+            "page": str(self.page),
+            "best": self.best.value,
+            "earned": float(self.run.average_reward.mean[-1]),
+            "runs_above_a_limit": self._runs_above(),
+            "words": self.words(),
+            "doubts": list(self.doubts),
+            "proposed": [vars(part) for part in parts],
+            "rows": [self.run.rows()[-1]],
+        }
+
+    def report(self) -> Report:
+        """The page."""
+        run, rules = self.run, self.spec.rules
+        page = Report(f"First look at {self.spec.name}", self._subtitle())
+        facts: list[tuple[Any, str]] = [
+            (
+                _short(self.best.value),
+                "the best that any policy could earn a decision under these rules, knowing everything",
+            ),
+            (
+                _short(run.average_reward.mean[-1]),
+                f"earned by {run.policy} over its first {run.n_rounds:,} decisions, starting with no knowledge",
+            ),
+        ]
+        if self.proposal is not None and self.proposal.average is not None:
+            facts.append((_short(self.proposal.average), "earned by the decisions in the table"))
+        if rules is not None:
+            kept = run.n_replications - self._runs_above()
+            facts.append(
+                (
+                    f"{kept} of {run.n_replications}",
+                    f"simulated runs in which every rule held after {run.n_rounds:,} decisions",
+                )
+            )
+        page.headline(facts)
+        page.bullets(self.words()[1:])
+        if rules is not None:
+            page.section("The rules")
+            page.table(
+                ["rule", "the best policy", run.policy, "what the limit costs"],
+                self._rule_rows(),
+                caption="On average a decision, in the rule's own unit. What a limit costs is the reward a decision that moving it "
+                "by one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
+            )
+        page.section("What is done")
+        page.table(
+            ["action", *self._action_head()],
+            self._action_rows(),
+            caption="Share of the decisions that each action gets.",
+        )
+        page.section("The simulation")
+        page.figure(
+            run.plot(),
+            name="simulation",
+            alt=f"Regret, violation of the rules and shares of the actions over {run.n_rounds:,} simulated decisions",
+            caption="Regret is the reward missed so far, against the best policy, which knows everything; violation is by how "
+            "much rules are overstepped in all, and 0 while they hold. Bands are 95 % intervals over the runs.",
+        )
+        if self.proposal is not None:
+            page.section("What the columns were taken for")
+            rows = [[part.what, part.role, part.why] for part in self.proposal.parts]
+            page.table(
+                ["column", "taken as", "why"], rows, caption=f"Columns of `{self.proposal.past.path.name}`."
+            )
+        if self.doubts:
+            page.section("What the table says little about")
+            page.bullets([f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts])
+        page.section("How to go on")
+        page.text(
+            f"`{SPEC}` beside this page states all of it, with comments: change what is wrong, and run it again."
+        )
+        page.code(
+            f"tightrope oracle {SPEC}              # the best that any policy could do\n"
+            f"tightrope simulate {SPEC}            # what this one does, many times over\n"
+            f"tightrope tune {SPEC}                # do other settings of it do better?\n"
+            f"tightrope serve {SPEC} --data data   # decisions over HTTP, and a dashboard"
+        )
+        if self.proposal is not None:
+            page.text(
+                "The simulated world is the table: its rows come again and again, and what an action would have earned in a row is "
+                "an estimate wherever another one was taken. It shows how the rules and the policy work, not what tomorrow brings."
+            )
+        return page
+
+    def _subtitle(self) -> str:
+        if self.proposal is None:
+            return f"{len(self.env.actions)} actions, by guesses of how often each succeeds"
+        past = self.proposal.past
+        return f"{len(past):,} rows of {past.path.name}, {len(self.env.actions)} actions"
+
+    def _runs_above(self) -> int:
+        """In how many runs some total is above its limit at the end."""
+        return round(float(self.run.violated_share.mean[-1]) * self.run.n_replications)
+
+    def _costs(self) -> tuple[Array, Array]:
+        """The average cost of each constraint under the best policy and under the simulated one, (K,)."""
+        return -self.best.slack, self.run.mean_cost[:, -1].mean(axis=0) / self.run.n_rounds
+
+    def _rule_rows(self) -> list[list[Any]]:
+        assert self.spec.rules is not None
+        best, simulated = self._costs()
+        rows: list[list[Any]] = []
+        for k, column in enumerate(self.spec.rules.columns):
+            unit = self.best.duals[k] / column.rule.scale
+            used = [_short(column.in_units(float(cost[k]))) for cost in (best, simulated)]
+            rows.append([str(column.rule), *used, _short(float(unit))])
+        return rows
+
+    def _priced(self) -> list[str]:
+        """The rule that costs most, in words."""
+        assert self.spec.rules is not None
+        prices = [dual / column.rule.scale for dual, column in zip(self.best.duals, self.spec.rules.columns)]
+        k = int(np.argmax(prices))
+        if prices[k] <= 1e-9:
+            return ["No rule costs anything: without them the best policy would do the same."]
+        column = self.spec.rules.columns[k]
+        side = "more" if column.side == "at_most" else "less"
+        if column.rule.quantity.usage is None:
+            moved, price = f"one percentage point {side}", prices[k] / 100.0
+        else:
+            moved, price = f"one unit {side}", prices[k]
+        return [
+            f"The limit that costs most is that of {column.name!r}: {moved} would earn {_short(price)} a decision."
+        ]
+
+    def _logged_shares(self) -> list[float] | None:
+        if self.proposal is None or self.proposal.history.action is None:
+            return None
+        done = self.proposal.past.columns[self.proposal.history.action]
+        return [done.count(one) / len(done) for one in self.env.actions]
+
+    def _action_head(self) -> list[str]:
+        return [
+            *(["in the table"] if self._logged_shares() is not None else []),
+            "the best policy",
+            self.run.policy,
+            "earns on average",
+        ]
+
+    def _action_rows(self) -> list[list[Any]]:
+        best = self.best.policy
+        weights = self.env.weights if self.best.atoms is None else self.best.atoms.weights
+        columns = [weights @ best, self.run.shares.mean[-1]]
+        logged = self._logged_shares()
+        if logged is not None:
+            columns.insert(0, np.array(logged))
+        earns = self.env.weights @ self.env.rewards
+        return [
+            [name, *(f"{column[j]:.1%}" for column in columns), _short(float(earns[j]))]
+            for j, name in enumerate(self.env.actions)
+        ]
+
+
+def start(
+    text: str,
+    folder: Path,
+    *,
+    proposal: Proposal | None = None,
+    force: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Start:
+    """Solve and simulate a spec, and write it with a page about what was found.
+
+    Nothing is written unless the spec can be solved; a file that is there already is replaced with `force` alone.
+
+    Parameters
+    ----------
+    text : str
+        The spec, as `spec_text` or `plain_spec_text` gives it.
+    folder : Path
+        For the spec, the page, its figure and summary.json; made if need be.
+    proposal : Proposal, optional
+        What the spec was made of.
+    tell : callable, optional
+        Told what is done next.
+    """
+    there = [one for one in (SPEC, PAGE, SUMMARY) if (folder / one).exists()]
+    if there and not force:
+        raise InvalidInput(
+            f"{folder / there[0]} is there already: --force replaces it, --out DIR puts everything elsewhere"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = make_spec(tomllib.loads(text), source=str(folder / SPEC), folder=folder)
+    doubts: list[str] = []
+    tell(
+        "what each action would have earned in each row …"
+        if proposal is not None
+        else "the world that was guessed …"
+    )
+    env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
+    tell("the best that any policy could earn …")
+    best = solve(env)
+    write(folder / SPEC, text)
+    policies = policies_of(read_spec(folder / SPEC), env)
+    [(name, policy)] = policies.items()
+    size = spec.simulation
+    tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
+    run = simulate(
+        policy,
+        env,
+        size.rounds,
+        size.replications,
+        seed=size.seed,
+        name=name,
+        workers=workers,
+        progress=progress,
+        warn=False,
+    )
+    found = Start(spec, folder, env, best, run, tuple(doubts), proposal)
+    write_summary([run], folder / SUMMARY)
+    found.report().write(folder, date=datetime.date.today().isoformat(), seed=size.seed)
+    return found
+
+
+def _short(value: float) -> str:
+    return format_number(0.0 if abs(value) < 1e-12 else float(value))

@@ -1,0 +1,239 @@
+"""`tightrope init`, as people and scripts run it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import tomllib
+import webbrowser
+
+import numpy as np
+import pytest
+
+from tightrope.cli import main
+from tightrope.environments.build import environment_of
+from tightrope.service.bodies import DecisionRequest, read_body
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.operations import decide
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import read_spec
+
+QUICK = ["--rounds", "200", "--replications", "2", "--workers", "1"]
+
+
+def write_table(folder):
+    rng = np.random.default_rng(0)
+    lines = ["visit_id,age,smoker,ward,nurse_hours,well"]
+    for i in range(400):
+        age, ward = int(rng.integers(20, 90)), ("icu", "other")[int(rng.random() < 0.6)]
+        well = rng.random() < (age / 100 if ward == "icu" else 0.45)
+        hours = round((3.0 if ward == "icu" else 1.0) * rng.uniform(0.7, 1.3), 2)
+        lines.append(f"{i},{'' if i % 9 == 4 else age},{rng.random() < 0.3},{ward},{hours},{int(well)}")
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder in which init has been run once."""
+    folder = tmp_path_factory.mktemp("init")
+    write_table(folder)
+    argv = [
+        "init",
+        "--from",
+        str(folder / "visits.csv"),
+        "--out",
+        str(folder / "out"),
+        "--yes",
+        "--json",
+        *QUICK,
+    ]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert main(argv) == 0
+    return folder, json.loads(said.getvalue())
+
+
+@pytest.fixture
+def told(made):
+    """What it told machines."""
+    return made[1]
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A copy of it, as the working directory."""
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, capsys):
+    assert {"spec.toml", "index.html", "summary.json", "simulation.png"} == {
+        one.name for one in (here / "out").iterdir()
+    }
+    spec = read_spec(here / "out" / "spec.toml")
+    assert tomllib.loads((here / "out" / "spec.toml").read_text())["environment"]["file"] == "../visits.csv"
+    assert spec.actions == ("icu", "other")
+    assert main(["oracle", "out/spec.toml", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)["value"]
+    assert main(["simulate", "out/spec.toml", "--json", *QUICK]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    summary = json.loads((here / "out" / "summary.json").read_text())["rows"][-1]
+    assert row["regret"] == summary["regret"]
+    assert value == told["best"]
+
+    journal = MemoryJournal()
+    served = Experiment(spec, journal)
+    served.open()
+    assert served.state.policy.reward_model.n_learnt == 400
+    request = read_body(b'{"context": {"age": null, "smoker": true}}', DecisionRequest)
+    [answer] = served.process([Op(decide, request)])
+    assert answer.status == 200
+
+
+def test_the_spec_speaks_to_a_stranger(here):
+    text = (here / "out" / "spec.toml").read_text()
+    for words in (
+        "# visits: made by `tightrope init --from visits.csv` from 400 rows of visits.csv. All of it is a proposal",
+        "# What can be done. Action: 'ward' (the name says 'ward', and it has 2 different values).",
+        "missing in 11% of the rows, which has a column of its own",
+        "# left out: visit_id: it names the row: 400 different values in 400 rows",
+        "# what was used on average in the table:",
+        "# For serve: what the policy has learnt before its first decision.",
+    ):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_page_says_what_was_found(here):
+    page = (here / "out" / "index.html").read_text()
+    for words in (
+        "First look at visits",
+        "400 rows of visits.csv, 2 actions",
+        "nurse_hours: at most",
+        "What the columns were taken for",
+        "it names the row",
+        "tightrope tune spec.toml",
+    ):
+        assert words in page
+
+
+def test_machines_are_told_the_same(told):
+    assert told["best"] >= told["earned"]
+    assert {part["role"] for part in told["proposed"]} == {
+        "action",
+        "reward",
+        "usage",
+        "rule",
+        "context",
+        "left out",
+    }
+    assert any("best that any policy could earn" in one for one in told["words"])
+    assert told["page"].endswith("index.html")
+
+
+def test_files_are_not_replaced_unless_asked(here, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(webbrowser, "open", lambda page: pytest.fail("it was told not to"))
+    before = (here / "out" / "spec.toml").read_text()
+    argv = ["init", "--from", "visits.csv", "--out", "out", "--yes", "--no-usage", "--no-open", *QUICK]
+    assert main(argv) == 2
+    assert "out/spec.toml is there already: --force replaces it" in capsys.readouterr().err
+    assert (here / "out" / "spec.toml").read_text() == before
+    assert main([*argv, "--force"]) == 0
+    assert 'kind = "capacity"' in (here / "out" / "spec.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "standard input is no terminal, so nothing can be asked: give --yes"),
+        (["--yes", "--action", "wrd"], r"there is no column 'wrd' (did you mean 'ward'?)"),
+        (["--yes", "--rule", "nurse_hours <= 0.1"], "nurse_hours"),
+        (["--yes", "--actions", "a,b"], "for a start without a table"),
+    ],
+)
+def test_bad_usage_has_status_2_and_writes_nothing(here, capsys, options, words):
+    assert main(["init", "--from", "visits.csv", "--out", "none", *options, *QUICK]) == 2
+    assert words in capsys.readouterr().err
+    assert not (here / "none" / "spec.toml").exists()
+
+
+class Terminal:
+    """Answers in turn, as people type them."""
+
+    def __init__(self, monkeypatch, *answers):
+        self.answers = list(answers)
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        monkeypatch.setattr("builtins.input", lambda prompt: self.answers.pop(0))
+
+
+def test_on_a_terminal_proposals_can_be_changed_and_the_page_is_opened(here, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    terminal = Terminal(
+        monkeypatch, "rules", "icu <= 0.2", "colour", "the context", "age", "usage", "none", ""
+    )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["init", "--from", "visits.csv", "--out", "asked", *QUICK]) == 0
+    assert terminal.answers == []
+    assert opened == [(here / "asked" / "index.html").as_uri()]
+    spec = read_spec(here / "asked" / "spec.toml")
+    assert (spec.context_names, str(spec.rules)) == (("age",), "icu: at most 20% of decisions")
+    assert "must be one of the six, but got 'colour'" in capsys.readouterr().out
+
+
+def test_without_a_table_questions_are_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Terminal(
+        monkeypatch,
+        *("mail", "email, letter"),
+        *("age: 0..120", "rubbish", "sex: f, m", ""),
+        *("0.3", "often", "0.5"),
+        *("letter <= 40%", "minutes <= 4", "1", "9", ""),
+    )
+    assert main(["init", *QUICK]) == 0
+    spec = read_spec(tmp_path / "mail" / "spec.toml")
+    assert spec.actions == ("email", "letter")
+    assert spec.context_names == ("age", "sex")
+    assert spec.usage == {"minutes": {"email": 1.0, "letter": 9.0}}
+    assert environment_of(spec).rewards.tolist() == [[0.3, 0.5]]
+    said = capsys.readouterr().out
+    assert "but got 'rubbish'" in said
+    assert "that must be a number, but got 'often'" in said
+    assert "in all runs every rule held" in said or "a rule was broken" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--reward", "well"], "--reward names a column of a table"),
+        (["--actions", "one"], "at least two different names"),
+        (["--chance", "a=2"], "chance of 'a' must lie in [0, 1]"),
+        (["--chance", "c=0.5"], "chance 'c' is of no action"),
+        (["--chance", "a"], "--chance must be such as letter=0.4"),
+        (["--context", "age"], "context must be such as 'age: 0..120'"),
+        (["--rule", "minutes <= 4"], "--usage minutes:a=1,b=1"),
+        (["--usage", "minutes"], "--usage must be such as"),
+    ],
+)
+def test_what_options_must_be_is_said(tmp_path, monkeypatch, capsys, options, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--yes", *options, *QUICK]) == 2
+    assert words in capsys.readouterr().err
+    assert list(tmp_path.rglob("*.toml")) == []
+
+
+def test_help_helps(capsys):
+    assert main(["init", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "Start here",
+        "--from",
+        "--rule",
+        "--yes",
+        "--no-open",
+        "tightrope init --from coupons.csv",
+    ):
+        assert words in text

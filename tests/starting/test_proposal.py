@@ -1,0 +1,185 @@
+"""What a table is proposed to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tightrope.errors import InvalidInput
+from tightrope.starting.proposal import propose
+from tightrope.tables import read_table
+
+
+def trial(n=300, seed=0):
+    """As it is met: an id, times, gaps, booleans, a column of many values, one that tells the reward, one that is empty."""
+    rng = np.random.default_rng(seed)
+    arm = rng.choice(["control", "drug A", "drug B"], n)
+    well = rng.random(n) < np.where(arm == "control", 0.3, 0.55)
+    return {
+        "visit_id": [float(7000 + i) for i in range(n)],
+        "admitted": [f"2026-01-{1 + i % 28:02d}T08:00" for i in range(n)],
+        "age": [None if i % 10 == 3 else float(rng.integers(20, 85)) for i in range(n)],
+        "smoker": [bool(one) for one in rng.random(n) < 0.3],
+        "referrer": [f"GP {int(min(60, rng.pareto(1.0) * 4))}" for _ in range(n)],
+        "treatment_arm": arm.tolist(),
+        "nurse_hours": np.round(np.where(arm == "drug B", 3.0, 1.0) * rng.uniform(0.6, 1.4, n), 2).tolist(),
+        "recovered": [None if i == 0 else ("yes" if one else "no") for i, one in enumerate(well)],
+        "discharge_score": (10.0 * well + rng.normal(0, 0.01, n)).tolist(),
+        "fax": [None] * n,
+    }
+
+
+def proposed(table=None, **given):
+    return propose(
+        trial() if table is None else table,
+        path=Path("trial.csv"),
+        file="../trial.csv",
+        name="trial",
+        **given,
+    )
+
+
+def taken(proposal):
+    found: dict[str, list[str]] = {}
+    for part in proposal.parts:
+        found.setdefault(part.role, []).append(part.what)
+    return found
+
+
+def test_every_column_has_a_part_and_a_reason():
+    found = proposed()
+    assert taken(found) == {
+        "action": ["treatment_arm"],
+        "reward": ["recovered"],
+        "usage": ["nurse_hours"],
+        "rule": [f"nurse_hours <= {found.rules[0]['at_most']:g}"],
+        "context": ["age", "smoker", "referrer"],
+        "left out": ["1 rows", "visit_id", "admitted", "discharge_score", "fax"],
+    }
+    assert all(part.why for part in found.parts)
+    assert found.actions == ("control", "drug A", "drug B")
+    assert found.history.success == "yes"
+    assert len(found.past) == 299
+
+
+def test_the_context_is_declared_as_it_is_met():
+    columns = proposed().encoder.columns
+    assert (columns["age"].missing, columns["smoker"].missing) == ("indicator", "error")
+    referrer = columns["referrer"]
+    assert referrer.unseen == "other"
+    assert len(referrer.values) <= 20
+    # Callers may send what the table never saw, and nothing where it had gaps.
+    assert proposed().encoder.vector({"age": None, "smoker": True, "referrer": "GP 999"}).shape == (
+        proposed().encoder.n_features,
+    )
+
+
+def test_a_budget_is_what_was_used_so_that_the_past_keeps_it():
+    found = proposed()
+    [rule] = found.rules
+    used = [hours for hours, well in zip(trial()["nurse_hours"], trial()["recovered"]) if well is not None]
+    assert np.mean(used) <= rule["at_most"] <= np.mean(used) * 1.01
+    assert rule["seen"] == "after"
+    assert rule["range"] == [0.0, max(used)]
+
+
+def test_without_usage_the_best_action_is_given_as_much_as_it_had():
+    found = proposed(usage=(), rules=None)
+    [rule] = found.rules
+    share = trial()["treatment_arm"].count(rule["action"]) / 300
+    assert rule["kind"] == "capacity"
+    assert rule["at_most"] == pytest.approx(share, abs=0.015)
+    assert rule["action"] != "control"
+
+
+def test_what_is_given_is_taken():
+    found = proposed(
+        action="treatment_arm",
+        reward=["recovered"],
+        success="no",
+        context=["age", "admitted"],
+        usage=["nurse_hours"],
+        rules=["nurse_hours <= 2", "drug A <= 30%", "drug B >= 0.1"],
+    )
+    assert list(found.encoder.columns) == ["age", "admitted"]
+    assert found.history.success == "no"
+    assert [
+        {key: one[key] for key in ("kind", *(k for k in ("at_most", "at_least") if k in one))}
+        for one in found.rules
+    ] == [
+        {"kind": "budget", "at_most": 2.0},
+        {"kind": "capacity", "at_most": 0.3},
+        {"kind": "share", "at_least": 0.1},
+    ]
+    assert {part.why for part in found.parts if part.role in ("action", "usage", "rule")} == {"you said so"}
+
+
+def test_labels_and_rewards_of_every_action():
+    label = {"x": [float(i) for i in range(9)], "class": ["a", "b", "c"] * 3}
+    found = proposed(label)
+    assert found.history.label == "class"
+    assert found.average is None
+    known = {
+        "x": [1.0, 2.0],
+        "reward_a": [0.0, 1.0],
+        "reward_b": [1.0, 0.0],
+        "hours_a": [1.0, 1.0],
+        "hours_b": [4.0, 2.0],
+    }
+    found = proposed(known)
+    assert found.history.reward == {"a": "reward_a", "b": "reward_b"}
+    [rule] = found.rules
+    assert (rule["name"], rule["at_most"], rule.get("seen")) == ("hours", 2.0, None)
+    again = proposed(known, reward=["a=reward_a", "b=reward_b"], usage=())
+    assert again.history.reward == found.history.reward
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"action": "arm"}, r"no column 'arm'.*it has: visit_id"),
+        (
+            {"rules": ["drug C <= 0.3"]},
+            r"'drug C' is neither an action nor .*\(did you mean 'drug (A|B)'\?\)",
+        ),
+        ({"rules": ["few hours"]}, "NAME <= NUMBER"),
+        ({"success": "perhaps"}, "must hold --success 'perhaps', but it holds 'no', 'yes'|'yes', 'no'"),
+        ({"context": ["recovered"]}, "that column is the action, the reward or what was used"),
+        ({"reward": ["a=age", "smoker"]}, "--reward must be ACTION=COLUMN for every action"),
+        ({"action": "visit_id", "reward": ["smoker"]}, "300 different values, but at most 50 can be actions"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_what_could(given, words):
+    with pytest.raises(InvalidInput, match=words):
+        proposed(**given)
+
+
+def test_where_names_say_nothing_the_options_are_named():
+    table = {
+        "x": [1.0, 2.0] * 10,
+        "city": ["Bonn", "Kiel"] * 10,
+        "shirt": ["s", "m"] * 10,
+        "gain": [0.5, 1.5] * 10,
+    }
+    with pytest.raises(
+        InvalidInput, match=r"what was done: .*city, shirt.*Give --action COLUMN; --label COLUMN"
+    ):
+        proposed(table)
+    with pytest.raises(InvalidInput, match=r"what was earned: x, .*gain\? Give --reward COLUMN"):
+        proposed(table, action="city")
+    # Which of two texts is the good one can't be guessed either.
+    with pytest.raises(InvalidInput, match=r"holds 's', 'm': say with --success"):
+        proposed(table, action="city", reward=["shirt"])
+
+
+def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
+    lines = ["Nr;Alter;Umsatz;action;reward"]
+    lines += [
+        f"{i + 1};{20 + i % 50};{i % 9},25;{'Brief' if i % 2 else 'Mail'};{i % 3 // 2}" for i in range(60)
+    ]
+    (tmp_path / "a.csv").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8-sig")
+    found = propose(read_table(tmp_path / "a.csv"), path=tmp_path / "a.csv", file="a.csv", name="a")
+    assert taken(found)["context"] == ["Alter", "Umsatz"]
+    assert found.encoder.columns["Umsatz"].mean == pytest.approx(np.mean([i % 9 + 0.25 for i in range(60)]))
