@@ -384,6 +384,7 @@ ROUTES: Final = (
     Route("GET", "/v1/outcomes", "read", operations.list_outcomes, listing("outcomes"), _LIST, apart=True),
     Route("GET", "/v1/state", "read", operations.show_state, ANY, _READ),
     Route("GET", "/v1/history", "read", operations.show_history, ANY, _READ),
+    Route("GET", "/v1/rules", "read", operations.show_rules, ANY, _READ, apart=True),
     Route("GET", "/v1/changes", "read", operations.list_changes, listing("changes"), _LIST, apart=True),
     Route("GET", "/v1/snapshots", "read", operations.list_snapshots, _SNAPSHOTS, _READ, apart=True),
     Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, SNAPSHOT, _WRITE),
