@@ -112,7 +112,9 @@ class Counts(msgspec.Struct):
             column.name: (column, count, allowed)
             for column, count, allowed in zip(old, self.rules, self.allowed(old), strict=True)
         }
-        self.rules = [_carried(column, *known[column.name]) if column.name in known else RuleCount() for column in new]
+        self.rules = [
+            _carried(column, *known[column.name]) if column.name in known else RuleCount() for column in new
+        ]
         runs = dict(zip(((cap.key, cap.total) for cap in caps), self.withheld))
         self.withheld = [runs.get((cap.key, cap.total)) for cap in now]
 

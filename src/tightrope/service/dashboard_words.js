@@ -103,24 +103,35 @@ globalThis.tightropeWords = (() => {
     return sentence(`${one.one_more} would earn about ${amount(one.price)}`);
   }
 
-  /** What a queue does: how far it moves the values of actions apart, beside how far their rewards are. */
+  /** How far a queue sets the values of actions apart in a decision, and how far their rewards are; null where that is not known. */
+  function weighed(one, decision) {
+    const rows = decision?.explanation?.actions ?? [];
+    if (rows.length < 2 || rows[0].penalties?.[one.name] === undefined) return null;
+    const span = (values) => Math.max(...values) - Math.min(...values);
+    return { rule: span(rows.map((row) => row.penalties[one.name])), reward: span(rows.map((row) => row.reward)) };
+  }
+
+  /** Whether a queue outweighs reward by far, so that hardly anything else counts. */
+  function outweighs(one, decision) {
+    const found = one.price === undefined && one.queue > 0 ? weighed(one, decision) : null;
+    return found !== null && found.rule > 3 * Math.max(found.reward, NOTHING);
+  }
+
+  /** What a queue does. */
   function queueWords(one, newest) {
     if (!(one.queue > 0)) return "Queue 0: the policy feels no pressure from this rule.";
     const told = `Queue ${amount(one.queue)}, the pressure that this rule has built up: `;
-    const rows = newest?.explanation?.actions ?? [];
-    if (rows.length < 2 || rows[0].penalties?.[one.name] === undefined) return `${told}the higher, the more choices go by it.`;
-    const span = (values) => Math.max(...values) - Math.min(...values);
-    const [rule, reward] = [span(rows.map((row) => row.penalties[one.name])), span(rows.map((row) => row.reward))];
-    const beside = `it sets actions apart by up to ${amount(rule)}, their hoped-for rewards by ${amount(reward)}`;
-    let effect = `in the newest decision ${beside}.`;
-    if (rule < NOTHING) effect = "in the newest decision it made no difference between actions.";
-    else if (rule > 3 * Math.max(reward, NOTHING)) effect = `in the newest decision ${beside}: this rule decides, and reward hardly counts.`;
+    const found = weighed(one, newest);
+    if (found === null) return `${told}the higher, the more choices go by it.`;
+    if (found.rule < NOTHING) return `${told}in the newest decision it made no difference between actions.`;
+    const effect = `in the newest decision it sets actions apart by up to ${amount(found.rule)}, their hoped-for rewards by ${amount(found.reward)}`;
+    const alone = outweighs(one, newest) ? ": this rule decides, and reward hardly counts" : "";
     const { epsilon } = newest.explanation;
     const tightened =
-      one.left > 0 && epsilon > 0 && rule >= NOTHING
+      one.left > 0 && epsilon > 0
         ? ` The rule itself has room: the queue also holds ε = ${amount(epsilon)}, by which the policy tightens every rule in each decision.`
         : "";
-    return told + effect + tightened;
+    return `${told}${effect}${alone}.${tightened}`;
   }
 
   /** What a rule costs, by `v1/rules`; null where nothing is known. */
@@ -180,12 +191,14 @@ globalThis.tightropeWords = (() => {
     const mean = (of) => seen.reduce((sum, one) => sum + of(one), 0) / seen.length;
     const word = priced(state) ? "expected" : "hoped for";
     const [own, best] = [mean((one) => one.own.reward), mean((one) => one.best.reward)];
-    const burden = mean((one) => one.own.reward - one.own.value);
     const told = `In the newest ${count(seen.length, "decision", "decisions")} a reward of ${amount(own)} was ${word} of it, ${amount(best)} of the action with the highest value`;
-    if (burden <= NOTHING) return `${told}.`;
+    // How much more the rules take off it than off that one, in all and for each rule.
+    const setback = (name) => mean((one) => (one.own.penalties[name] ?? 0) - (one.best.penalties[name] ?? 0));
     const names = Object.keys(seen[0].own.penalties);
-    const heaviest = names.reduce((a, b) => (mean((one) => one.own.penalties[b] ?? 0) > mean((one) => one.own.penalties[a] ?? 0) ? b : a));
-    return `${told}; the rules take ${amount(burden)} off it, most of it for “${ruleNamed(state, heaviest)}”.`;
+    const behind = mean((one) => one.own.reward - one.own.value - (one.best.reward - one.best.value));
+    if (behind <= NOTHING || names.length === 0) return `${told}.`;
+    const heaviest = names.reduce((a, b) => (setback(b) > setback(a) ? b : a));
+    return `${told}; the rules set it back by ${amount(behind)} against that one, most of it for “${ruleNamed(state, heaviest)}”.`;
   }
 
   /** Actions that got nothing at all in many decisions: an array of sentences. */
@@ -230,6 +243,11 @@ globalThis.tightropeWords = (() => {
     const hopeless = state.constraints.filter((one) => one.infeasible);
     if (hopeless.length > 0) {
       notices.push(`On what was seen so far, ${hopeless.map((one) => wording(state, one)).join("; ")} can't be met beside the others.`);
+      if (mood === "good") [sign, mood] = ["!", "warn"];
+    }
+    const heavy = state.constraints.filter((one) => outweighs(one, decisions[0]));
+    if (heavy.length > 0) {
+      notices.push(`Reward hardly counts in the choices now: the pressure of ${listed(heavy.map((one) => one.name))} outweighs it by far.`);
       if (mood === "good") [sign, mood] = ["!", "warn"];
     }
     const never = neverChosen(state, decisions);

@@ -189,7 +189,6 @@ class ExperimentState:
         """What the costs of each constraint are divided by, (K,)."""
         return np.array([column.rule.scale for column in self.columns], dtype=float)
 
-
     @property
     def infeasible(self) -> list[bool]:
         """Which rules can't be met on what was seen, (K,), as far as the policy knows."""

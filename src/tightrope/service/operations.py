@@ -317,7 +317,12 @@ def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list
 def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
     """Each constraint: its words, its sums, in scaled costs and in the rule's own units, and its price."""
     columns, scales = state.columns, state.scales.tolist()
-    totals, queue, prices, infeasible = state.totals.tolist(), state.queue.tolist(), state.prices, state.infeasible
+    totals, queue, prices, infeasible = (
+        state.totals.tolist(),
+        state.queue.tolist(),
+        state.prices,
+        state.infeasible,
+    )
     counts = state.counts
     allowed = [math.nan] * len(columns) if counts is None else counts.allowed(columns)
     counted = [None] * len(columns) if counts is None else counts.decisions()
