@@ -38,7 +38,15 @@ from tightrope.service.configuration import (
     served_policy,
 )
 from tightrope.service.counts import Counts
-from tightrope.service.hard_caps import HardCap, Spent, affordable, carried_over, exhausted, hard_caps
+from tightrope.service.hard_caps import (
+    HardCap,
+    Spent,
+    affordable,
+    carried_by_key,
+    carried_over,
+    exhausted,
+    hard_caps,
+)
 from tightrope.service.journal import (
     ENTRIES,
     KINDS,
@@ -569,7 +577,7 @@ class ExperimentState:
         caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
         if entry.format < 3:
-            moved, spent = _carried_by_key(self.caps, caps), list[Spent]()
+            moved, spent = carried_by_key(self.caps, caps), list[Spent]()
         else:
             moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
@@ -669,14 +677,6 @@ def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, by
     if math.isnan(probability):
         return None, None
     return probability, None if probability == 1.0 else chances.tobytes()
-
-
-def _carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int]]:
-    """What is used, carried over as journals of format 1 and 2 did it: to the last cap that counts the very same."""
-    at = {k: new.index(cap) for k, was in enumerate(old) for cap in new if cap.key == was.key}
-    for k, to in at.items():
-        new[to].used = old[k].used
-    return {k: [to] for k, to in at.items()}
 
 
 _NUMBERS = ("trace", "queue", "probabilities")

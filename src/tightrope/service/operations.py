@@ -339,7 +339,7 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
                 "unit": column.rule.unit,
                 "one_more": column.rule.one_more(column.side),
                 "decisions": counted[k],
-                # Of a rule with at_least: what there was, what was required, and how much more there was than that. null: not known.
+                # Of a rule with at_least: what there was, what was required, and how much more there was. null: not known.
                 "used": allowed[k] - column.sign * left,
                 "allowed": allowed[k],
                 "left": left,
