@@ -225,11 +225,8 @@ def test_the_summary_stands_first_and_words_are_explained_before_they_are_used()
 
 
 def test_every_word_is_explained_by_words_above_it() -> None:
-    told: set[str] = set()
-    for name, word in WORDS.items():
-        assert not told.intersection([name])
-        later = [one for one in list(WORDS)[list(WORDS).index(name) + 1 :]]
-        mentioned: set[str] = set()
-        with_links(word.meaning, later, mentioned)
-        assert mentioned == set(), f"{name} is explained by {mentioned}"
-        told.add(name)
+    names = list(WORDS)
+    for i, name in enumerate(names):
+        later: set[str] = set()
+        with_links(WORDS[name].meaning, names[i + 1 :], later)
+        assert later == set(), f"{name} is explained by {later}"

@@ -25,17 +25,20 @@ WORDS = {
     "run": Word(
         "run",
         (),
-        "One simulation from the first round to the last. Several runs, on other draws, tell what is chance: brackets and bands are 95 % intervals over runs.",
+        "One simulation from the first round to the last. Several runs, on other draws, tell what is chance: brackets "
+        "and bands are 95 % intervals over runs.",
     ),
     "optimum": Word(
         "optimum",
         ("optimum",),
-        "The most that any way of choosing could earn a round, on average and under the rules, if everything were known. A linear program finds it.",
+        "The most that any way of choosing could earn a round, on average and under the rules, if everything were known. "
+        "A linear program finds it.",
     ),
     "regret": Word(
         "regret",
         ("regrets", "regret"),
-        "What was earned less than the optimum would have, added up over the rounds. 0 is perfect; below 0 was earned by breaking rules, or by luck.",
+        "What was earned less than the optimum would have, added up over the rounds. 0 is perfect; below 0 was earned by "
+        "breaking rules, or by luck.",
     ),
     "cost": Word(
         "cost",
@@ -50,7 +53,8 @@ WORDS = {
     "violation": Word(
         "violation",
         ("expected violation", "path violation", "violations", "violation"),
-        "By how much totals are above 0, added over the rules. *Expected*: of totals averaged over runs, chance taken out. *Path*: of the totals of each run.",
+        "By how much totals are above 0, added over the rules. *Expected*: of totals averaged over runs, chance taken "
+        "out. *Path*: of the totals of each run.",
     ),
     "last violated": Word(
         "last violated round",
@@ -65,18 +69,21 @@ WORDS = {
     "optimism": Word(
         "optimism, radius, bonus",
         ("optimism", "radius", "bonus"),
-        "What is not known well is taken to be as good as it may be, so that it is tried: r̂ is the estimated reward plus a *radius*, which shrinks "
+        "What is not known well is taken to be as good as it may be, so that it is tried: r̂ is the estimated reward "
+        "plus a *radius*, which shrinks "
         "with what is learnt. The *bonus* is a factor on the radius: 1 is what the theory asks for, 0.1 a tenth of it.",
     ),
     "queue": Word(
         "queue Q",
         ("virtual queue", "queues", "queue"),
-        "Of the paper's algorithm, one number for each rule: it grows while the rule is overdrawn and falls while there is room. The longer, the more choices go by it.",
+        "Of the paper's algorithm, one number for each rule: it grows while the rule is overdrawn and falls while there "
+        "is room. The longer, the more choices go by it.",
     ),
     "V": Word(
         "V_{t}",
         ("V_{t}",),
-        "Of the paper's algorithm, the weight of reward against queues in round t: an action's value is its reward less Q/V_{t} times its cost.",
+        "Of the paper's algorithm, the weight of reward against queues in round t: an action's value is its reward less "
+        "Q/V_{t} times its cost.",
     ),
     "epsilon": Word(
         "ε_{t}",
@@ -86,7 +93,8 @@ WORDS = {
     "schedules": Word(
         "schedules",
         ("schedules",),
-        "How V_{t} and ε_{t} change with the round. The paper's experiments use simple ones, such as √t and 6/√t; Theorem 1 (costs seen before acting) and Theorem 2 "
+        "How V_{t} and ε_{t} change with the round. The paper's experiments use simple ones, such as √t and 6/√t; "
+        "Theorem 1 (costs seen before acting) and Theorem 2 "
         "(seen after acting) of the paper each prescribe their own, made of δ.",
     ),
     "clip": Word(

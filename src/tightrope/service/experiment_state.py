@@ -39,7 +39,6 @@ from tightrope.service.configuration import (
 )
 from tightrope.service.counts import Counts
 from tightrope.service.hard_caps import (
-    HardCap,
     Spent,
     affordable,
     carried_by_key,

@@ -103,8 +103,8 @@ def _summarise(report: Report, sweep: Sweep, rows: Rows) -> None:
     if order.size and good:
         regret, low, high = _estimate(rows, order[0], "regret")
         report.summary(
-            f"{good:,} of the {order.size:,} that ran in full kept all rules on average at the last round. The least regret among them is "
-            f"{format_estimate(regret, low, high)}, with {_label(sweep, rows, int(order[0]))}."
+            f"{good:,} of the {order.size:,} that ran in full kept all rules on average at the last round. The least regret among "
+            f"them is {format_estimate(regret, low, high)}, with {_label(sweep, rows, int(order[0]))}."
         )
     elif order.size:
         report.summary(
