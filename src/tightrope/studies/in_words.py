@@ -17,7 +17,7 @@ def earned(result: Result) -> str:
         if result.optimal_reward is None
         else float(result.optimal_reward[-1]) / result.n_rounds
     )
-    return f"{said}, {mean / best:.1%} of the optimum" if best > 0.0 else said
+    return f"{said}, {100 * mean / best:.1f}\u00a0% of the optimum" if best > 0.0 else said
 
 
 def kept(result: Result) -> str:

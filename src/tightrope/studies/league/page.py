@@ -144,7 +144,8 @@ def _overview(report: Report, league: League) -> None:
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
         f"at the end is *shown*, where a small one may hide in few runs, and that at most {100 * MOST_ABOVE:.0f} % of the rounds had a total "
-        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below.",
+        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below. What a ratio is, and all else that "
+        "is measured, is told [further down](#how-it-is-measured).",
     )
 
 
