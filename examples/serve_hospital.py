@@ -75,10 +75,10 @@ def show(state: dict[str, Any], refused: int) -> None:
     print(f"\n{state['decisions']} decisions in {state['experiment']!r}, mode {state['mode']}")
     for action in state["actions"]:
         print(f"  {action['name']:<12} {action['share']:6.1%}")
-    print("rules (a cumulative cost at or below 0 means that the rule holds):")
-    for column in state["constraints"]:
-        verdict = "holds" if column["cumulative_cost"] <= 0 else "VIOLATED"
-        print(f"  {column['rule']:<48} {column['cumulative_cost']:10.1f}  {verdict}")
+    print("rules:")
+    for one in state["constraints"]:
+        verdict, limit = "holds" if one["left"] >= 0 else "VIOLATED", "allowed" if one["side"] == "at_most" else "required"
+        print(f"  {one['rule']:<48}  {verdict}: {one['used']:,.1f} of {one['allowed']:,.1f} {one['unit']} {limit}")
     outcomes = state["outcomes"]
     print(
         f"outcomes: mean reward {outcomes['mean_reward']:.3f} over {outcomes['rewards']}; "

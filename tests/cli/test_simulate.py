@@ -109,7 +109,7 @@ def test_simulate_for_people(capsys, small, tmp_path):
     assert "nothing is written" in shown
     assert main(["simulate", small, "--out", str(tmp_path / "o")]) == 0
     shown = capsys.readouterr().out
-    assert f"written to {tmp_path / 'o'}" in shown
+    assert f"the report is {tmp_path / 'o' / 'index.html'}" in shown
     for word in ("one", "two", "regret", "violation", "last violated round"):
         assert word in shown
 

@@ -95,3 +95,21 @@ def test_bad_curves_are_refused() -> None:
         panels_figure([])
     with pytest.raises(InvalidInput, match="x > 0"):
         curve_figure([NamedCurve("a", [0], [0])], xlabel="x", ylabel="y", logx=True)
+
+
+def test_a_flat_panel_has_an_axis_that_fits() -> None:
+    x = np.arange(1, 50)
+    zero = NamedCurve("none", x, np.zeros(49), np.zeros(49), np.zeros(49))
+    [nothing, level, real] = panels_figure(
+        [
+            Panel([zero, zero], "Round", "Violation"),
+            Panel([NamedCurve("flat", x, np.full(49, 40.0))], "Round", "Regret"),
+            Panel([zero, NamedCurve("tiny", x, 1e-6 * x)], "Round", "Violation"),
+        ]
+    ).axes
+    assert "zero throughout" in {text.get_text() for text in nothing.texts}
+    assert [tick.get_text() for tick in nothing.get_yticklabels()] == ["0"]
+    assert level.get_ylim() == (20.0, 60.0)
+    for axes in (level, real):
+        assert "zero throughout" not in {text.get_text() for text in axes.texts}
+    assert real.get_ylim()[1] < 1e-4

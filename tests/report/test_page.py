@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 from html_page import Page
+from tightrope.report.glossary import WORDS, with_links
 
 
 def sample(figures: dict[str, Figure]) -> Report:
@@ -115,9 +116,9 @@ def test_markup_is_escaped_and_rendered(built: Report) -> None:
 
 def test_numbers_in_tables_are_aligned_and_carry_their_interval(built: Report) -> None:
     text = built.html(date="2024-05-01")
-    assert '<td class="n">1.0 [0.5, 1.5]</td>' in text
-    assert '<td class="n">–</td>' in text
-    assert "<td>x</td>" in text
+    assert '<td class="n" data-title="regret">1.0 [0.5, 1.5]</td>' in text
+    assert '<td class="n" data-title="regret">–</td>' in text
+    assert '<td data-title="note">x</td>' in text
 
 
 def test_the_footer_names_versions_date_and_seed(built: Report) -> None:
@@ -199,3 +200,33 @@ def test_fifteen_figures_stay_small() -> None:
         figure = curve_figure(lines, xlabel="Round", ylabel="Regret", logx=i % 2 == 1)
         report.figure(figure, name=f"f{i}", alt="a", caption="c")
     assert len(report.html(date="d").encode()) < 2_000_000
+
+
+def test_the_summary_stands_first_and_words_are_explained_before_they_are_used() -> None:
+    report = Report("Title")
+    report.words("total", "regret")
+    report.section("Results")
+    report.text("The regret is low, `regret` is code, and the regret of totals is [below](#results).")
+    report.text("Regret once more.")
+    report.section("More")
+    report.text("**Regret** again.")
+    report.summary("Said last, read first: *regret* 3.")
+    text = report.html(date="d")
+    page = Page(text)
+    assert text.index("In short") < text.index('id="words-used-here"') < text.index('id="results"')
+    assert text.index('id="word-regret"') < text.index('id="word-total"'), "in the order of the glossary"
+    assert text.count('<a href="#word-regret">') == 3, "once in a section, once in the summary"
+    assert '<a href="#word-regret">regret</a> is low, <code>regret</code> is code' in text
+    assert '<strong><a href="#word-regret">Regret</a></strong> again' in text
+    assert text.count('<a href="#word-total">totals</a>') == 1
+    assert {"word-regret", "word-total"} <= {one.get("id") for one in page.of("div")}
+    with pytest.raises(InvalidInput, match="words must be among"):
+        report.words("nonsense")
+
+
+def test_every_word_is_explained_by_words_above_it() -> None:
+    names = list(WORDS)
+    for i, name in enumerate(names):
+        later: set[str] = set()
+        with_links(WORDS[name].meaning, names[i + 1 :], later)
+        assert later == set(), f"{name} is explained by {later}"

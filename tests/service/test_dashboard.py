@@ -68,7 +68,7 @@ def test_the_page_allows_nothing_from_outside(web: httpx.Client) -> None:
     )
     loaded = re.findall(r'(?:src|href|data-plotly)="([^"]+)"', answer.text)
     assert not [one for one in loaded if re.match(r"(https?:)?//", one)]
-    assert sum(one.startswith("static/") for one in loaded) == 3
+    assert sum(one.startswith("static/") for one in loaded) == 4
     assert web.get("/static/plotly.min.js").text.count("plotly") > 10
 
 
@@ -139,25 +139,31 @@ def opened(chromium: Browser, web: httpx.Client, width: int = 1200, **options: A
 
 
 def shown(number: float) -> str:
-    """A cumulative cost as the page writes it."""
-    return f"{number:,.{2 if abs(number) < 10 else 1}f}".replace("-", "−")
+    """An amount as the page writes it."""
+    size = abs(number)
+    text = f"{number:.3g}" if size < 1 else f"{number:,.{2 if size < 10 else 1 if size < 1000 else 0}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+
+
+def cards_of(page: Page, place: str = "#rules") -> list[str]:
+    """The texts of the cards, without line breaks."""
+    cards: list[str] = page.js(f"[...document.querySelectorAll('{place} > li')].map((one) => one.innerText)")
+    return [" ".join(card.split()) for card in cards]
 
 
 def test_it_tells_what_the_state_says(page: Page, web: httpx.Client) -> None:
     state = web.get("/v1/state", params=WARD).json()
-    cards = page.js("[...document.querySelectorAll('#rules > li')].map((one) => one.innerText)")
+    cards = cards_of(page)
     assert len(cards) == len(state["constraints"]) == 2
     for constraint in state["constraints"]:
         [card] = [one for one in cards if constraint["rule"] in one]
-        verdict = "✕ Violated" if constraint["cumulative_cost"] > 0 else "✓ Holds"
-        assert card.startswith(verdict)
-        assert shown(constraint["cumulative_cost"]) in card
-        assert (
-            f"{shown(abs(constraint['cumulative_cost']))} {'above' if 'Viol' in verdict else 'below'} the line"
-            in card
-        )
+        violated = constraint["cumulative_cost"] > 0
+        assert card.startswith("✕ Violated" if violated else "✓ Holds")
+        used, allowed, left = (shown(constraint[name]) for name in ("used", "allowed", "left"))
+        last = f"Over by {left[1:]}" if violated else f"Left {left}"
+        assert f"Used {used} Allowed {allowed} {last}" in card
         assert f"Queue {shown(constraint['queue'])}" in card
-    assert {one.split("\n")[0] for one in cards} == {"✕ Violated", "✓ Holds"}
+    assert {" ".join(one.split()[:2]) for one in cards} == {"✕ Violated", "✓ Holds"}
     assert page.text("#verdict").startswith("1 of 2 rules is violated: hours")
     assert page.js("document.title").startswith("✕ ward")
     assert page.text("#mode") == "● Live"
@@ -178,17 +184,22 @@ def test_it_tells_what_the_state_says(page: Page, web: httpx.Client) -> None:
 def test_it_draws_the_history(page: Page, web: httpx.Client) -> None:
     history = web.get("/v1/history", params=WARD).json()
     state = web.get("/v1/state", params=WARD).json()
-    for chart, kind, now in (
-        ("costs-chart", "cumulative_costs", "cumulative_cost"),
-        ("queues-chart", "queues", "queue"),
-    ):
+    for chart in ("costs-chart", "queues-chart"):
         drawn = page.js(
             f"document.getElementById('{chart}').data.map((one) => [one.name, [...one.x], [...one.y]])"
         )
-        assert [one[0] for one in drawn] == list(history[kind])
+        assert [one[0] for one in drawn] == list(history["queues"])
         for (name, x, y), constraint in zip(drawn, state["constraints"], strict=True):
             assert x == [0, *history["decisions"], state["decisions"]]
-            assert y == [0, *history[kind][name], constraint[now]]
+            if chart == "queues-chart":
+                assert y == [0, *history["queues"][name], constraint["queue"]]
+                continue
+            room = zip(
+                [*history["left"][name], constraint["left"]],
+                [*history["allowed"][name], constraint["allowed"]],
+                strict=True,
+            )
+            assert y == [None, *(100 * left / allowed if allowed else None for left, allowed in room)]
     shares = page.js("document.getElementById('shares-chart').data.map((one) => [...one.y])")
     assert len(shares) == 3
     assert all(abs(sum(column) - 100) < 1e-9 for column in zip(*shares, strict=True))
@@ -271,19 +282,167 @@ def test_prices_and_what_cannot_be_met_are_shown(chromium: Browser, priced: http
             [scale * price for price in history["prices"][one["name"]]]
         )
     page = opened(chromium, priced)
-    cards = page.js("[...document.querySelectorAll('#rules > li')].map((one) => one.innerText)")
-    for constraint in state["constraints"]:
-        [card] = [one for one in cards if constraint["rule"] in one]
-        price = f"{constraint['price']:,.3f}".rstrip("0").rstrip(".")
-        felt = f"Price {price}: one more unit of the limit would earn that much"
-        assert (felt if constraint["price"] > 0 else "Price 0: the limit is not felt") in card
+    for card, constraint, unit in zip(
+        sorted(
+            cards_of(page), key=lambda card: [c["rule"] in card for c in state["constraints"]], reverse=True
+        ),
+        state["constraints"],
+        ("decision for dear", "minute", "unit of heat"),
+        strict=True,
+    ):
+        felt = f"One more {unit} would earn about {shown(constraint['price'])}."
+        assert constraint["rule"] in card
+        assert (felt in card) == (constraint["price"] > 0 and not constraint["infeasible"])
+        assert ("The limit is not felt now" in card) == (constraint["price"] == 0)
         assert ("▲ Can't be met" in card) == constraint["infeasible"]
-    assert "heat: at most 0.25 per decision on average can't be met" in page.text("#verdict")
+    assert "heat: at most 0.25 per decision on average can't be met" in page.text("#notices")
     assert page.text("#queues-title") == "Prices"
     drawn = page.js(
         "document.getElementById('queues-chart').data.map((one) => [one.name, [...one.y].at(-1)])"
     )
     assert dict(drawn) == {one["name"]: one["price"] for one in state["constraints"]}
+
+
+# Cents under a hard cap, shares, and a mean of a group that is seen after acting: each in a unit of its own.
+COUPONS = {
+    "name": "coupons",
+    "actions": ["none", "small", "large"],
+    "rule": [
+        {
+            "kind": "budget",
+            "name": "cents",
+            "at_most": 9.0,
+            "range": [0, 20],
+            "usage": {"none": 0, "small": 5, "large": 20},
+            "hard": True,
+            "total": 402,
+        },
+        {"kind": "share", "action": "none", "at_least": 0.1},
+        {
+            "kind": "mean",
+            "name": "nurse_hours",
+            "at_most": 0.6,
+            "seen": "after",
+            "among": "old",
+            "range": [0, 2],
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def coupons(chromium: Browser) -> Iterator[tuple[Page, dict[str, Any]]]:
+    """The cap is used up after some fifty decisions of 130."""
+    with service(make_spec(COUPONS)) as web:
+        for i in range(130):
+            group = ["old"] if i % 2 else []
+            decided = web.post("/v1/decisions", json={"event_id": f"e-{i}", "group": group}).json()
+            outcome = {
+                "reward": {"none": 0.1, "small": 0.4, "large": 0.9}[decided["name"]],
+                "costs": {"nurse_hours": 0.5},
+            }
+            web.post("/v1/outcomes", json={"event_id": f"e-{i}", **outcome})
+        page = opened(chromium, web)
+        page.wait("document.getElementById('rules-lead').innerText.includes('remembered decisions')")
+        yield page, web.get("/v1/state").json()
+
+
+def test_a_used_up_cap_is_in_the_headline(coupons: tuple[Page, dict[str, Any]]) -> None:
+    page, state = coupons
+    [cap] = state["hard_caps"]
+    withheld = cap["withheld"]
+    assert page.text("#verdict") == "A hard cap is used up: cents. All 3 rules hold on average."
+    assert page.js("document.title").startswith("! coupons")
+    assert page.text("#verdict-sign") == "!"
+    [notice, *_] = page.js("[...document.querySelectorAll('#notices li')].map((one) => one.innerText)")
+    assert f"{cap['used']:.0f} of 402 cents" in notice
+    assert f"decision {withheld['sequence']}." in notice
+    assert f"large in all {withheld['decisions']} decisions since then" in notice
+    assert "nothing but none was left" in notice
+    before, since = withheld["mean_reward_before"], withheld["mean_reward_since"]
+    assert f"The mean reward was {before:.3f} until then, and is {since:.3f} since." in notice
+    [card] = cards_of(page, "#caps")
+    assert card.startswith("✕ Used up")
+    assert notice in card
+
+
+def test_rules_speak_in_units_of_their_own(coupons: tuple[Page, dict[str, Any]]) -> None:
+    page, state = coupons
+    cents, none, hours = cards_of(page)
+    spent = sum(n["decisions"] * use for n, use in zip(state["actions"], (0, 5, 20), strict=True))
+    assert (
+        f"cents cents: at most 9 per decision on average Used {spent} Allowed 1,170 Left {1170 - spent:,}"
+        in cents
+    )
+    had = state["actions"][0]["decisions"]
+    assert f"Had {had} Required 13 To spare {had - 13}" in none
+    assert f"{100 * had / 130:.1f} % of 130 decisions that count, at least 10 %." in none
+    assert "nurse hours" in hours
+    assert (
+        "Used 32.5 Allowed 39 Left 6.5 0.5 nurse hours a decision over 65 decisions, at most 0.6, as far as"
+        in hours
+    )
+    # A rule far from its limit has a bar as long as what was used of it.
+    widths = page.js(
+        "[...document.querySelectorAll('#rules .bar > span')].map((one) => parseFloat(one.style.width))"
+    )
+    assert widths == pytest.approx([100 * spent / 1170, 100, 100 * 32.5 / 39])
+    assert page.js("document.querySelectorAll('#rules .bar.full').length") == 0
+    worth = {"reward": 0.5, "rounds": 900, "rules": [{"name": "cents", "without": 0.625}]}
+    told = page.js(f"tightropeWords.worthWords({json.dumps(worth)}, {{name: 'cents', price: 0.1}})")
+    assert told == (
+        "In the long run it costs about 0.125 a decision (20.0 %): without it about 0.625 would be earned, with it 0.5."
+    )
+
+
+def test_what_a_queue_means_and_what_was_never_chosen(chromium: Browser) -> None:
+    rules = [
+        {"kind": "capacity", "action": "a", "at_most": 0.05},
+        {
+            "kind": "budget",
+            "name": "nurse_hours",
+            "at_most": 6,
+            "range": [0, 40],
+            "usage": {"a": 0, "b": 4, "c": 5},
+        },
+    ]
+    policy = {"kind": "pessimistic-optimistic", "slater": 0.02}
+    with service(
+        make_spec({"name": "queues", "actions": ["a", "b", "c"], "rule": rules, "policy": policy})
+    ) as web:
+        for i in range(110):
+            action = web.post("/v1/decisions", json={"event_id": f"e-{i}"}).json()["action"]
+            web.post("/v1/outcomes", json={"event_id": f"e-{i}", "reward": (0.9, 0.2, 0.5)[action]})
+        page = opened(chromium, web)
+        assert page.text("#verdict") == "All 2 rules hold."
+        assert page.text("#verdict-sign") == "!"
+        notices = page.text("#notices")
+        assert (
+            "Reward hardly counts in the choices now: the pressure of capacity a and nurse_hours outweighs it"
+            in notices
+        )
+        assert "c was never chosen in 110 decisions, on offer in 110." in notices
+        assert "the rules set it back by" in notices
+        assert "for “nurse_hours: at most 6 per decision on average”" in notices
+        for card in cards_of(page):
+            assert (
+                "this rule decides, and reward hardly counts. The rule itself has room: the queue also holds ε ="
+                in card
+            )
+            assert "Left" in card
+        assert page.js("document.querySelectorAll('#rules .bar.full').length") == 0
+        # On a phone every number of the table of reasons can be seen.
+        page.size(390, 844, mobile=True)
+        page.wait("document.documentElement.clientWidth === 390")
+        cut = page.js(
+            "[...document.querySelectorAll('#why tbody th, #why tbody td')].map((one) => one.getBoundingClientRect())"
+            ".filter((box) => box.width === 0 || box.right > 390).length"
+        )
+        assert cut == 0
+        titles = page.js(
+            "[...document.querySelectorAll('#why tbody td')].map((one) => getComputedStyle(one, '::before').content)"
+        )
+        assert {'"Value"', '"Reward hoped for"', '"nurse_hours"'} <= set(titles)
 
 
 def test_probabilities_of_recent_decisions_are_shown(chromium: Browser, priced: httpx.Client) -> None:
@@ -555,7 +714,7 @@ def test_everything_has_a_name_for_screen_readers(page: Page) -> None:
     ):
         assert all(one.strip() for one in named.get(role, [])), (role, named[role])
     assert len(named["image"]) == 5
-    assert any("Closest to the line" in one for one in named["image"])
+    assert any("Closest to its limit" in one for one in named["image"])
     assert {"main", "banner", "table"} <= set(named)
     assert page.js("document.documentElement.lang") == "en"
 

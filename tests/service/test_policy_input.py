@@ -150,3 +150,12 @@ def test_the_api_shows_the_columns_to_whom_they_concern(tmp_path: Path) -> None:
         assert "urgent" not in web.get("/openapi.json").text
         found = web.get("/openapi.json", headers={"authorization": f"Bearer {key}"}).json()
         assert context_of(found)["anyOf"][0] == shown
+
+
+def test_a_rule_for_a_group_that_is_seen_before_acting_is_served_by_the_default_policy() -> None:
+    rules = [{"kind": "share", "action": "a", "at_least": 0.5, "among": "old"}]
+    bench = Bench(make_spec({"name": "groups", "actions": ["a", "b"], "rule": rules}))
+    for i in range(20):
+        assert bench.decide({"event_id": str(i), "group": ["old"] if i % 2 else []}).status == 200
+    assert bench.state()["constraints"][0]["decisions"] == 10
+    assert verify(bench.journal).digest == bench.digest()

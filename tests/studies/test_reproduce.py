@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import pytest
 
 import tightrope as tr
 from html_page import Page
-from tightrope.studies import STUDIES, reproduce
+from tightrope.studies import STUDIES, hospital, reproduce
 
 
 def test_all_studies_give_one_report(tmp_path):
@@ -24,6 +26,21 @@ def test_all_studies_give_one_report(tmp_path):
         assert f"tightrope reproduce {study}" in text
         assert any(line.startswith(f"{study}: ") for line in lines)
     assert len(list(tmp_path.glob("*.png"))) >= 9
+    # A summary first, then the words that it uses, then the studies.
+    assert text.index("In short") < text.index('id="word-regret"') < text.index("<figure")
+    assert "of the optimum" in text[: text.index('id="words-used-here"')]
+    assert "schedules of A" not in text
+    # Figures and tables call a variant by the same name.
+    names = re.findall(r"[:;] ([^:;]*) ends with regret", html.unescape(text))
+    assert len(names) == 6
+    firsts = {
+        " ".join(re.sub("<[^>]*>", "", one).split())
+        for one in re.findall(r'<th scope="row">(.*?)</th>', text)
+    }
+    firsts = {html.unescape(one) for one in firsts}
+    assert set(names) <= firsts
+    for name in hospital.NAMES.values():
+        assert f"600, {name}" in firsts
     rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
     needed = {
         "policy",

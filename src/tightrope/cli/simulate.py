@@ -142,7 +142,11 @@ def simulate(
             "out": None if folder is None else str(folder),
             "concerns": concerns,
         }
-        where = "nothing is written without --out DIR" if folder is None else f"written to {folder}"
+        where = (
+            "nothing is written without --out DIR"
+            if folder is None
+            else f"the report is {folder / 'index.html'}"
+        )
         said = [
             f"{result.policy} on {result.scenario}: {in_runs(one, result.n_replications)}"
             for result in results

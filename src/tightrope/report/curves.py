@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Less than this is the rounding of a sum.
+ZERO = 1e-9
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 
 
@@ -177,6 +179,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             ends.append((curve.name, float(x[seen[-1]]), float(y[seen[-1]]), look))
     axes.margins(x=0.0, y=0.06)
     axes.set_xlim(*_x_limits(panel))
+    _frame_flat(axes, panel)
     corner = -72.0 / axes.bbox.width, 1.0 + 16.0 / axes.bbox.height
     axes.text(*corner, panel.ylabel, transform=axes.transAxes, weight="bold")
     canvas.finish_axes(axes, panel.xlabel)
@@ -184,6 +187,21 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.logx:
         canvas.set_ticks(axes.xaxis, log=True)
     _label_ends(axes, ends)
+
+
+def _frame_flat(axes: Axes, panel: Panel) -> None:
+    """A panel whose curves are all one number has an axis that fits that number, and says so where it is zero."""
+    values = np.concatenate([_drawn(curve, panel)[i] for curve in panel.curves for i in (1, 2, 3)])
+    values = values[np.isfinite(values)]
+    if panel.logy or values.size == 0 or np.ptp(values) > ZERO:
+        return
+    level = float(values[0])
+    if abs(level) > ZERO:
+        axes.set_ylim(level - abs(level) / 2, level + abs(level) / 2)
+        return
+    axes.set_ylim(-0.08, 1.0)
+    axes.set_yticks([0.0], ["0"])
+    axes.text(0.5, 0.5, "zero throughout", transform=axes.transAxes, ha="center", color=LIGHT["muted"])
 
 
 def _drawn(curve: NamedCurve, panel: Panel) -> tuple[Array, Array, Array, Array]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.report.canvas import THEME
+from tightrope.report.glossary import WORDS, place_of, with_links
 from tightrope.report.images import png_bytes, svg_text
 from tightrope.report.numbers import Cell, cell_text
 
@@ -46,6 +47,10 @@ class Report:
         self.title = _filled("title", title)
         self.subtitle = subtitle
         self._parts: list[str] = []
+        self._summary: list[str] = []
+        self._explained: list[str] = []
+        self._linked: set[str] = set()
+        self._linked_in_summary: set[str] = set()
         self._contents: list[tuple[int, str, str]] = []
         self._places: set[str] = set()
         self._images: dict[str, bytes] = {}
@@ -59,13 +64,34 @@ class Report:
         """Start a subsection."""
         self._heading(3, heading)
 
+    def summary(self, *sentences: str) -> None:
+        """Add to what stands first on the page, wherever it is built: what was run, and what came of it."""
+        own = self._linked_in_summary
+        self._summary += [
+            self._inline(with_links(_filled("sentence", one), self._explained, own)) for one in sentences
+        ]
+
+    def words(self, *names: str) -> None:
+        """Explain words of `WORDS`, in the order of that table; from here on the first mention in each section leads there."""
+        self.section("Words used here")
+        self._explained = [name for name in WORDS if name in names]
+        unknown = set(names) - set(WORDS)
+        if unknown:
+            raise InvalidInput(f"words must be among {list(WORDS)}, but got {sorted(unknown)}.")
+        items = ""
+        for name in self._explained:
+            self._places.add(place_of(name))
+            title, _, meaning = WORDS[name]
+            items += f'<div id="{place_of(name)}"><dt>{self._inline(title)}</dt><dd>{self._inline(meaning)}</dd></div>'
+        self._parts.append(f'<dl class="words">{items}</dl>')
+
     def text(self, text: str) -> None:
         """Add a paragraph."""
-        self._parts.append(f"<p>{self._inline(_filled('text', text))}</p>")
+        self._parts.append(f"<p>{self._prose('text', text)}</p>")
 
     def bullets(self, items: Sequence[str]) -> None:
         """Add a list."""
-        rows = "".join(f"<li>{self._inline(_filled('item', item))}</li>" for item in items)
+        rows = "".join(f"<li>{self._prose('item', item)}</li>" for item in items)
         self._parts.append(f"<ul>{rows}</ul>")
 
     def headline(self, facts: Sequence[tuple[Cell, str]]) -> None:
@@ -92,14 +118,20 @@ class Report:
                 raise InvalidInput(f"rows[{i}] must have {n} cells, as the header has, but got {len(row)}.")
         numeric = [bool(rows) and not any(isinstance(row[j], str) for row in rows) for j in range(n)]
         classes = [' class="n"' if is_number else "" for is_number in numeric]
-        titles = zip(header, classes)
-        head = "".join(f'<th scope="col"{kind}>{self._inline(name)}</th>' for name, kind in titles)
+        titles = [html.escape(_without_markup(name)) for name in header]
+        head = "".join(
+            f'<th scope="col"{kind}>{self._inline(name)}</th>' for name, kind in zip(header, classes)
+        )
         body = []
         for row in rows:
             first, *rest = (self._inline(c) if isinstance(c, str) else html.escape(cell_text(c)) for c in row)
-            cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, classes[1:]))
+            # On a phone a row is a block, in which each cell carries the title of its column.
+            cells = "".join(
+                f'<td{kind} data-title="{title}">{cell}</td>'
+                for cell, kind, title in zip(rest, classes[1:], titles[1:])
+            )
             body.append(f'<tr><th scope="row"{classes[0]}>{first}</th>{cells}</tr>')
-        foot = f'<p class="note">{self._inline(note)}</p>' if note else ""
+        foot = f'<p class="note">{self._prose("note", note)}</p>' if note else ""
         self._parts.append(
             f'<div class="table" role="group" tabindex="0" aria-label="{html.escape(_without_markup(caption))}"><table>'
             f"<caption>{self._inline(caption)}</caption><thead><tr>{head}</tr></thead>"
@@ -115,7 +147,7 @@ class Report:
         place = f"figure-{name}"
         if place in self._places:
             raise InvalidInput(f"name must be new on this page, but there is already a figure {name!r}.")
-        picture, text = svg_text(figure, name=name, alt=alt), self._inline(caption)
+        picture, text = svg_text(figure, name=name, alt=alt), self._prose("caption", caption)
         self._images[name], number = png_bytes(figure), len(self._images) + 1
         self._places.add(place)
         self._parts.append(
@@ -148,7 +180,7 @@ class Report:
             style=_stylesheet(),
             header=f"<h1>{title}</h1>{lead}",
             navigation=self._navigation(),
-            content="\n".join(self._parts),
+            content="\n".join([*self._in_short(), *self._parts]),
             footer=_provenance(date, seed),
         )
 
@@ -163,7 +195,21 @@ class Report:
         path.write_text(page, encoding="utf-8")
         return path
 
+    def _in_short(self) -> list[str]:
+        if not self._summary:
+            return []
+        items = "".join(f"<li>{sentence}</li>" for sentence in self._summary)
+        return [
+            f'<section class="summary" aria-label="In short"><p><b>In short</b></p><ul>{items}</ul></section>'
+        ]
+
+    def _prose(self, what: str, text: str) -> str:
+        """Markup to HTML, with links to the words that the page explains."""
+        return self._inline(with_links(_filled(what, text), self._explained, self._linked))
+
     def _heading(self, level: int, heading: str) -> None:
+        if level == 2:
+            self._linked = set()
         words = _without_markup(_filled("heading", heading)).lower()
         words = re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "section"
         place, i = words, 2

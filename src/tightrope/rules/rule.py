@@ -98,6 +98,29 @@ class Rule(ABC):
         points = [*self.quantity.hull, *(limit for _, limit in self.sides)]
         return max(1.0, max(points) - min(points))
 
+    @property
+    def unit(self) -> str:
+        """What its quantity is counted in, in words: the name of the usage, or "decisions"."""
+        usage = self.quantity.usage
+        return "decisions" if usage is None else usage.replace("_", " ")
+
+    def one_more(self, side: Side) -> str:
+        """What one more unit of a limit is, in words: such as "one more nurse hour", "one required decision for b fewer".
+
+        >>> from tightrope.rules import Budget, Share
+        >>> Budget("nurse_hours", at_most=0.5).one_more("at_most"), Budget("heat", at_most=0.5).one_more("at_most")
+        ('one more nurse hour', 'one more unit of heat')
+        >>> Share("b", at_least=0.2).one_more("at_least")
+        'one required decision for b fewer'
+        """
+        usage, actions, _ = self.quantity
+        if usage is None:
+            one = f"decision for {either(actions or ())}"
+        else:
+            one = self.unit[:-1] if _plural(self.unit) else f"unit of {self.unit}"
+            one += f" for {either(actions)}" if actions is not None else ""
+        return f"one more {one}" if side == "at_most" else f"one required {one} fewer"
+
     def to_data(self) -> dict[str, Any]:
         """The rule as a table of builtin types; `rule_from_data` reads it."""
         if not RULE_KINDS.knows(self.kind) or RULE_KINDS.find(self.kind) is not type(self):
@@ -235,6 +258,11 @@ def actions_in_words(action: Action | Sequence[Action]) -> str:
     first, *others = members(action)
     numbered = "" if isinstance(first, str) else "actions " if others else "action "
     return numbered + either(action)
+
+
+def _plural(word: str) -> bool:
+    """Whether a name is one of countable things: "cents" is, "loss", "status" and "heat" are not."""
+    return word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2
 
 
 def plain(number: float) -> str:

@@ -228,11 +228,18 @@ class OutcomePage(TypedDict):
 
 
 class ActionShare(TypedDict):
-    """How often an action was served."""
+    """How often an action was served.
+
+    Attributes
+    ----------
+    offered : int
+        In how many decisions it could have been; null in a journal that began before this was counted.
+    """
 
     name: str
     decisions: Count
     share: Chance
+    offered: Count | None
 
 
 class ConstraintState(TypedDict):
@@ -244,6 +251,16 @@ class ConstraintState(TypedDict):
         In words.
     side : str
         Of a rule with two sides.
+    limit : float
+        What each decision is allowed on average, in the rule's units.
+    unit : str
+        What is counted.
+    one_more : str
+        One more unit of the limit, in words.
+    decisions : int
+        How many it applied to; null in a journal that began before this was counted, as are `used` and `allowed`.
+    used, allowed, left : float
+        In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was.
     cumulative_cost : float
         Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
     queue : float
@@ -258,19 +275,58 @@ class ConstraintState(TypedDict):
     rule: str
     side: str
     seen: Literal["before", "after"]
+    limit: float
+    unit: str
+    one_more: str
+    decisions: Count | None
+    used: float | None
+    allowed: float | None
+    left: float
     cumulative_cost: float
     queue: float
     price: NotRequired[float]
     infeasible: bool
 
 
+class Withheld(TypedDict):
+    """What a hard cap has kept off offer without a break.
+
+    Attributes
+    ----------
+    since : float
+        When that began, at the decision `sequence`.
+    decisions : int
+        In how many.
+    actions : object
+        How often each action was kept off offer.
+    mean_reward_before, mean_reward_since : float
+        Of decisions before and since; null where there is none.
+    """
+
+    since: float
+    sequence: Count
+    decisions: Count
+    actions: dict[str, Count]
+    mean_reward_before: float | None
+    mean_reward_since: float | None
+
+
 class HardCapState(TypedDict):
-    """Where a hard cap stands: `used` of `total`, in the rule's units."""
+    """Where a hard cap stands: `used` of `total`, in the rule's units.
+
+    Attributes
+    ----------
+    withheld : object
+        What it keeps off offer now; null if nothing, or where that is not counted.
+    """
 
     name: str
     rule: str
+    unit: str
     total: float
     used: float
+    left: float
+    withheld: Withheld | None
 
 
 class OutcomeCounts(TypedDict):
@@ -345,8 +401,8 @@ class History(TypedDict):
     ----------
     decisions, rewards, reward_sum : list
         How many there had been, and the sum of the rewards.
-    cumulative_costs, queues, prices : object
-        By constraint; prices of a policy that has some.
+    cumulative_costs, left, allowed, queues, prices : object
+        By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some.
     actions : object
         How often each was served.
     """
@@ -356,9 +412,35 @@ class History(TypedDict):
     rewards: list[float]
     reward_sum: list[float]
     cumulative_costs: dict[str, list[float]]
+    left: dict[str, list[float]]
+    allowed: dict[str, list[float | None]]
     queues: dict[str, list[float]]
     prices: NotRequired[dict[str, list[float]]]
     actions: dict[str, list[float]]
+
+
+class WithoutRule(TypedDict):
+    """About what a decision would earn on average without one rule."""
+
+    name: str
+    without: float
+
+
+class RuleCosts(TypedDict):
+    """About what each rule costs in reward, on the rounds that the policy remembers.
+
+    Attributes
+    ----------
+    reward : float
+        What a decision earns on average with all rules; null where it can't be said, and `why` says why.
+    rounds : int
+        How many rounds it is judged by.
+    """
+
+    reward: float | None
+    rounds: Count
+    rules: list[WithoutRule]
+    why: str | None
 
 
 class Change(TypedDict):

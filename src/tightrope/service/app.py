@@ -387,6 +387,7 @@ ROUTES: Final = (
     Route("GET", "/v1/outcomes", "read", operations.list_outcomes, answers.OutcomePage, _LIST, apart=True),
     Route("GET", "/v1/state", "read", operations.show_state, answers.State, _READ),
     Route("GET", "/v1/history", "read", operations.show_history, answers.History, _READ),
+    Route("GET", "/v1/rules", "read", operations.show_rules, answers.RuleCosts, _READ, apart=True),
     Route("GET", "/v1/changes", "read", operations.list_changes, answers.ChangePage, _LIST, apart=True),
     Route("GET", "/v1/snapshots", "read", operations.list_snapshots, answers.SnapshotList, _READ, apart=True),
     Route("POST", "/v1/snapshots", "admin", operations.take_snapshot, answers.Snapshot, _WRITE),

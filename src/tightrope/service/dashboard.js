@@ -7,13 +7,18 @@
   const SLOWEST = 30000;
   const TIMEOUT = 10000;
   const HISTORY_EVERY = 4000;
+  const WORTH_EVERY = 60000;
   const RATE_WINDOW = 10000;
   const KEY = "tightrope-key";
-  // A cost of exactly 0 is a sum of floats.
-  const ROUNDING = 1e-9;
   const SERIES = 8;
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px 1px 2px", "2px 4px"];
   const PLOTLY = document.currentScript.dataset.plotly;
+
+  const words = globalThis.tightropeWords;
+  const { NOTHING, whole, clock, fixed, plain, percent, signed, count, amount, moment, pace, sentence } = words;
+  const { violated, pressure, drawn, chance } = words;
+  const wording = (constraint) => words.wording(view.state, constraint);
+  const priced = () => words.priced(view.state);
 
   const $ = (id) => document.getElementById(id);
 
@@ -34,6 +39,8 @@
     state: null,
     history: null,
     historyAt: -Infinity,
+    worth: null,
+    worthAt: -Infinity,
     decisions: [],
     samples: [],
     chosen: null,
@@ -44,47 +51,6 @@
     updated: null,
     plotly: "loading",
   };
-
-  // --- words ---
-
-  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
-  function fixed(value, digits) {
-    const text = new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
-    return /^-0(\.0*)?$/.test(text) ? text.slice(1) : text.replace("-", "−");
-  }
-
-  const cost = (value) => fixed(value, Math.abs(value) < 10 ? 2 : 1);
-  const percent = (share) => `${fixed(100 * share, 1)} %`;
-  const signed = (value) => (value >= 0.0005 ? "+" : "") + fixed(value, 3);
-  const count = (n, one, many) => `${whole.format(n)} ${n === 1 ? one : many}`;
-
-  function moment(seconds) {
-    const when = new Date(1000 * seconds);
-    return (when.toDateString() === new Date().toDateString() ? clock : day).format(when);
-  }
-
-  function pace(perSecond) {
-    if (perSecond === null) return "measuring…";
-    if (perSecond === 0) return "none in the last 10 s";
-    if (perSecond < 1) return `${fixed(60 * perSecond, 0)} a minute`;
-    return `${fixed(perSecond, perSecond < 100 ? 1 : 0)} a second`;
-  }
-
-  const violated = (constraint) => constraint.cumulative_cost > ROUNDING;
-
-  function againstLine(value) {
-    if (Math.abs(value) <= ROUNDING) return "exactly on the line";
-    return value < 0 ? `${cost(-value)} below the line` : `${cost(value)} above the line`;
-  }
-
-  /** A rule in words; where both of its limits are counted, which one this is. */
-  function wording(constraint) {
-    const twice = view.state.constraints.filter((other) => other.rule === constraint.rule).length > 1;
-    return twice ? `${constraint.rule} (${constraint.side === "at_most" ? "upper" : "lower"} limit)` : constraint.rule;
-  }
 
   // --- elements ---
 
@@ -195,6 +161,7 @@
       Object.assign(view, { decisions, history, historyAt: due ? now : view.historyAt });
     }
     view.state = state;
+    if (changed && state.decisions > 0 && state.constraints.length > 0 && now - view.worthAt > WORTH_EVERY) weighRules(view.name, now);
     if (view.chosen !== null && (view.chosen.pending ?? true)) {
       const chosen = await get(`v1/decisions/${encodeURIComponent(view.chosen.event_id)}`);
       goOn();
@@ -204,8 +171,17 @@
     show(changed);
   }
 
-  function sentence(text) {
-    return text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
+  /** What each rule costs, which takes the service a moment: the rest of the page does not wait for it. */
+  async function weighRules(name, now) {
+    view.worthAt = now;
+    try {
+      const worth = await get("v1/rules");
+      if (view.name !== name || view.state === null) return;
+      view.worth = worth;
+      showRules();
+    } catch {
+      // Left unsaid; asked for again in a minute.
+    }
   }
 
   function showTrouble(error, wait) {
@@ -267,7 +243,7 @@
   // --- which experiment ---
 
   function choose(name) {
-    Object.assign(view, { name, state: null, history: null, historyAt: -Infinity, decisions: [], samples: [], chosen: null });
+    Object.assign(view, { name, state: null, history: null, historyAt: -Infinity, worth: null, worthAt: -Infinity, decisions: [], samples: [], chosen: null });
     view.outcomes = { ...view.outcomes, rows: [], before: null };
     $("follow").checked = true;
     history.replaceState(null, "", `#${new URLSearchParams({ experiment: name })}`);
@@ -319,29 +295,16 @@
       shadow: ["warn", state.default === null ? "◐ Shadow" : `◐ Shadow: “${state.default}” is served`],
       paused: ["warn", "❚❚ Paused: no decisions"],
     };
-    const [tone, words] = modes[state.mode];
+    const [tone, served] = modes[state.mode];
     $("mode").className = `badge ${tone}`;
     $("mode").hidden = false;
-    say("mode", words);
+    say("mode", served);
 
-    const broken = state.constraints.filter(violated);
-    const n = state.constraints.length;
-    let verdict, sign, mood;
-    if (state.decisions === 0) [verdict, sign, mood] = ["No decisions yet: they show here as soon as they are asked for.", "–", ""];
-    else if (n === 0) [verdict, sign, mood] = ["No rules are declared.", "–", ""];
-    else if (broken.length === 0) {
-      [verdict, sign, mood] = [n === 1 ? "The rule holds." : `All ${n} rules hold.`, "✓", "good"];
-    } else {
-      const shown = broken.slice(0, 3).map(wording).join("; ");
-      const which = broken.length > 3 ? `${shown}; and ${broken.length - 3} more` : shown;
-      const few = n === 1 ? "The rule is" : `${broken.length} of ${n} rules ${broken.length === 1 ? "is" : "are"}`;
-      [verdict, sign, mood] = [`${few} violated: ${which}.`, "✕", "bad"];
-    }
-    const hopeless = state.constraints.filter((one) => one.infeasible);
-    if (hopeless.length > 0) verdict += ` On what was seen so far, ${hopeless.map(wording).join("; ")} can't be met beside the others.`;
-    for (const one of state.concerns) if (one.kind !== "rules that can't be met") verdict += ` ${one.message}`;
+    const { told, sign, mood, notices } = words.verdict(state, view.decisions);
     say("title", state.experiment);
-    say("verdict", verdict);
+    say("verdict", told);
+    if ($("notices").textContent !== notices.join("")) fill($("notices"), notices.map((text) => el("li", {}, text)));
+    $("notices").hidden = notices.length === 0;
     say("verdict-sign", sign);
     $("verdict-box").className = `verdict ${mood}`;
     document.title = `${sign} ${state.experiment} – Tightrope`;
@@ -353,8 +316,8 @@
     say("rewards", `over ${count(outcomes.rewards, "outcome", "outcomes")}`);
     for (const kind of ["pending", "late", "missing", "rejected"]) {
       say(kind, whole.format(outcomes[kind]));
-      const words = { pending: "Waited for", late: "Late", missing: "Missing", rejected: "Rejected" }[kind];
-      document.querySelector(`[data-status="${kind}"]`).textContent = `${words} (${whole.format(outcomes[kind])})`;
+      const title = { pending: "Waited for", late: "Late", missing: "Missing", rejected: "Rejected" }[kind];
+      document.querySelector(`[data-status="${kind}"]`).textContent = `${title} (${whole.format(outcomes[kind])})`;
     }
   }
 
@@ -366,61 +329,59 @@
 
   function showRules() {
     const { state } = view;
-    const counted = state.decisions > 0;
     const points = series();
-    const most = Math.max(...state.constraints.map(pressure), 0);
-    say(
-      "pressure-words",
-      priced()
-        ? "Its price is the reward that one more unit of its limit would earn, as far as is known: 0 where the limit is not felt."
-        : "Its queue is the pressure on the policy to keep it: 0 is none.",
-    );
+    say("rules-lead", rulesLead());
     // What is violated comes first; otherwise as declared.
     const ordered = [...state.constraints.filter(violated), ...state.constraints.filter((one) => !violated(one))];
-    fill(
-      $("rules"),
-      ordered.map((one) => {
-        const bad = violated(one);
-        const [tone, words] = !counted ? ["", "– Nothing counted yet"] : bad ? ["bad", "✕ Violated"] : ["good", "✓ Holds"];
-        return el(
-          "li",
-          { class: tone },
-          el(
-            "div",
-            { class: "top" },
-            el("span", { class: `badge ${tone}` }, words),
-            one.infeasible ? el("span", { class: "badge warn" }, "▲ Can't be met") : null,
-            el("span", { class: "figure" }, el("span", { class: "unseen" }, "cumulative cost "), cost(one.cumulative_cost)),
-          ),
-          el("p", { class: "words" }, wording(one)),
-          spark(points.n, points.costs[one.name]),
-          el(
-            "p",
-            { class: "small" },
-            againstLine(one.cumulative_cost) + (one.seen === "after" ? ", as far as outcomes have come" : ""),
-          ),
-          el("p", { class: "small" }, pressureWords(one)),
-          one.infeasible
-            ? el("p", { class: "small" }, "On what was seen, no choice of actions keeps this rule beside the others: its price is at the highest allowed.")
-            : null,
-          bar(most > 0 ? pressure(one) / most : 0),
-        );
-      }),
-    );
+    fill($("rules"), ordered.map((one) => ruleCard(one, points)));
     $("rules-charts").hidden = state.constraints.length === 0;
     if (state.constraints.length === 0) fill($("rules"), [el("li", {}, "This experiment has no rules.")]);
   }
 
-  /** Whether the policy has prices; others have queues. */
-  const priced = () => view.state.constraints.some((one) => one.price !== undefined);
-  const pressure = (one) => one.price ?? one.queue;
-
-  function pressureWords(one) {
-    if (one.price === undefined) return `Queue ${cost(one.queue)}${one.queue > 0 ? "" : ": no pressure"}`;
-    return one.price > 0 ? `Price ${plain(one.price)}: one more unit of the limit would earn that much` : "Price 0: the limit is not felt";
+  function rulesLead() {
+    const { state, worth } = view;
+    if (state.constraints.length === 0) return "";
+    const told = ["What each rule allowed so far, what was used of it, and what is left, in the rule's own units. A rule is violated while more was used than allowed."];
+    told.push(
+      priced()
+        ? "What one more unit would earn is the rule's price: an estimate that the policy corrects with every decision."
+        : "This policy has no prices but queues: the pressure on it to keep a rule.",
+    );
+    if (worth !== null && worth.reward !== null) {
+      told.push(`What a rule costs is estimated from the best choices on ${whole.format(worth.rounds)} remembered decisions, by what is believed of them now.`);
+    }
+    return told.join(" ");
   }
 
-  /** A small curve of cumulative costs against the line; the words beside it say the same. */
+  function ruleCard(one, points) {
+    const counted = view.state.decisions > 0;
+    const bad = violated(one);
+    const [tone, verdict] = !counted ? ["", "– Nothing counted yet"] : bad ? ["bad", "✕ Violated"] : ["good", "✓ Holds"];
+    const part = words.part(one);
+    const small = (text) => (text === null ? null : el("p", { class: "small" }, text));
+    return el(
+      "li",
+      { class: tone },
+      el(
+        "div",
+        { class: "top" },
+        el("span", { class: `badge ${tone}` }, verdict),
+        one.infeasible ? el("span", { class: "badge warn" }, "▲ Can't be met") : null,
+        el("span", { class: "small" }, one.unit),
+      ),
+      el("p", { class: "words" }, wording(one)),
+      counted
+        ? el("dl", { class: "standing" }, ...words.standing(one).map(([title, text]) => el("div", {}, el("dt", {}, title), el("dd", {}, text))))
+        : null,
+      counted && part !== null ? bar(part, null, bad) : null,
+      counted ? small(words.average(one)) : null,
+      counted ? spark(points.n, points.left[one.name]) : null,
+      counted ? small(one.price === undefined ? words.queueWords(one, view.decisions[0]) : words.priceWords(one)) : null,
+      counted ? small(words.worthWords(view.worth, one)) : null,
+    );
+  }
+
+  /** A small curve of what is left, against the line at 0; the words beside it say the same. */
   function spark(n, values) {
     const [width, height, rim] = [200, 48, 4];
     const low = Math.min(0, ...values);
@@ -436,7 +397,7 @@
     const picture = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     const path = values.map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(2)} ${y(value).toFixed(2)}`).join("");
     picture.append(
-      svg("rect", { class: "over", x: 0, y: 0, width, height: y(0) }),
+      svg("rect", { class: "over", x: 0, y: y(0), width, height: height - y(0) }),
       svg("line", { class: "zero", x1: 0, x2: width, y1: y(0), y2: y(0) }),
       svg("path", { class: "path", d: path }),
     );
@@ -444,31 +405,32 @@
   }
 
   function showCaps() {
-    const caps = view.state.hard_caps;
-    $("caps-section").hidden = caps.length === 0;
+    const { state } = view;
+    $("caps-section").hidden = state.hard_caps.length === 0;
     fill(
       $("caps"),
-      caps.map((cap) => {
+      state.hard_caps.map((cap) => {
         const share = cap.total > 0 ? cap.used / cap.total : 1;
-        const [tone, words] = share >= 1 ? ["bad", "✕ Used up"] : share >= 0.9 ? ["warn", "! Nearly used up"] : ["good", "✓ Within"];
+        const full = words.usedUp(cap);
+        const [tone, badge] = full ? ["bad", "✕ Used up"] : share >= 0.9 ? ["warn", "! Nearly used up"] : ["good", "✓ Within"];
+        const notes = full ? words.capNotice(cap, view.decisions[0]) : [words.capOutlook(state, cap)].filter((one) => one !== null);
         return el(
           "li",
-          { class: share >= 1 ? "bad" : "good" },
+          { class: full ? "bad" : "good" },
           el(
             "div",
             { class: "top" },
-            el("span", { class: `badge ${tone}` }, words),
+            el("span", { class: `badge ${tone}` }, badge),
             el("span", { class: "figure" }, percent(share)),
           ),
           el("p", { class: "words" }, cap.name),
-          bar(share, null, share >= 1),
-          el("p", { class: "small" }, `${plain(cap.used)} of ${plain(cap.total)} used or reserved`),
+          bar(share, null, full),
+          el("p", { class: "small" }, `${amount(cap.used)} of ${amount(cap.total)} ${cap.unit} used or reserved, ${amount(cap.left)} left`),
+          ...notes.map((text) => el("p", { class: "small" }, text)),
         );
       }),
     );
   }
-
-  const plain = (value) => new Intl.NumberFormat("en", { maximumFractionDigits: 3 }).format(value).replace("-", "−");
 
   function showActions() {
     const { state } = view;
@@ -493,6 +455,10 @@
         );
       }),
     );
+    const idle = since === null || since < words.many(state) ? [] : state.actions.filter((one) => one.decisions === points.actions[one.name][from]);
+    const notes = idle.slice(0, 5).map((one) => `${one.name} got none of the last ${whole.format(since)} decisions. ${words.whyNot(state, one, view.decisions)}`);
+    if (idle.length > 5) notes.push(`So did ${idle.length - 5} others.`);
+    fill($("idle"), notes.map((text) => el("li", {}, text)));
   }
 
   /** The actions as curves: the most frequent ones, and the others together. */
@@ -512,7 +478,7 @@
   /** The history, from nothing to this moment. */
   function series() {
     const { state, history } = view;
-    const past = history ?? { decisions: [], time: [], rewards: [], reward_sum: [], cumulative_costs: {}, queues: {}, actions: {} };
+    const past = history ?? { decisions: [], time: [], rewards: [], reward_sum: [], left: {}, allowed: {}, queues: {}, actions: {} };
     const pressures = past.prices ?? past.queues;
     const fresh = state.decisions > 0;
     const run = (values, now) => [0, ...(values ?? []), ...(fresh ? [now] : [])];
@@ -523,11 +489,15 @@
       time: [past.time[0] ?? last, ...past.time, ...(fresh ? [last] : [])],
       rewards: run(past.rewards, outcomes.rewards),
       sums: run(past.reward_sum, (outcomes.mean_reward ?? 0) * outcomes.rewards),
-      costs: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.cumulative_costs[one.name], one.cumulative_cost)])),
+      left: Object.fromEntries(state.constraints.map((one) => [one.name, run(past.left[one.name], one.left)])),
+      room: Object.fromEntries(state.constraints.map((one) => [one.name, roomOf(run(past.left[one.name], one.left), run(past.allowed[one.name], one.allowed))])),
       pressures: Object.fromEntries(state.constraints.map((one) => [one.name, run(pressures[one.name], pressure(one))])),
       actions: Object.fromEntries(state.actions.map((one) => [one.name, run(past.actions[one.name], one.decisions)])),
     };
   }
+
+  /** What is left as a percentage of what was allowed; null where that is nothing or not known. */
+  const roomOf = (left, allowed) => left.map((value, i) => (Math.abs(allowed[i] ?? 0) > 0 ? (100 * value) / Math.abs(allowed[i]) : null));
 
   /** For each point the latest earlier one at which `counts` was lower by at least `window`; null where there is none. */
   function recent(counts, window) {
@@ -545,31 +515,34 @@
     const N = state.decisions;
     const onDecisions = { title: { text: "decisions" }, rangemode: "tozero" };
 
-    const near = closest("costs-chart", (one) => one.cumulative_cost);
-    const top = [...state.constraints].sort((a, b) => b.cumulative_cost - a.cumulative_cost)[0];
+    const later = (values) => values.filter((value, i) => value !== null && points.n[i] >= N / 20);
+    const latest = (one) => points.room[one.name].at(-1) ?? Infinity;
+    const near = closest("costs-chart", (one) => -latest(one)).filter((one) => latest(one) < Infinity);
+    const top = [...state.constraints].sort((a, b) => latest(a) - latest(b))[0];
     if (top) {
-      const some = near.length < state.constraints.length ? ` The ${near.length} of ${state.constraints.length} rules closest to it are shown.` : "";
-      say("costs-note", `Closest to the line: ${top.name}, ${againstLine(top.cumulative_cost)}.${some}`);
-      const all = near.flatMap((one) => points.costs[one.name]);
-      const [low, high] = [Math.min(0, ...all), Math.max(0, ...all)];
+      const some = near.length < state.constraints.length ? ` ${near.length} of ${state.constraints.length} rules are shown, those closest to it.` : "";
+      say("costs-note", latest(top) === Infinity ? "Not counted in this journal." : `Closest to its limit: ${top.name}, ${words.left(top)}.${some}`);
+      // The first decisions swing widely; what they did can be seen on the cards.
+      const all = near.flatMap((one) => later(points.room[one.name]));
+      const [low, high] = [Math.max(-100, Math.min(0, ...all)), Math.min(100, Math.max(0, ...all))];
       const span = high - low || 1;
-      const range = [low - 0.06 * span, Math.max(high + 0.08 * span, 0.14 * span)];
-      draw("costs-chart", ruleCurves(near, points.n, points.costs), {
+      const range = [Math.min(low - 0.08 * span, -0.14 * span), high + 0.06 * span];
+      draw("costs-chart", ruleCurves(near, points.n, points.room), {
         xaxis: onDecisions,
-        yaxis: { title: { text: "cumulative cost" }, range, zeroline: false },
+        yaxis: { title: { text: "left, % of allowed" }, range, zeroline: false },
         shapes: [
-          { type: "rect", xref: "paper", x0: 0, x1: 1, y0: 0, y1: range[1], fillcolor: ink("--over"), line: { width: 0 }, layer: "below" },
+          { type: "rect", xref: "paper", x0: 0, x1: 1, y0: range[0], y1: 0, fillcolor: ink("--over"), line: { width: 0 }, layer: "below" },
           { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: ink("--bad"), width: 2, dash: "dash" } },
         ],
         annotations: [
           {
             xref: "paper",
             x: 0.01,
-            y: range[1],
+            y: range[0],
             xanchor: "left",
-            yanchor: "top",
+            yanchor: "bottom",
             showarrow: false,
-            text: "violated above the line",
+            text: "violated below the line",
             font: { color: ink("--bad"), size: 12 },
           },
         ],
@@ -577,14 +550,15 @@
       const pressed = closest("queues-chart", pressure);
       const most = [...state.constraints].sort((a, b) => pressure(b) - pressure(a))[0];
       const [heading, axis, highest, none] = priced()
-        ? ["Prices", "price", `Highest: ${most.name}, ${plain(pressure(most))}.`, "No limit is felt."]
-        : ["Queues", "queue", `Under most pressure: ${most.name}, ${cost(most.queue)}.`, "No rule is under pressure."];
+        ? ["Prices", "price", `What one more unit of each limit would earn. Highest: ${most.name}, ${amount(pressure(most))}.`, "No limit is felt: more room would earn nothing."]
+        : ["Queues", "queue", `Under most pressure: ${most.name}, ${amount(most.queue)}.`, "No rule is under pressure."];
       const few = pressed.length < state.constraints.length ? ` The ${pressed.length} highest of ${state.constraints.length} are shown.` : "";
       say("queues-title", heading);
       say("queues-note", (pressure(most) > 0 ? highest : none) + few);
       draw("queues-chart", ruleCurves(pressed, points.n, points.pressures), {
         xaxis: onDecisions,
-        yaxis: { title: { text: axis }, rangemode: "tozero" },
+        // Of the first decisions no more than there is room for.
+        yaxis: { title: { text: axis }, range: [0, 1.08 * (Math.max(0, ...pressed.flatMap((one) => later(points.pressures[one.name]))) || 1)] },
       });
     }
 
@@ -822,7 +796,7 @@
     const [table, note] = explanation(decision);
     fill($("why"), [
       el("h3", {}, decision.proposed === undefined ? decision.name : `${decision.name} (proposed: ${decision.proposed})`),
-      ...reasons(decision).map((text) => el("p", {}, text)),
+      ...words.reasons(view.state, decision).map((text) => el("p", {}, text)),
       el("div", { class: "scroll", role: "region", "aria-label": "What each action was worth", tabindex: "0", "data-key": "worth" }, table),
       el("p", { class: "small lead" }, note),
       why.words === undefined ? null : el("ul", { class: "small prices" }, ...why.words.map((text) => el("li", {}, text))),
@@ -842,73 +816,23 @@
     return parts.length ? parts.join(", ") : "none came in time";
   }
 
-  /** Whether chance had a part in it. */
-  const drawn = (decision) => typeof decision.probability === "number" && decision.probability < 1;
-  const chance = (probability) => (probability > 0 && probability < 0.001 ? "less than 0.1 %" : percent(probability));
-
-  /** The comparison behind a decision, in sentences. */
-  function reasons(decision) {
-    const rows = decision.explanation.actions;
-    const chosen = rows.find((row) => row.chosen);
-    const best = rows.reduce((a, b) => (b.reward > a.reward + ROUNDING ? b : a));
-    const burden = (row) => row.reward - row.value;
-    const told = [];
-    if (decision.proposed !== undefined) {
-      told.push(`Shadow mode: ${decision.name} was served; the policy would have chosen ${decision.proposed}. What follows is about its choice.`);
-    }
-    if (rows.length === 1) return [...told, `${chosen.action} was the only action on offer.`];
-    if (rows.length < view.state.actions.length) {
-      told.push(`${rows.length} of ${view.state.actions.length} actions were on offer: the request or a hard cap left out the others.`);
-    }
-    const ties = rows.filter((row) => Math.abs(row.value - chosen.value) <= 1e-12).length - 1;
-    const also = ties > 0 ? ` (with ${count(ties, "other", "others")}; the first of them is taken)` : "";
-    const effect = burden(chosen);
-    const rules =
-      Math.abs(effect) < 0.0005 ? "the rules change nothing about it" : effect > 0 ? `the rules take ${fixed(effect, 3)} off` : `the rules add ${fixed(-effect, 3)}`;
-    const top = rows.reduce((a, b) => (b.value > a.value + ROUNDING ? b : a));
-    if (drawn(decision)) {
-      told.push(
-        `${chosen.action} was drawn, with a probability of ${chance(decision.probability)}: a reward of ${fixed(chosen.reward, 3)} is expected, and ${rules}.` +
-          (top === chosen ? "" : ` ${top.action} has the highest value, ${fixed(top.value, 3)}; what is uncertain is tried as often as it may be best.`),
-      );
-    } else {
-      told.push(
-        `${chosen.action} has the highest value, ${fixed(chosen.value, 3)}${also}: a reward of ${fixed(chosen.reward, 3)} can be hoped for, and ${rules}.`,
-      );
-    }
-    if (drawn(decision) && burden(best) <= burden(chosen) + 0.0005) return told;
-    if (best.reward > chosen.reward + 0.0005) {
-      const [name, most] = Object.entries(best.penalties).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
-      const blame = most > 0.0005 ? `, most of it for “${ruleNamed(name)}” (${fixed(most, 3)})` : "";
-      const taken = burden(best) > 0.0005 ? `the rules take ${fixed(burden(best), 3)} off it${blame}` : `the rules favour ${chosen.action} more`;
-      const would = drawn(decision) ? "would most likely have been" : "would have been";
-      told.push(`Without rules it ${would} ${best.action}, with ${fixed(best.reward, 3)}; ${taken}.`);
-    } else {
-      told.push("Without rules the choice would have been as good: no other action on offer promises more.");
-    }
-    return told;
-  }
-
-  function ruleNamed(name) {
-    const found = view.state.constraints.find((one) => one.name === name);
-    return found === undefined ? name : wording(found);
-  }
-
   /** What each action was worth, as a table, and a note on what it leaves out. */
   function explanation(decision) {
     const why = decision.explanation;
     const probability = (row) => decision.probabilities?.[row.action] ?? row.probability;
     const random = drawn(decision) && why.actions.every((row) => typeof probability(row) === "number");
     const weights = Object.keys(why.queue).map((name) => [name, Math.max(...why.actions.map((row) => Math.abs(row.penalties[name])))]);
-    const heavy = weights.filter(([, weight]) => weight >= 0.0005).sort((a, b) => b[1] - a[1]);
+    const heavy = weights.filter(([, weight]) => weight >= NOTHING).sort((a, b) => b[1] - a[1]);
     const shown = weights.map(([name]) => name).filter((name) => heavy.slice(0, 5).some(([other]) => other === name));
     const rest = heavy.slice(5).map(([name]) => name);
     const ranked = [...why.actions].sort((a, b) => b.value - a.value || b.chosen - a.chosen);
     const rows = ranked.filter((row, i) => i < 12 || row.chosen);
-    const number = (text) => el("td", { class: "number" }, text);
+    const number = (title, text) => el("td", { class: "number", role: "cell", "data-title": title }, text);
+    const hoped = priced() ? "Reward expected" : "Reward hoped for";
+    const others = count(rest.length, "other rule", "other rules");
     const table = el(
       "table",
-      {},
+      { role: "table" },
       el("caption", { class: "unseen" }, "What each action was worth"),
       el(
         "thead",
@@ -919,9 +843,9 @@
           el("th", { scope: "col" }, "Action"),
           random ? el("th", { scope: "col", class: "number" }, "Probability") : null,
           el("th", { scope: "col", class: "number" }, "Value"),
-          el("th", { scope: "col", class: "number" }, priced() ? "Reward expected" : "Reward hoped for"),
+          el("th", { scope: "col", class: "number" }, hoped),
           ...shown.map((name) => el("th", { scope: "col", class: "number" }, name)),
-          rest.length ? el("th", { scope: "col", class: "number" }, count(rest.length, "other rule", "other rules")) : null,
+          rest.length ? el("th", { scope: "col", class: "number" }, others) : null,
         ),
       ),
       el(
@@ -930,13 +854,13 @@
         ...rows.map((row) =>
           el(
             "tr",
-            { class: row.chosen ? "chosen" : null },
-            el("th", { scope: "row" }, row.chosen ? `→ ${row.action}` : row.action, row.chosen ? el("span", { class: "unseen" }, " (chosen)") : null),
-            random ? number(chance(probability(row))) : null,
-            number(fixed(row.value, 3)),
-            number(fixed(row.reward, 3)),
-            ...shown.map((name) => number(signed(-row.penalties[name]))),
-            rest.length ? number(signed(-rest.reduce((sum, name) => sum + row.penalties[name], 0))) : null,
+            { class: row.chosen ? "chosen" : null, role: "row" },
+            el("th", { scope: "row", role: "rowheader" }, row.chosen ? `→ ${row.action}` : row.action, row.chosen ? el("span", { class: "unseen" }, " (chosen)") : null),
+            random ? number("Probability", chance(probability(row))) : null,
+            number("Value", fixed(row.value, 3)),
+            number(hoped, fixed(row.reward, 3)),
+            ...shown.map((name) => number(name, signed(-row.penalties[name]))),
+            rest.length ? number(others, signed(-rest.reduce((sum, name) => sum + row.penalties[name], 0))) : null,
           ),
         ),
       ),

@@ -27,6 +27,7 @@ from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.rules import Column
 from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
 from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
@@ -36,7 +37,15 @@ from tightrope.service.configuration import (
     served_part,
     served_policy,
 )
-from tightrope.service.hard_caps import HardCap, Spent, affordable, carried_over, exhausted, hard_caps
+from tightrope.service.counts import Counts
+from tightrope.service.hard_caps import (
+    Spent,
+    affordable,
+    carried_by_key,
+    carried_over,
+    exhausted,
+    hard_caps,
+)
 from tightrope.service.journal import (
     ENTRIES,
     KINDS,
@@ -151,6 +160,8 @@ class ExperimentState:
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
         self.tally = Tally(actions=[0] * len(spec.actions))
+        # For people alone; None in a journal that began before this was counted.
+        self.counts: Counts | None = Counts.begin(len(self.columns), len(spec.actions), len(self.caps))
         self.trail: list[list[float]] = []
         self.stride = 1
         # Which constraints the decisions from a number on were judged by, and since which entry.
@@ -178,10 +189,14 @@ class ExperimentState:
         return self.queue / self.scales if hasattr(self.policy, "prices") else None
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The constraints."""
+        return () if self.spec.rules is None else self.spec.rules.columns
+
+    @property
     def scales(self) -> Array:
         """What the costs of each constraint are divided by, (K,)."""
-        columns = () if self.spec.rules is None else self.spec.rules.columns
-        return np.array([column.rule.scale for column in columns], dtype=float)
+        return np.array([column.rule.scale for column in self.columns], dtype=float)
 
     @property
     def infeasible(self) -> list[bool]:
@@ -253,6 +268,7 @@ class ExperimentState:
         needs: list[list[Decimal]] | None = None
         if self.caps:
             needs, keep = affordable(self.caps, self.spec.actions, ids, usage, request.group)
+            asked = needs, ids, len(keep) < len(needs)
             if len(keep) < len(needs):
                 ids = keep if ids is None else [ids[row] for row in keep]
                 needs = [needs[row] for row in keep]
@@ -270,6 +286,11 @@ class ExperimentState:
             row = decision.row
         if W is not None and not policy.n_constraints:
             self._totals[read.known_columns] += W[row, read.known_columns]
+        if self.counts is not None:
+            if needs is not None:
+                now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
+                self.counts.of_caps(self.caps, *asked, now)
+            self.counts.of_decision(self.columns, request.group, ids)
         holds: tuple[int, ...] = ()
         if needs is not None:
             holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
@@ -323,6 +344,8 @@ class ExperimentState:
             self.tally.rewards += 1
             self.tally.reward_sum += reward
         if costs is not None:
+            if self.counts is not None:
+                self.counts.of_costs(self.columns, event.group)
             if not self.policy.n_constraints:
                 self._totals[self._input.late_columns] += observed
             for k in event.holds:
@@ -410,9 +433,13 @@ class ExperimentState:
         Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
         still pending now stay pending; with "all", younger ones are dropped.
         """
-        then = unpacked_arrays(unpacked_state(state)["policy"])
+        saved = unpacked_state(state)
+        then = unpacked_arrays(saved["policy"])
         with _fitting():
             dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
+        if restore == "all" and self.counts is not None and self.policy.n_constraints:
+            # With the totals, which they explain.
+            self.counts.rules = msgspec.convert(saved["counts"], Counts).rules
         self.tally.rolled_back += len(dropped)
         return RolledBack(position=position, restore=restore, state=state)
 
@@ -448,6 +475,8 @@ class ExperimentState:
         spec = make_spec(entry.spec, source=source)
         state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
         state.format = entry.format
+        if entry.format < 4:
+            state.counts = None
         return state
 
     def replay(self, row: Row) -> Entry:
@@ -496,6 +525,7 @@ class ExperimentState:
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
                 **({"spent": self.spent} if self.spent else {}),
+                **({"counts": self.counts} if self.counts is not None else {}),
             }
         )
         return packed, digest_of(packed)
@@ -519,6 +549,7 @@ class ExperimentState:
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self._totals[:] = saved.get("totals", self._totals)
         self.clock = saved.get("clock", 0)
+        self.counts = msgspec.convert(saved["counts"], Counts) if "counts" in saved else None
         with _fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
@@ -563,7 +594,7 @@ class ExperimentState:
         caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
         if entry.format < 3:
-            moved, spent = _carried_by_key(self.caps, caps), list[Spent]()
+            moved, spent = carried_by_key(self.caps, caps), list[Spent]()
         else:
             moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
@@ -578,6 +609,9 @@ class ExperimentState:
             if event.holds:
                 holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
+        if self.counts is not None:
+            new_columns = () if spec.rules is None else spec.rules.columns
+            self.counts.adopt(self.columns, new_columns, self.caps, caps)
         names = constraint_names(spec)
         was = dict(zip(self.labels[-1][1], self._totals.tolist()))
         self._totals = np.array([was.get(name, 0.0) for name in names])
@@ -630,6 +664,7 @@ class ExperimentState:
                 *self.totals.tolist(),
                 *self.queue.tolist(),
                 *map(float, tally.actions),
+                *([] if self.counts is None else self.counts.allowed(self.columns)),
             ]
         )
         if len(self.trail) >= _TRAIL:
@@ -659,14 +694,6 @@ def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, by
     if math.isnan(probability):
         return None, None
     return probability, None if probability == 1.0 else chances.tobytes()
-
-
-def _carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int]]:
-    """What is used, carried over as journals of format 1 and 2 did it: to the last cap that counts the very same."""
-    at = {k: new.index(cap) for k, was in enumerate(old) for cap in new if cap.key == was.key}
-    for k, to in at.items():
-        new[to].used = old[k].used
-    return {k: [to] for k, to in at.items()}
 
 
 _NUMBERS = ("trace", "queue", "probabilities")

@@ -35,8 +35,8 @@ from tightrope.spec import named_kinds
 
 FORMAT: Final = 1  # of the tables
 # Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
-# spent over to every hard cap of the same usage.
-ENTRIES: Final = 3
+# spent over to every hard cap of the same usage; since 4 snapshots hold `Counts`, in journals that began so.
+ENTRIES: Final = 4
 
 
 class JournalError(TightropeError):

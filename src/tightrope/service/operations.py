@@ -6,6 +6,7 @@ summary in the OpenAPI document.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -127,12 +128,6 @@ def show_state(batch: Batch, request: None) -> Answer:
     state = batch.state
     spec, tally = state.spec, state.tally
     decisions = sum(tally.actions)
-    totals, queue, prices, infeasible = (
-        state.totals.tolist(),
-        state.queue.tolist(),
-        state.prices,
-        state.infeasible,
-    )
     return Answer.of(
         {
             "experiment": spec.name,
@@ -143,29 +138,19 @@ def show_state(batch: Batch, request: None) -> Answer:
             **_mode(state),
             "decisions": decisions,
             "actions": [
-                {"name": name, "decisions": n, "share": n / decisions if decisions else 0.0}
-                for name, n in zip(spec.actions, tally.actions, strict=True)
-            ],
-            "constraints": [
                 {
-                    "name": column.name,
-                    "rule": str(column.rule),
-                    "side": column.side,
-                    "seen": column.rule.seen,
-                    "cumulative_cost": totals[k],
-                    "queue": queue[k],
-                    **({} if prices is None else {"price": float(prices[k])}),
-                    "infeasible": infeasible[k],
+                    "name": name,
+                    "decisions": n,
+                    "share": n / decisions if decisions else 0.0,
+                    "offered": None if state.counts is None else state.counts.offered[i],
                 }
-                for k, column in enumerate(spec.rules.columns if spec.rules is not None else ())
+                for i, (name, n) in enumerate(zip(spec.actions, tally.actions, strict=True))
             ],
-            "hard_caps": [
-                {"name": cap.name, "rule": str(cap.rule), "total": float(cap.total), "used": float(cap.used)}
-                for cap in state.caps
-            ],
+            "constraints": _constraints(state),
+            "hard_caps": [_hard_cap(state, k) for k in range(len(state.caps))],
             "outcomes": {
                 "rewards": tally.rewards,
-                "mean_reward": tally.reward_sum / tally.rewards if tally.rewards else None,
+                "mean_reward": _mean(tally.reward_sum, tally.rewards),
                 "complete": tally.complete,
                 "pending": len(state.waiting),
                 "missing": tally.expired,
@@ -184,19 +169,38 @@ def show_state(batch: Batch, request: None) -> Answer:
 
 def show_history(batch: Batch, request: None) -> Answer:
     """Where it stood, at up to 240 moments since its beginning."""
-    spec = batch.state.spec
+    state, spec = batch.state, batch.state.spec
     names = () if spec.rules is None else spec.rules.names
-    K, J = len(batch.state.queue), len(spec.actions)
-    columns = np.array(batch.state.trail, dtype=float).reshape(-1, 4 + 2 * K + J).T
+    K, J = len(state.queue), len(spec.actions)
+    counted = 0 if state.counts is None else K
+    columns = np.array(state.trail, dtype=float).reshape(-1, 4 + 2 * K + J + counted).T
     columns[1] /= 1e6
     shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
-    shown["cumulative_costs"] = dict(zip(names, columns[4:].tolist()))
-    queues = columns[4 + K : 4 + 2 * K]
+    totals, queues = columns[4 : 4 + K], columns[4 + K : 4 + 2 * K]
+    shown["cumulative_costs"] = dict(zip(names, totals.tolist()))
+    shown["left"] = dict(zip(names, (0.0 - state.scales[:, None] * totals).tolist()))
+    shown["allowed"] = dict(zip(names, columns[4 + 2 * K + J :].tolist()))
     shown["queues"] = dict(zip(names, queues.tolist()))
-    if batch.state.prices is not None:
-        shown["prices"] = dict(zip(names, (queues / batch.state.scales[:, None]).tolist()))
+    if state.prices is not None:
+        shown["prices"] = dict(zip(names, (queues / state.scales[:, None]).tolist()))
     shown["actions"] = dict(zip(spec.actions, columns[4 + 2 * K :].tolist()))
     return Answer.of(shown)
+
+
+def show_rules(batch: Batch, request: None) -> Answer:
+    """About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds."""
+    policy = batch.state.policy
+    find = getattr(policy, "cost_of_rules", None)
+    found = None if find is None else find()
+    if found is None:
+        why = (
+            "this policy keeps no rounds to judge by"
+            if find is None
+            else "too few rounds are remembered, or the rules can't all be met on them"
+        )
+        return Answer.of({"reward": None, "rounds": 0, "rules": [], "why": why})
+    rules = [{"name": name, "without": value} for name, value in found.without.items()]
+    return Answer.of({"reward": found.reward, "rounds": found.rounds, "rules": rules, "why": None})
 
 
 def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
@@ -309,6 +313,65 @@ def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list
             return listed, number
         listed.append({"event_id": event.event_id, "sequence": number, "time": event.time / 1e6})
     return listed, None
+
+
+def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
+    """Each constraint: its words, its sums, in scaled costs and in the rule's own units, and its price."""
+    columns, scales = state.columns, state.scales.tolist()
+    totals, queue, prices, infeasible = (
+        state.totals.tolist(),
+        state.queue.tolist(),
+        state.prices,
+        state.infeasible,
+    )
+    counts = state.counts
+    allowed = [math.nan] * len(columns) if counts is None else counts.allowed(columns)
+    counted = [None] * len(columns) if counts is None else counts.decisions()
+    shown = []
+    for k, column in enumerate(columns):
+        left = 0.0 - scales[k] * totals[k]
+        shown.append(
+            {
+                "name": column.name,
+                "rule": str(column.rule),
+                "side": column.side,
+                "seen": column.rule.seen,
+                "limit": column.limit,
+                "unit": column.rule.unit,
+                "one_more": column.rule.one_more(column.side),
+                "decisions": counted[k],
+                # Of a rule with at_least: what there was, what was required, and how much more there was. null: not known.
+                "used": allowed[k] - column.sign * left,
+                "allowed": allowed[k],
+                "left": left,
+                "cumulative_cost": totals[k],
+                "queue": queue[k],
+                **({} if prices is None else {"price": float(prices[k])}),
+                "infeasible": infeasible[k],
+            }
+        )
+    return shown
+
+
+def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
+    """A hard cap, and what it keeps off offer now."""
+    cap, tally = state.caps[k], state.tally
+    run = None if state.counts is None else state.counts.withheld[k]
+    withheld = run and {
+        "since": run.time / 1e6,
+        "sequence": run.number,
+        "decisions": run.decisions,
+        "actions": {name: n for name, n in zip(state.spec.actions, run.actions) if n},
+        "mean_reward_before": _mean(run.reward_sum, run.rewards),
+        "mean_reward_since": _mean(tally.reward_sum - run.reward_sum, tally.rewards - run.rewards),
+    }
+    used, total = float(cap.used), float(cap.total)
+    shown = {"name": cap.name, "rule": str(cap.rule), "unit": cap.rule.unit, "total": total, "used": used}
+    return {**shown, "left": float(cap.total - cap.used), "withheld": withheld}
+
+
+def _mean(total: float, n: int) -> float | None:
+    return total / n if n else None
 
 
 def _mode(state: ExperimentState) -> dict[str, Any]:

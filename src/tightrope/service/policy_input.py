@@ -138,7 +138,8 @@ class PolicyInput:
             "cost_features": self.rows(policy._cost, x, ids),
             "actions": ids,
         }
-        if self._grouped and self.awaits_costs and policy.n_constraints:
+        # A policy with prices remembers which rules were in force, whenever their costs are seen.
+        if self._grouped and policy.n_constraints and (self.awaits_costs or hasattr(policy, "prices")):
             offer["group"] = request.group
         if policy.sees_context:
             offer["context"] = self._context_number(request)

@@ -13,6 +13,7 @@ from tightrope.policies import PessimisticOptimistic, ShadowPrice
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
+from tightrope.studies.in_words import told
 from tightrope.studies.runs import Runs
 
 ROUNDS, REPLICATIONS = 10_000, 200
@@ -56,6 +57,9 @@ def tell(runs: Runs, report: Report) -> None:
         "radius or schedule is set. It has no theorem like the paper's: what follows is measured, on the same draws."
     )
     report.code(command)
+    told_of = {_label(one, OURS): f"Four arms, threshold {one:g}: {OURS}" for one in THRESHOLDS}
+    told_of[f"hospital: {OURS}"] = f"Inpatient routing: {OURS}"
+    report.summary(*(told(words, runs.results[label]) for label, words in told_of.items()))
     report.subsection("Four arms")
     shown = {name: result for name, result in runs.results.items() if not name.startswith("hospital")}
     panels = []

@@ -16,6 +16,7 @@ from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, panels_
 from tightrope.report.bars import bars_figure, last_violation_figure
 from tightrope.result import Result
 from tightrope.schedules import Power
+from tightrope.studies.in_words import told
 from tightrope.studies.runs import Runs
 from tightrope.validation import VIOLATION, Array
 
@@ -79,13 +80,20 @@ def tell(runs: Runs, report: Report) -> None:
     )
     report.code(f"tightrope reproduce hospital --replications {replications} --seed {runs.size.seed}")
 
+    report.summary(
+        *(
+            told(f"Inpatient routing, T = {Ts[-1]:,}: {NAMES[name]}", results[_label(Ts[-1], name)])
+            for name in POLICIES
+        )
+    )
+
     report.subsection("At the end of each horizon")
     measures = {"regret": "Regret (successes)", "violation": "Expected violation (patients)"}
     ends = {what: [_over_horizons(results, Ts, n, what) for n in POLICIES] for what in measures}
     report.figure(
         panels_figure([Panel(ends[what], "Horizon T", label) for what, label in measures.items()]),
         name="hospital-horizons",
-        alt="Regret and expected violation at the end of each horizon, for bonus 1, bonus 0.1 and round-robin",
+        alt="Regret and expected violation at the end of each horizon, for " + ", ".join(NAMES.values()),
         caption="Regret and expected violation at the end of each horizon, as in the paper's second figure, with 95 % intervals.",
     )
     report.table(
@@ -126,7 +134,7 @@ def tell(runs: Runs, report: Report) -> None:
         r = results[_label(trajectory, name)]
         for kind, ks in KINDS.items():
             when = r.last_violated(ks)
-            rows.append([f"{name}, {kind}", when.estimate, float(when.max), PAPER_LAST[kind]])
+            rows.append([f"{NAMES[name]}, {kind}", when.estimate, float(when.max), PAPER_LAST[kind]])
     report.table(
         ["policy and constraint", "last violated, mean", "largest", "paper (one run)"],
         rows,
@@ -153,7 +161,7 @@ def tell(runs: Runs, report: Report) -> None:
     )
     report.subsection("Where patients go")
     longest = Ts[-1]
-    series = [BarSeries(name, results[_label(longest, name)].shares.mean[-1]) for name in POLICIES]
+    series = [BarSeries(NAMES[name], results[_label(longest, name)].shares.mean[-1]) for name in POLICIES]
     series.append(BarSeries("LP optimum", env.weights @ solve(env).policy))
     rules = env.costs[0]
     limits = {"at least": [rules[(j + 1) % 6, 6 + j] for j in range(6)]}
@@ -169,7 +177,7 @@ def tell(runs: Runs, report: Report) -> None:
 def _final_row(T: int, name: str, result: Result) -> list[Cell]:
     share = float((result.cost[:, -1] > VIOLATION).any(axis=1).mean())
     success = float(result.reward[:, -1].mean() / T)
-    return [f"{T:,}, {name}", result.regret.at(), result.violation.at(), share, success]
+    return [f"{T:,}, {NAMES[name]}", result.regret.at(), result.violation.at(), share, success]
 
 
 def _over_horizons(results: dict[str, Result], Ts: list[int], name: str, what: str) -> NamedCurve:

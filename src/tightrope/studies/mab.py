@@ -11,6 +11,7 @@ from tightrope.policies import OPB, PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
 from tightrope.schedules import Power, known_costs
+from tightrope.studies.in_words import told
 from tightrope.studies.runs import Runs
 from tightrope.validation import Array
 
@@ -63,10 +64,12 @@ def tell(runs: Runs, report: Report) -> None:
     for threshold in THRESHOLDS:
         report.subsection(f"Threshold {threshold:g}, cost seen after acting")
         shown = {
-            "this algorithm, paper's schedules": results[_label(threshold, "after", "paper, tight clip")],
-            "this algorithm, schedules of A": results[_label(threshold, "after", "A, tight clip")],
-            "OPB": results[_label(threshold, "after", "OPB")],
+            _name(what): results[_label(threshold, "after", what)]
+            for what in ("paper, tight clip", "A, tight clip", "OPB")
         }
+        report.summary(
+            *(told(f"Four arms, threshold {threshold:g}: {name}", one) for name, one in shown.items())
+        )
         report.figure(
             _three_panels(shown, threshold),
             name=f"mab-{str(threshold).replace('.', '')}-after",
@@ -106,14 +109,22 @@ def _clip(report: Report, results: dict[str, Result], rounds: int) -> None:
     )
     rows: list[list[Cell]] = []
     for clip, words in (("tight", "[−0.1, 0.9]"), ("unit", "[−1, 1]")):
-        for schedule, name in (("A", "A's V_{t}, ε_{t} with δ = 0.1"), ("paper", "the paper's √t, 6/√t")):
+        for schedule in ("A", "paper"):
             result = results[_label(0.1, "after", f"{schedule}, {clip} clip")]
             regret, violation = result.regret.at(), result.violation
             most = float(violation.mean.max())
-            rows.append([f"{words}, {name}", regret, CLIP[clip, schedule], most, violation.at()])
+            rows.append(
+                [
+                    f"{_name(f'{schedule}, {clip} clip')} {words}",
+                    regret,
+                    CLIP[clip, schedule],
+                    most,
+                    violation.at(),
+                ]
+            )
     violations = ["largest mean violation", "violation at the end"]
     report.table(
-        ["clip and schedules", "regret", "independent run, T = 10⁴", *violations],
+        ["schedules and clip", "regret", "independent run, T = 10⁴", *violations],
         rows,
         caption=f"The range to which costs are clipped, threshold 0.1, T = {rounds:,}",
         note="Noted: from independent runs at T = 10⁴. Violations are expected ones. A negative regret is no achievement here: it is bought with a constraint that is still violated at the end.",
@@ -129,16 +140,26 @@ def _before(report: Report, results: dict[str, Result]) -> None:
     )
     rows: list[list[Cell]] = []
     for threshold in THRESHOLDS:
-        for schedule, name in (("paper", "√t, 6/√t"), ("A", f"A's with δ = {threshold:g}")):
+        for schedule in ("paper", "A"):
             r = results[_label(threshold, "before", schedule)]
             optimum, last = float(r.optimum or math.nan), float(r.last_violation.max(axis=1).mean())
-            rows.append([f"{threshold:g}, {name}", optimum, r.regret.at(), r.violation.at(), last])
+            rows.append(
+                [
+                    f"threshold {threshold:g}, {_name(schedule)}",
+                    optimum,
+                    r.regret.at(),
+                    r.violation.at(),
+                    last,
+                ]
+            )
     head = ["threshold and schedules", "optimum", "regret", "violation at T", "last violated"]
     report.table(head, rows, caption="Costs seen before acting")
     shown = [
-        NamedCurve.of(f"threshold {one:g}, {name}", results[_label(one, "before", schedule)].regret)
+        NamedCurve.of(
+            f"threshold {one:g}, {_name(schedule)}", results[_label(one, "before", schedule)].regret
+        )
         for one in THRESHOLDS
-        for schedule, name in (("paper", "paper's schedules"), ("A", "schedules of A"))
+        for schedule in ("paper", "A")
     ]
     report.figure(
         panels_figure([Panel(shown, "Round", "Regret (reward)", logx=True)]),
@@ -155,13 +176,13 @@ def _table(report: Report, results: dict[str, Result], threshold: float) -> None
             reward = float(r.reward[:, -1].mean() / r.rounds[-1])
             cost = float(r.cost[:, -1, 0].mean() / r.rounds[-1] + threshold)
             last = float(r.last_violation.max(axis=1).mean())
-            rows.append([label.split(": ")[1], r.regret.at(), reward, cost, r.violation.at(), last])
+            rows.append([_name(label.split(": ")[1]), r.regret.at(), reward, cost, r.violation.at(), last])
     report.table(
         ["policy", "regret", "reward a round", "cost a round", "violation", "last violated"],
         rows,
         caption=f"Threshold {threshold:g}, cost seen after acting, at the last round",
         note=f"Cost: at most {threshold:g} on average. Violation: expected, at the last round. Last violated: mean over runs of the last "
-        "round in which the run's cumulative cost was above 0. “paper”: V_{t} = √t, ε_{t} = 6/√t. “A”, “B”: the schedules of the two theorems, with Slater's constant "
+        "round in which the run's cumulative cost was above 0. The paper's schedules: V_{t} = √t, ε_{t} = 6/√t. Those of the theorems are made with Slater's constant "
         f"δ = {threshold:g}. Clip: the range to which estimated costs are clipped, [−{threshold:g}, {1 - threshold:g}] (tight) or "
         "[−1, 1] (unit).",
     )
@@ -199,6 +220,18 @@ def _V(schedule: str, threshold: float) -> Power:
 def _epsilon(schedule: str) -> Power:
     """6/√t, or A's sqrt(6/t) with K = 1."""
     return Power(6.0 if schedule == "paper" else known_costs(1)[1].scale, -0.5)
+
+
+def _name(what: str) -> str:
+    """A variant as figures and tables alike call it: "A, tight clip" is "Theorem 1's schedules, tight clip"."""
+    first, comma, rest = what.partition(", ")
+    return (
+        {"paper": "paper's schedules", "A": "Theorem 1's schedules", "B": "Theorem 2's schedules"}.get(
+            first, first
+        )
+        + comma
+        + rest
+    )
 
 
 def _label(threshold: float, seen: str, what: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from tightrope.errors import InvalidInput
 from tightrope.files import write, write_csv
 from tightrope.report import Report
+from tightrope.report.glossary import WORDS
 from tightrope.studies import bounds, by_shadow_price, hospital, mab, tail
 from tightrope.studies.runs import Runs, Size
 
@@ -65,6 +66,8 @@ def reproduce(
         "A pessimistic-optimistic algorithm, reproduced",
         subtitle="Liu, Li, Shi, Ying (NeurIPS 2021): what the paper reports, run again with intervals, and where they differ and why",
     )
+    report.words(*(name for name in WORDS if name != "pareto"))
+    report.section("The algorithm")
     report.text(
         "Each round a context arrives, one of J actions is chosen, a reward is earned and K costs are incurred; every cumulative cost "
         "must stay at or below 0 at every round. The algorithm adds LinUCB's optimism about rewards to a virtual queue for each "

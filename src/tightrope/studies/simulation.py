@@ -12,6 +12,7 @@ from tightrope.environments.build import environment_of, policies_of
 from tightrope.oracle import solve
 from tightrope.result import Result
 from tightrope.spec import Spec
+from tightrope.studies.simulation_page import write_page
 
 
 def simulate_spec(
@@ -30,7 +31,7 @@ def simulate_spec(
     spec : Spec
         With an ``[environment]``; its ``[simulation]`` says what `rounds`, `replications` and `seed` leave open.
     out : Path, optional
-        Gets a folder for each policy, with its result and a figure, as soon as it is finished.
+        Gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page `index.html` about all.
     **options
         Those of `tightrope.simulate`, such as `engine` and `workers`.
     """
@@ -48,9 +49,10 @@ def simulate_spec(
         except KeyboardInterrupt:
             return results, True
         results.append(result)
-        if folders:
+        if out is not None:
             result.save(folders[name])
             result.plot(folders[name] / "figure.svg")
+            write_page(spec, results, out)
         if result.interrupted:
             return results, True
     return results, False

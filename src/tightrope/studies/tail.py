@@ -53,6 +53,10 @@ def tell(runs: Runs, report: Report) -> None:
         rows.append([label, median, largest, starts, r.violated_share.at()])
     head = ["Slater's constant", "last violated, median", "largest", "corollary speaks from", "share at T"]
     report.table(head, rows, caption="Violation of sample paths")
+    for label, r in results.items():
+        last = int(r.last_violation.max())
+        when = f"had its total above 0 after round {last:,}" if last else "ever had its total above 0"
+        report.summary(f"**Single runs**, {label}: none of {r.n_replications:,} {when}.")
     report.callout(
         paper="P(violation at τ) = O(exp(−δ√τ / (50K²))) for τ beyond κK⁵/δ²·log²(K/δ).",
         measured="No run is in violation after "

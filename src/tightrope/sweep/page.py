@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.files import write_json
-from tightrope.report import BarSeries, Cell, NamedCurve, Panel, Report, bars_figure, panels_figure
+from tightrope.report import (
+    BarSeries,
+    Cell,
+    NamedCurve,
+    Panel,
+    Report,
+    bars_figure,
+    format_estimate,
+    panels_figure,
+)
 from tightrope.report.canvas import thinned
 from tightrope.sweep.analysis import best_first, explained, levels, pareto_layers
 from tightrope.sweep.cells import shown
@@ -38,6 +47,9 @@ def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
         f"Sweep of {sweep.plan.base['name']}",
         subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
     )
+    report.words("round", "run", "optimum", "regret", "cost", "total", "violation", "last violated", "pareto")
+    _summarise(report, sweep, rows)
+    report.section("What was run")
     _overview(report, sweep, rows)
     if verdict:
         report.section("Was tuning worth it?")
@@ -78,6 +90,26 @@ def summary(sweep: Sweep, rows: Rows) -> dict[str, Any]:
         ],
         "failures": sweep.failures(_LISTED),
     }
+
+
+def _summarise(report: Report, sweep: Sweep, rows: Rows) -> None:
+    """How many settings kept the rules, and the best of them."""
+    order = best_first(rows)
+    good = int((rows["violation"][order].astype(float) == 0.0).sum())
+    report.summary(
+        f"{len(sweep.plan):,} settings of {sweep.plan.base['name']} were simulated"
+        + (f"; {sweep.failed:,} failed." if sweep.failed else ".")
+    )
+    if order.size and good:
+        regret, low, high = _estimate(rows, order[0], "regret")
+        report.summary(
+            f"{good:,} of the {order.size:,} that ran in full kept all rules on average at the last round. The least regret among "
+            f"them is {format_estimate(regret, low, high)}, with {_label(sweep, rows, int(order[0]))}."
+        )
+    elif order.size:
+        report.summary(
+            f"None of the {order.size:,} that ran in full kept all rules on average at the last round."
+        )
 
 
 def _overview(report: Report, sweep: Sweep, rows: Rows) -> None:

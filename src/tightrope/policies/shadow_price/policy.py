@@ -22,7 +22,7 @@ from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, Pen
 from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import concerns, conflict, fast_path, limits, prices
+from tightrope.policies.shadow_price import concerns, conflict, fast_path, limits, prices, without_rules
 from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
 from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
@@ -230,6 +230,10 @@ class ShadowPrice(Constrained):
     def conflict(self) -> conflict.Conflict | None:
         """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
         return conflict.find(self)
+
+    def cost_of_rules(self) -> without_rules.WithoutRules | None:
+        """About what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
+        return without_rules.earned(self)
 
     def own_concerns(self) -> list[Concern]:
         """Rules that can't be met on what was seen."""

@@ -76,6 +76,8 @@ def _page(league: League) -> Report:
         report.text("**The league was interrupted**: what follows is what was finished.")
     for name, reason in league.left_out.items():
         report.text(f"**{name} is left out**: {reason}.")
+    report.words("round", "run", "optimum", "regret", "cost", "total", "violation", "last violated", "slater")
+    _summarise(report, league)
     _overview(report, league)
     _by_policy(report, league)
     report.section("How it is measured")
@@ -106,6 +108,26 @@ def _page(league: League) -> Report:
     return report
 
 
+def _summarise(report: Report, league: League) -> None:
+    """What was run, who kept the rules, who earned most among them."""
+    every = [one for one in league.scores() if one["policy"] not in KNOWS_ALL]
+    # Who plays few scenarios may well keep them all.
+    scores = [one for one in every if 2 * one["played"] >= len(league.scenarios)][:3] or every[:3]
+    report.summary(
+        f"{len({one.policy for one in league.performances})} policies in {len(league.scenarios)} scenarios, {league.rounds:,} rounds and "
+        f"{league.replications} runs each, wherever a policy's assumptions hold."
+    )
+    for one in scores:
+        beyond = (
+            ""
+            if one["ratio"] is None
+            else f" There its regret is {one['ratio']:.2f} times that of the best, on average."
+        )
+        report.summary(
+            f"**{one['policy']}** kept the rules in {one['kept']} of {one['played']} scenarios, and was first in {one['first']}.{beyond}"
+        )
+
+
 def _overview(report: Report, league: League) -> None:
     report.section("Who wins")
     rows: list[list[Cell]] = []
@@ -122,7 +144,8 @@ def _overview(report: Report, league: League) -> None:
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
         f"at the end is *shown*, where a small one may hide in few runs, and that at most {100 * MOST_ABOVE:.0f} % of the rounds had a total "
-        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below.",
+        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below. What a ratio is, and all else that "
+        "is measured, is told [further down](#how-it-is-measured).",
     )
 
 
