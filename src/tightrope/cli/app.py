@@ -29,7 +29,8 @@ app = App(
     help="Learn to decide under rules that must hold at all times.",
     help_format="markdown",
     help_epilogue=(
-        "`tightrope COMMAND --help` tells more of a command, with an example.\n\n"
+        "`tightrope COMMAND --help` tells more of a command, with an example; "
+        "`tightrope examples` copies the files named there.\n\n"
         "Exit status: 0; 1 when something failed; 2 for bad usage or a bad spec; 130 after Ctrl-C."
     ),
     version=__version__,
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # In one line, without the frame drawn around it.
         return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
-        return _complain(str(error), BAD_INPUT)
+        return _complain(f"{error}{_where_examples_are(tokens)}", BAD_INPUT)
     except (TightropeError, ModuleNotFoundError) as error:
         return _complain(str(error), FAILED)
     except BrokenPipeError:
@@ -141,6 +142,13 @@ def import_extra(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
         raise ModuleNotFoundError(words) from error
+
+
+def _where_examples_are(tokens: Sequence[str]) -> str:
+    """A word to whoever has typed a command as help shows it, without the files that it names."""
+    named = [token for token in tokens if token.startswith("examples/")]
+    missing = any(not Path(token.partition(":")[0]).exists() for token in named)
+    return "\n`tightrope examples` copies the examples here." if missing else ""
 
 
 def _complain(message: str, status: int) -> int:
