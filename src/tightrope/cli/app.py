@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+from tightrope.extras import remedy
 from tightrope.version import __version__
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -54,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     2
     """
     tokens = sys.argv[1:] if argv is None else list(argv)
+    # For machines nothing is said of compilation, unless it is that nothing can be kept.
+    level = logging.WARNING if "--json" in tokens else logging.NOTSET
+    logging.getLogger("tightrope.kernels.compile").setLevel(level)
     try:
         app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -62,8 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
         return _complain(f"{error}{_where_examples_are(tokens)}", BAD_INPUT)
-    except (TightropeError, ModuleNotFoundError) as error:
+    except TightropeError as error:
         return _complain(str(error), FAILED)
+    except ModuleNotFoundError as error:
+        return _complain(remedy(error), FAILED)
     except BrokenPipeError:
         # The reader has left, as `| head` does; without this Python complains once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

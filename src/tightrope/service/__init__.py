@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tightrope.extras import explained
+
 if TYPE_CHECKING:
     from tightrope.service.client import Client
     from tightrope.service.keys import create_key, revoke_key
@@ -29,4 +31,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tightrope.service' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)
+    with explained(f"tightrope.service.{name}"):
+        return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)
