@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
-from tightrope.extras import remedy
+from tightrope.extras import package_of, remedy
 from tightrope.version import __version__
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -147,7 +147,7 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        words = f"{package_of(error)} is not installed: pip install 'tightrope[{extra}]'"
         raise ModuleNotFoundError(words) from error
 
 
