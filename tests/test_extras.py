@@ -52,7 +52,8 @@ CALLS = [
 RUN = """
 import json, os, sys, tempfile, traceback
 import numba, numpy, tightrope.kernels
-import tightrope.fitting, tightrope.oracle, tightrope.policies, tightrope.service.bodies, tightrope.spec, tightrope.studies.league, tightrope.sweep
+import tightrope.fitting, tightrope.oracle, tightrope.policies, tightrope.service.bodies, tightrope.spec
+import tightrope.studies.league, tightrope.sweep
 from tightrope.cli import main
 
 for hidden, what in json.load(sys.stdin):
@@ -104,7 +105,7 @@ def test_a_command_explains_what_is_missing_in_one_line(answers, case):
 @pytest.mark.parametrize("case", range(len(CALLS)), ids=lambda i: CALLS[i][0])
 def test_so_does_a_call(answers, case):
     _, said = answers[len(COMMANDS) + case]
-    name, install = PACKAGES[CALLS[case][0]]
+    _, install = PACKAGES[CALLS[case][0]]
     assert said.splitlines()[-1].endswith((f"pip install {install}", f"pip install {install}."))
 
 
