@@ -5,27 +5,24 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import inspect
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
 
+from script_tools import ROOT, script
 from tightrope.cli.service import Serving, serve
 from tightrope.service.app import ROUTES
 from tightrope.spec import read_spec
 from tightrope.version import __version__
 
-ROOT = Path(__file__).resolve().parents[1]
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 PAGE = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
@@ -34,14 +31,6 @@ OBJECTS = {
     for path in MANIFESTS
     for one in yaml.safe_load_all(path.read_text())
 }
-
-
-def script(name: str) -> ModuleType:
-    path = str(ROOT / "scripts" / name)
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
 
 
 STEPS = script("check-image").instructions(ROOT / "Dockerfile")
