@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 TOOLS  := $(VENV)/.tools
 
-.PHONY: help setup reproduce test lint types layers unit bench bench-peers torture clean
+.PHONY: help setup reproduce test lint types layers unit bench bench-peers torture package image clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -50,6 +50,12 @@ bench-peers: $(READY)  ## the same problem in other libraries, in an environment
 
 torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
 	$(BIN)/python tests/service/torture.py
+
+package: $(READY)  ## build sdist and wheel, install the wheel in an empty environment, run what its help shows (docs/release.md)
+	$(BIN)/python scripts/check-package
+
+image: $(READY)  ## as root: run the Dockerfile's steps without a container engine, and start the service (docs/containers.md)
+	$(BIN)/python scripts/check-image
 
 clean:           ## remove the virtual environment and every cache
 	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist clients/typescript/node_modules clients/typescript/dist

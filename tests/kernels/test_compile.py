@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import tightrope as tr
+from tightrope.cli import main
+from tightrope.kernels.compile import announce
 
 ON_ANY_PROCESSOR = """
 import hashlib
@@ -125,7 +128,7 @@ def test_a_change_in_another_file_compiles_the_caller_again(package, tmp_path, g
 
 
 def test_a_change_in_the_schedules_changes_the_stamp(package):
-    script = "from tightrope.kernels.compile import source_stamp; print(source_stamp())"
+    script = "from tightrope.kernels.cache import source_stamp; print(source_stamp())"
     stamps = set()
     for _ in range(2):
         command = [sys.executable, "-c", script]
@@ -155,3 +158,45 @@ def test_where_nothing_can_be_written_a_temporary_folder_serves(package, tmp_pat
         value, found, path = call(package, **settings)
         assert (value, found) == (14.0, cached)
         assert temporary in path.parents
+
+
+NOTHING_WRITABLE = """
+import tempfile
+
+def refuse(*args, **kwargs):
+    raise OSError(30, "Read-only file system")
+
+tempfile.gettempdir = tempfile.mkdtemp = tempfile.TemporaryFile = refuse
+"""
+
+
+def test_where_no_folder_can_be_written_to_it_runs_without_a_cache_and_says_so_once(package):
+    # Numba's own locators would raise "no locator available".
+    script = NOTHING_WRITABLE + CALLER
+    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "ours"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "14.0 0 None\n"
+    assert done.stderr.count("\n") == 1
+    assert "no folder can be written to; let NUMBA_CACHE_DIR name one that can" in done.stderr
+
+
+def test_people_are_told_that_it_compiles_machines_are_not(capsys, monkeypatch, caplog):
+    logger = logging.getLogger("tightrope.kernels.compile")
+    announce("here")
+    assert capsys.readouterr() == ("", "")  # neither a terminal nor a log
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    announce("here")
+    assert capsys.readouterr().err.startswith("tightrope: compiling for this machine")
+    main(["version", "--json"])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    capsys.readouterr()
+    announce("here")
+    assert capsys.readouterr().err == ""
+    main(["version"])
+    assert logger.level == logging.NOTSET
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        announce("here")
+    assert caplog.messages == ["compiling for this machine, which takes a while, but only once; kept in here"]

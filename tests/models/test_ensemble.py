@@ -387,7 +387,7 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         (
             "no_such_package:Trees",
             None,
-            "needs the package no_such_package, which is not here: install no_such",
+            "needs no_such_package, which is not installed: pip install no_such",
         ),
         ("sklearn.tree:DecisionTreeRegressor", {"depth": 3}, "unexpected keyword argument 'depth'"),
         (DecisionTreeRegressor(), {"max_depth": 3}, "an object has its own"),

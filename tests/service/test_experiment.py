@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -304,3 +306,43 @@ def test_what_the_policy_cant_do_is_logged_once_and_stands_in_the_state(
     bench.decide({"event_id": "more", "usage": {"hours": {"a": 0.8, "b": 0.1}}})
     assert "rules that can't be met" in {one["kind"] for one in bench.state()["concerns"]}
     assert verify(bench.journal).digest == bench.digest()
+
+
+WARM = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from tightrope.service.bodies import DecisionRequest, OutcomeRequest
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.operations import decide, learn
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import make_spec
+
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("tightrope.kernels")]
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
+    return {(one.py_func.__name__, signature) for one in found for signature in one.overloads}
+
+rule = {"kind": "budget", "name": "hours", "at_most": 0.5, "range": [0.0, 1.0]}
+for seen, costs in (("before", None), ("after", {"hours": 0.25})):
+    rules = [rule | {"seen": seen} | ({"usage": {"a": 0.2, "b": 0.9}} if seen == "before" else {})]
+    context = {"age": {"type": "number", "min": 0, "max": 100}}
+    one = Experiment(make_spec({"name": "x", "actions": ["a", "b"], "context": context, "rule": rules}), MemoryJournal())
+    one.warm_up()
+    one.open()
+    known = compiled()
+    assert known
+    for i in range(40):
+        for op in (
+            Op(decide, DecisionRequest(event_id=f"{i}", context={"age": 40.0 + i})),
+            Op(learn, OutcomeRequest(event_id=f"{i}", reward=i % 2, costs=costs)),
+        ):
+            [answer] = one.process([op])
+            assert answer.status == 200, answer
+    print(sorted({name for name, _ in compiled() - known}))
+"""
+
+
+def test_what_rounds_need_is_compiled_before_the_first_caller_comes() -> None:
+    done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n[]\n"

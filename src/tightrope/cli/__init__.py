@@ -3,6 +3,6 @@
 from tightrope.cli.app import app, main
 
 # Each registers its commands.
-from tightrope.cli import calibrate, fit, init, journals, service, simulate, studies, sweep, version  # isort: skip  # noqa: F401
+from tightrope.cli import calibrate, examples, fit, init, journals, service, simulate, studies, sweep, version  # isort: skip  # noqa: F401
 
 __all__ = ["app", "main"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
+from tightrope.extras import package_of, remedy
 from tightrope.version import __version__
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -29,7 +31,8 @@ app = App(
     help="Learn to decide under rules that must hold at all times.",
     help_format="markdown",
     help_epilogue=(
-        "`tightrope COMMAND --help` tells more of a command, with an example.\n\n"
+        "`tightrope COMMAND --help` tells more of a command, with an example; "
+        "`tightrope examples` copies the files named there.\n\n"
         "Exit status: 0; 1 when something failed; 2 for bad usage or a bad spec; 130 after Ctrl-C."
     ),
     version=__version__,
@@ -53,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     2
     """
     tokens = sys.argv[1:] if argv is None else list(argv)
+    # For machines nothing is said of compilation, unless it is that nothing can be kept.
+    level = logging.WARNING if "--json" in tokens else logging.NOTSET
+    logging.getLogger("tightrope.kernels.compile").setLevel(level)
     try:
         app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -60,9 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # In one line, without the frame drawn around it.
         return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
-        return _complain(str(error), BAD_INPUT)
-    except (TightropeError, ModuleNotFoundError) as error:
+        return _complain(f"{error}{_where_examples_are(tokens)}", BAD_INPUT)
+    except TightropeError as error:
         return _complain(str(error), FAILED)
+    except ModuleNotFoundError as error:
+        return _complain(remedy(error), FAILED)
     except BrokenPipeError:
         # The reader has left, as `| head` does; without this Python complains once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -139,8 +147,15 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        words = f"{package_of(error)} is not installed: pip install 'tightrope[{extra}]'"
         raise ModuleNotFoundError(words) from error
+
+
+def _where_examples_are(tokens: Sequence[str]) -> str:
+    """A word to whoever has typed a command as help shows it, without the files that it names."""
+    named = [token for token in tokens if token.startswith("examples/")]
+    missing = any(not Path(token.partition(":")[0]).exists() for token in named)
+    return "\n`tightrope examples` copies the examples here." if missing else ""
 
 
 def _complain(message: str, status: int) -> int:

@@ -137,7 +137,7 @@ def replay(
     output.show(data, *parts)
 
 
-@command("tightrope evaluate data --policy candidate.toml")
+@command("tightrope evaluate data --policy examples/hospital.toml")
 def evaluate(
     journal: str,
     /,

@@ -50,7 +50,7 @@ def cuda_device() -> Device:
         import cupy
     except ImportError as error:
         raise InvalidInput(
-            "engine='gpu' needs CuPy, which is not installed: install tightrope[gpu], or the cupy package for your CUDA."
+            "engine='gpu' needs CuPy, which is not installed: pip install 'tightrope[gpu]', or the cupy package for your CUDA"
         ) from error
     try:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())

@@ -1,24 +1,22 @@
-"""How kernels are compiled, and where the compiled code is kept. Where Numba is not installed they run as plain Python.
+"""How kernels are compiled. Where Numba is not installed they run as plain Python.
 
-Numba's own cache looks at the file of a function alone, and would go on using a kernel after a function that it calls in another
-file has changed. Ours is stamped with the content of all files that kernels are made of.
+What is compiled is kept (`tightrope.kernels.cache`). Where no folder can be written to, every process compiles anew, and a warning
+says so.
 """
 
 from __future__ import annotations
 
-import functools
-import getpass
-import hashlib
-import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+import logging
+import multiprocessing
+import sys
 
-from tightrope import schedules
+__all__ = ["announce", "entry", "inlined", "kernel", "released"]
+
+_log = logging.getLogger(__name__)
 
 try:
     import numba
-    from numba.core import caching, config
+    from numba.core import event
     from numba.core.cpu import CPUTargetOptions
 except ModuleNotFoundError:
 
@@ -33,7 +31,13 @@ except ModuleNotFoundError:
         return function
 
 else:
-    _OPTIONS = {"cache": True, **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {})}
+    from tightrope.kernels.cache import writable_folder
+
+    _FOLDER = writable_folder(__file__)
+    _OPTIONS = {
+        "cache": _FOLDER is not None,
+        **({"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}),
+    }
     kernel = numba.njit(**_OPTIONS)
     released = numba.njit(nogil=True, **_OPTIONS)
     # For what is called so often that a call would cost more than the work.
@@ -46,78 +50,38 @@ else:
         """
         return function.compile(tuple(map(numba.typeof, arguments)))
 
-    class PackageCacheLocator(caching.InTreeCacheLocator):
-        """Where the code of a kernel is cached: the first folder that can be written to of those that `cache_folders` gives."""
+    class _Announcement(event.Listener):
+        """Says once that the compiler is at work, so that nobody wonders what a first call is busy with."""
 
-        def get_source_stamp(self):
-            """The content of every file that kernels are made of."""
-            return source_stamp()
+        def __init__(self):
+            self.said = False
 
-        @classmethod
-        def from_function(cls, py_func, py_file):
-            """A locator, or None for a function that is not ours."""
-            if os.path.realpath(py_file) not in source_files():
-                return None
-            for folder in cache_folders(os.path.dirname(py_file), cls.get_suitable_cache_subpath(py_file)):
-                if _is_writable(folder):
-                    locator = cls(py_func, py_file)
-                    locator._cache_path = folder
-                    return locator
-            return None
+        def on_start(self, event):
+            """The compiler begins with a function; what the cache holds is not compiled."""
+            if not self.said and event.data["dispatcher"].py_func.__module__.startswith("tightrope."):
+                self.said = True
+                announce(_FOLDER)
 
-    caching.CompileResultCacheImpl._locator_classes = [
-        PackageCacheLocator,
-        *caching.CompileResultCacheImpl._locator_classes,
-    ]
+        def on_end(self, event):
+            """Nothing is said."""
+
+    event.register("numba:compile", _Announcement())
 
 
-@functools.cache
-def source_files() -> frozenset[str]:
-    """The files that kernels are made of."""
-    folder = Path(__file__).parent
-    return frozenset(os.path.realpath(path) for path in (*folder.glob("*.py"), schedules.__file__))
+def announce(folder):
+    """Say that the compiler is at work: in the log where it takes such lines, else to people at a terminal or in a notebook.
 
-
-@functools.cache
-def source_stamp() -> str:
-    """A hash of the content of `source_files`, read once for each process."""
-    digest = hashlib.sha256()
-    for path in sorted(source_files()):
-        content = Path(path).read_bytes()
-        digest.update(f"{os.path.basename(path)} {len(content)} ".encode() + content)
-    return digest.hexdigest()
-
-
-def cache_folders(beside: str, subfolder: str) -> Iterator[str]:
-    """Folders to try: NUMBA_CACHE_DIR where it is set, beside the source, the user's cache, one for temporary files."""
-    if config.CACHE_DIR:
-        yield os.path.join(config.CACHE_DIR, subfolder)
-    yield os.path.join(beside, "__pycache__")
-    yield os.path.join(caching.AppDirs(appname="numba", appauthor=False).user_cache_dir, subfolder)
-    yield os.path.join(_own_temporary_folder(), subfolder)
-
-
-@functools.cache
-def _is_writable(folder: str) -> bool:
-    try:
-        os.makedirs(folder, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return False
-    return True
-
-
-@functools.cache
-def _own_temporary_folder() -> str:
-    """The same in every process of a user, unless somebody else has made it: what is cached there gets executed."""
-    folder = os.path.join(
-        tempfile.gettempdir(), f"tightrope-numba-{getattr(os, 'getuid', getpass.getuser)()}"
-    )
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)
-        if not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077):
-            return folder
-    except OSError:
-        pass
-    return tempfile.mkdtemp(prefix="tightrope-numba-")
+    The level of this module's logger silences it. That nothing can be kept is a warning, which is always said.
+    """
+    if multiprocessing.current_process().name != "MainProcess":
+        return
+    if folder is None:
+        _log.warning(
+            "compiling, at every start: no folder can be written to; let NUMBA_CACHE_DIR name one that can"
+        )
+        return
+    words = f"compiling for this machine, which takes a while, but only once; kept in {folder}"
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("%s", words)
+    elif _log.level == logging.NOTSET and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        print(f"tightrope: {words}", file=sys.stderr)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.extras import PACKAGES, package_of
 
 __all__ = ["class_of", "object_as_data", "object_from_data"]
 
@@ -67,10 +68,10 @@ def class_of(kind: str, what: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        how = "pip install 'tightrope[models]'" if missing == "sklearn" else f"install {missing}"
+        missing = package_of(error)
+        name, install = PACKAGES.get(missing, (missing, missing))
         raise InvalidInput(
-            f"{what} {kind!r} needs the package {missing}, which is not here: {how}."
+            f"{what} {kind!r} needs {name}, which is not installed: pip install {install}"
         ) from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InvalidInput(f"{what} {kind!r}: there is no class {name!r} in {module!r}.") from error

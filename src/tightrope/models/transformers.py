@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.extras import explained
 from tightrope.models.objects import class_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
@@ -64,9 +65,10 @@ def _made(data: Any, rows: int) -> Any:
 
 
 def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
-    from sklearn.kernel_approximation import Nystroem, RBFSampler
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import SplineTransformer, StandardScaler
+    with explained(f"the transformer {kind!r}"):
+        from sklearn.kernel_approximation import Nystroem, RBFSampler
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import SplineTransformer, StandardScaler
 
     if kind == "splines":
         usual = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tightrope.extras import explained
+
 if TYPE_CHECKING:
     from tightrope.service.calls import ServiceError
     from tightrope.service.client import AsyncClient, Client
@@ -44,4 +46,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tightrope.service' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)
+    with explained(f"tightrope.service.{name}"):
+        return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)

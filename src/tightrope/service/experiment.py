@@ -77,6 +77,7 @@ _RETRY_SECONDS: Final = 1
 # A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
 _BATCH: Final = 256
 _TICK_SECONDS: Final = 0.2
+_WARM_UP_ROUNDS: Final = 5
 # While standing by, the active process's configuration is compared so often.
 _COMPARE_SECONDS: Final = 2.0
 # A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
@@ -263,11 +264,15 @@ class Experiment:
         self.journal.close()
 
     def warm_up(self) -> None:
-        """Compile what decisions need, on a copy: the first caller should not wait for that."""
-        state = ExperimentState(self.spec)
+        """Compile what decisions need, on a copy: no caller should wait for that.
+
+        Some of it is needed later than in the first round: prices are computed when rounds have doubled.
+        """
+        state, used = ExperimentState(self.spec), _example_of_late_usage(self.spec)
         with contextlib.suppress(InvalidInput, Refusal):
-            entry = state.decide("warm-up", _example(self.spec), time=0)
-            state.learn(entry.number, reward=0.5)
+            for round_number in range(_WARM_UP_ROUNDS):
+                entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
+                state.learn(entry.number, reward=0.5, costs=used or None)
             if state.measures:
                 measure(state.policy.slater_sample())
 
@@ -660,6 +665,12 @@ def unavailable(status: Status) -> Answer:
     code = "standby" if status in ("standby", "differs") else "unavailable"
     words = _UNAVAILABLE.get("standby" if code == "standby" else status, _UNAVAILABLE["failing"])
     return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
+
+
+def _example_of_late_usage(spec: Spec) -> dict[str, float]:
+    """The least that an outcome may say was used."""
+    late = (rule.quantity for rule in spec.rules or () if rule.seen == "after")
+    return {quantity.usage: quantity.range[0] for quantity in late if quantity.usage is not None}
 
 
 def _example(spec: Spec) -> DecisionRequest:

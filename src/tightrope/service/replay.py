@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.extras import explained
 from tightrope.files import replacing
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
@@ -372,8 +373,9 @@ def _no_formula(text: str | None) -> str | None:
 
 
 def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with explained("an export to Parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     numbers = {"position": pa.int64(), "sequence": pa.int64(), "reward": pa.float64()}
     numbers["probability"] = pa.float64()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tightrope.environments.calibration.calibration import DIAGNOSES, LEVELS, WARDS, Codes, Reward
 from tightrope.errors import InvalidInput
+from tightrope.extras import explained
 from tightrope.validation import Array
 
 _INTEGERS: tuple[str, ...] = ("encounter_id", "patient_nbr", "discharge_disposition_id", "time_in_hospital")
@@ -62,7 +63,8 @@ def read_columns(source: Path) -> dict[str, NDArray[Any]]:
 
 
 def _from_parquet(source: Path) -> dict[str, NDArray[Any]]:
-    import pyarrow.parquet as pq
+    with explained("a table in Parquet"):
+        import pyarrow.parquet as pq
 
     _require_columns(pq.read_schema(source).names)
     table = pq.read_table(source, columns=[*_INTEGERS, *_STRINGS])

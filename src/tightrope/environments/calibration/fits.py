@@ -25,6 +25,7 @@ from tightrope.environments.calibration.calibration import (
     frozen,
 )
 from tightrope.environments.calibration.encounters import Rows, check_counts, read_columns, select
+from tightrope.extras import explained
 from tightrope.validation import Array
 
 _RIDGE: Mapping[Reward, float] = MappingProxyType({"30-day": 1000.0, "any": 300.0})
@@ -64,7 +65,8 @@ def calibrate_hospital(source: str | Path, *, first_encounter: bool = False) -> 
 
 def calibrate(rows: Rows, encounters: Sample) -> Calibration:
     """Fit everything to these encounters."""
-    import sklearn
+    with explained("the calibration"):
+        import sklearn
 
     folds = folds_of(rows.patient)
     counts = _cell_sums(rows, np.ones(rows.ward.size))

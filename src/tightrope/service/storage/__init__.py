@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tightrope.errors import InvalidInput
+from tightrope.extras import package_of
 from tightrope.service.journal import Journal
 
 
@@ -115,5 +116,5 @@ def _storage(address: str) -> ModuleType:
         return importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
         extra = "postgres" if name == "postgresql" else "service"
-        words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
+        words = f"{package_of(error)} is not installed: pip install 'tightrope[{extra}]'"
         raise ModuleNotFoundError(words, name=error.name) from error

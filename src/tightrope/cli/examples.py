@@ -1,0 +1,61 @@
+"""`tightrope examples`: the specs, tables and programs that help and documentation name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import tightrope
+from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.tables import table
+from tightrope.errors import InvalidInput
+
+
+@command("tightrope examples --out examples")
+def examples(*, force: bool = False, output: Output = DEFAULT) -> None:
+    """Copy the examples that come with the package, so that what help and documentation show can be run as it stands.
+
+    They go to --out, by default to the folder examples.
+
+    Parameters
+    ----------
+    force
+        Also write over files there that differ from those of the package.
+    """
+    found = shipped()
+    folder = output.out or Path("examples")
+    lacking = {name: source for name, source in found.items() if not (folder / name).exists()}
+    differing = {
+        name: source
+        for name, source in found.items()
+        if name not in lacking and (folder / name).read_bytes() != source.read_bytes()
+    }
+    if differing and not force:
+        listed = ", ".join(differing)
+        raise InvalidInput(f"{folder} holds files that differ ({listed}): --force writes over them.")
+    for name, source in {**lacking, **differing}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
+    rows = [[str(folder / name), _first_words(source)] for name, source in found.items()]
+    data = {"folder": str(folder), "files": list(found)}
+    output.show(data, table("", ["file", "what it shows"], rows), f"{len(found)} files are in {folder}")
+
+
+def shipped() -> dict[str, Path]:
+    """The files that come with the package, by their paths in the folder of examples."""
+    package = Path(tightrope.__file__).parent
+    # Of an editable installation they are beside the source.
+    folders = [package / "examples", package.parents[1] / "examples"]
+    folder = next((one for one in folders if one.is_dir()), None)
+    if folder is None:
+        raise InvalidInput("this installation of Tightrope has no examples: install its wheel.")
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def _first_words(path: Path) -> str:
+    """The first line of its comment or docstring."""
+    if path.suffix not in (".toml", ".py"):
+        return ""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return first.strip('#" ').rstrip(".")

@@ -1,0 +1,107 @@
+"""Where compiled code is kept.
+
+Numba's own cache looks at the file of a function alone, and would go on using a kernel after a function that it calls in another
+file has changed. Ours is stamped with the content of all files that kernels are made of.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from numba.core import caching, config
+
+from tightrope import schedules
+
+_KERNELS = Path(__file__).parent
+_PACKAGE = os.path.realpath(_KERNELS.parent) + os.sep
+
+
+class PackageCacheLocator(caching.InTreeCacheLocator):
+    """Where compiled code of the package is cached: the first folder that can be written to of those that `cache_folders` gives."""
+
+    def get_source_stamp(self):
+        """For a kernel, the content of every file that kernels are made of."""
+        if os.path.realpath(self._py_file) in source_files():
+            return source_stamp()
+        return super().get_source_stamp()
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        """A locator, or None for a function that is not ours."""
+        folder = writable_folder(py_file) if os.path.realpath(py_file).startswith(_PACKAGE) else None
+        if folder is None:
+            return None
+        locator = cls(py_func, py_file)
+        locator._cache_path = folder
+        return locator
+
+
+caching.CompileResultCacheImpl._locator_classes = [
+    PackageCacheLocator,
+    *caching.CompileResultCacheImpl._locator_classes,
+]
+
+
+@functools.cache
+def source_files() -> frozenset[str]:
+    """The files that kernels are made of."""
+    return frozenset(os.path.realpath(path) for path in (*_KERNELS.glob("*.py"), schedules.__file__))
+
+
+@functools.cache
+def source_stamp() -> str:
+    """A hash of the content of `source_files`, read once for each process."""
+    digest = hashlib.sha256()
+    for path in sorted(source_files()):
+        content = Path(path).read_bytes()
+        digest.update(f"{os.path.basename(path)} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def writable_folder(file: str) -> str | None:
+    """Where the code of a file is kept; None where no folder can be written to."""
+    return next(filter(_is_writable, cache_folders(file)), None)
+
+
+def cache_folders(file: str) -> Iterator[str]:
+    """Folders to try: NUMBA_CACHE_DIR where it is set, beside the source, the user's cache, one for temporary files."""
+    subfolder = PackageCacheLocator.get_suitable_cache_subpath(file)
+    if config.CACHE_DIR:
+        yield os.path.join(config.CACHE_DIR, subfolder)
+    yield os.path.join(os.path.dirname(file), "__pycache__")
+    yield os.path.join(caching.AppDirs(appname="numba", appauthor=False).user_cache_dir, subfolder)
+    temporary = _own_temporary_folder()
+    if temporary is not None:
+        yield os.path.join(temporary, subfolder)
+
+
+@functools.cache
+def _is_writable(folder: str) -> bool:
+    try:
+        os.makedirs(folder, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _own_temporary_folder() -> str | None:
+    """The same in every process of a user, unless somebody else has made it: what is cached there gets executed."""
+    try:
+        folder = os.path.join(
+            tempfile.gettempdir(), f"tightrope-numba-{getattr(os, 'getuid', getpass.getuser)()}"
+        )
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+        if not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077):
+            return folder
+        return tempfile.mkdtemp(prefix="tightrope-numba-")
+    except OSError:
+        return None
