@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from tightrope import displays
 from tightrope.errors import TightropeError
 from tightrope.files import replacing
+from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
 from tightrope.sweep.cells import Cell, Plan, Row
 from tightrope.sweep.design import Step, refuse
 from tightrope.sweep.engines import EngineName
-from tightrope.sweep.run import Runner, Sweep, running
-from tightrope.sweep.store import Rows
+from tightrope.sweep.run import Runner, Sweep, running, settings_table
+from tightrope.sweep.store import INTERNAL, Rows
 from tightrope.sweep.target import Target
 from tightrope.sweep.verdict import Check, Trial, listed
 from tightrope.toml import dumps
@@ -44,7 +46,7 @@ class TargetMissed(TightropeError):
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class Tuned(AsFrame):
     """What `tune` found: whether it was worth it, and the spec to serve."""
 
     target: Target
@@ -76,6 +78,29 @@ class Tuned:
         """A line for each of the settings that were checked, the last words being whether tuning was worth it."""
         found = [trial.words for trial in self.trials]
         return found if self.worth_it else [*found, f"tuning was not worth it: serve {self.than}"]
+
+    def __repr__(self) -> str:
+        found = f"settings={self.settings}" if self.worth_it else f"not worth it: serve {self.than}"
+        return f"Tuned({found}, target={str(self.target)!r}, spec={str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        found = "Tuning was worth it" if self.worth_it else "Tuning was not worth it"
+        return displays.page(
+            f"{found}, for {self.target}",
+            displays.facts([*self.settings.items(), ("spec to serve", str(self.path))]),
+            displays.lines_of(["On fresh draws, at each length:"]),
+            settings_table([{**row, "length": row["round"]} for row in self.checked], ("length",)),
+            displays.lines_of(self.words),
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """What is served and the spec as it stands, on fresh draws, a row for each length."""
+        runs = [("tuned", self.checked)] if self.worth_it else []
+        return [
+            {"run": run, **{name: value for name, value in row.items() if name not in INTERNAL}}
+            for run, rows in [*runs, (self.than, self.untouched)]
+            for row in rows
+        ]
 
     def as_data(self) -> dict[str, Any]:
         """For machines."""
