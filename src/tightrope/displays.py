@@ -165,7 +165,7 @@ def _curve(line: Line) -> str:
         )
     points = " ".join(at(x, y) for x, y in zip(line.x, line.y) if math.isfinite(y))
     parts.append(f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>')
-    said = f"{text(float(line.y[-1]))} in round {int(line.x[-1]):,}"
+    said = f"from {text(least)} to {text(most)}; {text(float(line.y[-1]))} in round {int(line.x[-1]):,}"
     said += f"; dashed: {line.level_name}" if line.level is not None and line.level_name else ""
     size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
     drawn = f'<svg {size} role="img" aria-label="{escape(line.name)}" style="display:block">{"".join(parts)}</svg>'

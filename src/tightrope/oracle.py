@@ -117,19 +117,18 @@ class Solution(AsFrame):
         known: list[tuple[str, Any]] = [("program", self.baseline)]
         if self.baseline == "joint-sampled":
             known.append(("95 % interval", f"{_text(self.interval[0])} to {_text(self.interval[1])}"))
-        known += [
+        known.append(
             ("Slater's constant", f"{_text(self.slater)}: so far below zero can all costs be kept at once")
-        ]
+        )
         checked = "verified" if proof.verified else "NOT VERIFIED"
-        known += [
-            ("certificate", f"{checked}, no more than {max(0.0, proof.gap):.0e} from the best there is")
-        ]
+        gap = "to the last digit" if proof.gap <= 0.0 else f"to a part of {proof.gap:.0e}"
+        known.append(("certificate", f"{checked}: nothing can earn more, {gap}"))
         rows = [
             (row["constraint"], row["slack"], "binds" if row["binding"] else "has slack", row["dual"])
             for row in self.frame_rows()
         ]
         words = [
-            f"{row['constraint']}: a unit more would earn {_text(row['dual'])} a round."
+            f"{row['constraint']}: a unit more would earn {displays.text(row['dual'])} a round."
             for row in self.frame_rows()
             if row["binding"] and row["dual"] > _TIGHT
         ]

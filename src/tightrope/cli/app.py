@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
+from tightrope.cli.words import in_command_words
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.version import __version__
 
@@ -58,11 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         # In one line, without the frame drawn around it.
-        return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
+        said = in_command_words(" ".join(str(error).split()))
+        return _complain(f"{said}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
-        return _complain(str(error), BAD_INPUT)
+        return _complain(in_command_words(str(error), _options(tokens)), BAD_INPUT)
     except (TightropeError, ModuleNotFoundError) as error:
-        return _complain(str(error), FAILED)
+        return _complain(in_command_words(str(error), _options(tokens)), FAILED)
     except BrokenPipeError:
         # The reader has left, as `| head` does; without this Python complains once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,6 +143,13 @@ def import_extra(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         words = f"{error.name} is not installed: pip install 'tightrope[{extra}]'"
         raise ModuleNotFoundError(words) from error
+
+
+def _options(tokens: Sequence[str]) -> list[str]:
+    """The options of the command that the tokens begin with."""
+    _, [*_, called], _ = app.parse_commands(tokens)
+    arguments = () if called.default_command is None else called.assemble_argument_collection()
+    return [name for one in arguments for name in one.names]
 
 
 def _complain(message: str, status: int) -> int:

@@ -170,7 +170,7 @@ class Log(AsFrame):
         return np.array(self.action_names)[self.actions]
 
     def to_frame(self, library: Library = "pandas") -> Any:
-        """A row for each decision: action, reward, probability, costs of what was done, context and group, as far as there are any."""
+        """A row for each decision: action, reward, probability, costs of what was done, context and group where there are any."""
         costs = self.costs if self.costs.ndim == 2 else self.costs[np.arange(self.n_rows), self.actions]
         columns: dict[str, Any] = {"action": self.names, "reward": self.rewards, "probability": self.chances}
         columns |= {name: costs[:, k] for k, name in enumerate(self.constraints)}
