@@ -32,6 +32,7 @@ _KINDS: Final = {
     "datetime": "a day or a time, such as 2025-01-31",
 }
 _UNREADABLE: Final = re.compile(r'(--[\w-]+|[A-Z]+): unable to convert "(.*?)" into (\w+)')
+_SUBJECT: Final = re.compile(r"^[a-z_]+(?= must )")
 _CALL: Final = re.compile(r"(?<![\w.:'\"/])[A-Z]\w*(?=\()")
 _WORD: Final = re.compile(r"(?<![\w.:'\"/])[A-Z][a-z]*[A-Z]\w*\b")
 _GIVEN: Final = re.compile(
@@ -61,6 +62,9 @@ def in_command_words(message: str, options: Collection[str] = ()) -> str:
         lambda found: f'{found[1]}: must be {_KINDS.get(found[3], "another value")}, but got "{found[2]}"',
         message,
     )
+    message = _SUBJECT.sub(
+        lambda found: option if (option := _option(found[0])) in options else found[0], message
+    )
     message = _without_calls(message)
     message = _WORD.sub(lambda found: _spec_names().get(found[0].lower(), found[0]), message)
     message = _GIVEN.sub(lambda found: _stated(found, options), message)
@@ -69,7 +73,7 @@ def in_command_words(message: str, options: Collection[str] = ()) -> str:
 
 def _stated(found: re.Match[str], options: Collection[str]) -> str:
     """An argument as an option of the command, where it has one of that name, else as a field of the spec."""
-    name, option = found[1], f"--{found[1].replace('_', '-')}"
+    name, option = found[1], _option(found[1])
     text = next((one for one in found.groups()[1:3] if one is not None), None)
     value = found[4]
     if option in options:
@@ -77,6 +81,10 @@ def _stated(found: re.Match[str], options: Collection[str]) -> str:
     if text is None and value is None:
         return name
     return f'{name} = "{text}"' if value is None else f"{name} = {value}"
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _without_calls(message: str) -> str:
