@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 import tightrope as tr
-from tightrope.frames import Frame, row_of
+from tightrope.frames import Frame, made_frame, row_of
 
 TIMES = [datetime.datetime(2026, 1, 2, 3, 4, 5), None]
 
@@ -66,3 +67,18 @@ def test_a_row_and_a_table_are_told_apart() -> None:
     assert row_of({"a": np.array([1])}, []) is None
     assert row_of(pd.DataFrame({"a": [1]}), []) is None
     assert row_of(pd.Series({"a": 1}), []) == {"a": 1}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_rows_become_a_frame(library):
+    frame = made_frame([{"a": 1, "b": {"c": [1.5]}}, {"a": None, "d": "x"}], library)
+    assert list(frame.columns) == ["a", "b", "d"]
+    assert list(frame["b"])[0] == '{"c": [1.5]}'
+    assert list(frame["d"])[1] == "x"
+    assert frame["a"][0] == 1
+
+
+def test_a_library_that_is_not_there_is_named_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(tr.InvalidInput, match=r"^polars is not installed: pip install polars\.$"):
+        made_frame([{"a": 1}], "polars")

@@ -1,4 +1,4 @@
-"""Columns and rows of any table: pandas, polars, pyarrow, columns or rows in plain Python, arrays.
+"""Columns and rows of any table: pandas, polars, pyarrow, columns or rows in plain Python, arrays; and results as such tables.
 
 >>> Frame([{"age": 20, "ward": "A"}, {"age": 41}]).column("ward").missing.tolist()
 [False, True]
@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import datetime
+import importlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
+
+Library: TypeAlias = Literal["pandas", "polars"]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = (str, bool, int, float, datetime.date, np.datetime64)
@@ -113,6 +117,50 @@ class Frame:
         return InvalidInput(f"frame must have a column {name!r}{did_you_mean(name, known)}{listed}")
 
 
+class AsFrame:
+    """What can be had as a table of pandas or polars: a class that says its rows in `frame_rows`."""
+
+    __slots__ = ()
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """The rows of the table, each by column names."""
+        raise NotImplementedError
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A DataFrame of pandas, or of polars."""
+        return made_frame(self.frame_rows(), library)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of pandas."""
+        return self.to_frame("pandas")
+
+    def to_polars(self) -> Any:
+        """A DataFrame of polars."""
+        return self.to_frame("polars")
+
+
+def made_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], library: Library = "pandas") -> Any:
+    """Rows by column names, or columns by name, as a DataFrame; lists and tables within a cell become JSON.
+
+    >>> made_frame([{"a": 1}], "excel")
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: library must be 'pandas' or 'polars', but got 'excel'.
+    """
+    if library not in ("pandas", "polars"):
+        raise InvalidInput(f"library must be 'pandas' or 'polars', but got {library!r}.")
+    try:
+        module = importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{library} is not installed: pip install {library}.") from error
+    if isinstance(rows, Mapping):
+        columns = {name: list(values) for name, values in rows.items()}
+    else:
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+    return module.DataFrame({name: [_cell(one) for one in values] for name, values in columns.items()})
+
+
 def frame_of(table: Any, names: Sequence[str] | None = None) -> Frame:
     """A table as a `Frame`, which it may be already."""
     return table if isinstance(table, Frame) else Frame(table, names)
@@ -174,6 +222,15 @@ def microseconds(value: Any) -> int | None:
     if isinstance(value, datetime.date):
         return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
     return None
+
+
+def _cell(value: Any) -> Any:
+    """What a cell can hold in either library."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value
 
 
 def _is_sequence(value: Any) -> bool:

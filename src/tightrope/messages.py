@@ -39,6 +39,29 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def slip_of(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was surely meant, where others may be names of their own: as `did_you_mean`, but warier.
+
+    The same but for capitals and marks, or for a letter or two of many; not with other digits, nor with another last letter alone.
+
+    >>> slip_of("a", ["A"]), slip_of("nrth", ["north"]), slip_of("male", ["female"]), slip_of("ward-b", ["ward-a"])
+    ('A', 'north', None, None)
+    """
+    import difflib
+
+    def letters(text: str) -> str:
+        return "".join(filter(str.isalnum, text.casefold()))
+
+    plain, others = letters(name), {letters(one): one for one in known}
+    if plain in others:
+        return others[plain]
+    for near in difflib.get_close_matches(plain, others, cutoff=0.85):
+        digits = [[c for c in text if c.isdigit()] for text in (plain, near)]
+        if digits[0] == digits[1] and plain[:-1] != near[:-1]:
+            return others[near]
+    return None
+
+
 def fault(
     error: msgspec.ValidationError,
     value: Any,

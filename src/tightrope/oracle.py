@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightrope import lp, theory
+from tightrope import displays, lp, theory
 from tightrope.environments.drifting import Drifting, Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval
 from tightrope.validation import Array, finite_array, finite_number, whole_number
 
@@ -27,6 +28,7 @@ Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
 _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
 _BATCHES = 20
+_WORDS = 6  # binding constraints that are told of in words
 _TIGHT = 1e-7  # a constraint with less slack than this counts as binding
 
 
@@ -48,7 +50,7 @@ class Atoms:
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Solution:
+class Solution(AsFrame):
     """The optimum of an environment's program, with its proof. `print` shows it as a table.
 
     Attributes
@@ -102,6 +104,40 @@ class Solution:
         columns = zip(self.constraints, self.slack, self.duals, self.binding, strict=True)
         rows = [(name, _text(s), _text(dual), "yes" if binds else "no") for name, s, dual, binds in columns]
         return _table(found, ("constraint", "slack", "dual", "binding"), rows) if rows else found
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each constraint."""
+        columns = zip(
+            self.constraints, self.slack.tolist(), self.duals.tolist(), self.binding.tolist(), strict=True
+        )
+        return [{"constraint": n, "slack": s, "dual": d, "binding": b} for n, s, d, b in columns]
+
+    def _repr_html_(self) -> str:
+        proof = self.certificate
+        known: list[tuple[str, Any]] = [("program", self.baseline)]
+        if self.baseline == "joint-sampled":
+            known.append(("95 % interval", f"{_text(self.interval[0])} to {_text(self.interval[1])}"))
+        known.append(
+            ("Slater's constant", f"{_text(self.slater)}: so far below zero can all costs be kept at once")
+        )
+        checked = "verified" if proof.verified else "NOT VERIFIED"
+        gap = "to the last digit" if proof.gap <= 0.0 else f"to a part of {proof.gap:.0e}"
+        known.append(("certificate", f"{checked}: nothing can earn more, {gap}"))
+        rows = [
+            (row["constraint"], row["slack"], "binds" if row["binding"] else "has slack", row["dual"])
+            for row in self.frame_rows()
+        ]
+        words = [
+            f"{row['constraint']}: a unit more would earn {displays.text(row['dual'])} a round."
+            for row in self.frame_rows()
+            if row["binding"] and row["dual"] > _TIGHT
+        ]
+        return displays.page(
+            f"The best that can be earned: {_text(self.value)} a round",
+            displays.facts(known),
+            displays.table(("constraint", "slack", "", "price"), rows) if rows else displays.Html(""),
+            displays.lines_of(words[:_WORDS]),
+        )
 
 
 def solve(
@@ -246,6 +282,15 @@ class Assumptions:
         verdict = "every assumption holds" if self.holds else "not every assumption holds"
         end = "" if self.tau_prime is None else f"\nτ' = {self.tau_prime:,}: the first round with ε_t ≤ δ/2"
         return _table(verdict, ("assumption", "measured", "holds"), rows) + end
+
+    def __repr__(self) -> str:
+        failed = [item.statement for item in self.items if not item.holds]
+        return f"Assumptions(holds={self.holds}{f', failed={failed}' if failed else ''}, slater={self.slater:.6g})"
+
+    def _repr_html_(self) -> str:
+        rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
+        verdict = "Every assumption holds" if self.holds else "Not every assumption holds"
+        return displays.page(verdict, displays.table(("assumption", "measured", "holds"), rows))
 
 
 def check(env: Tabular, *, m: float | None = 1.0, horizon: int | None = None) -> Assumptions:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import NORM_LIMIT, Array
@@ -167,6 +168,26 @@ class Problem:
     def constraints(self) -> int | Rules:
         """K, or the rules: what a policy's `constraints` is given."""
         return self.n_constraints if self.rules is None else self.rules
+
+    def __repr__(self) -> str:
+        return f"Problem({', '.join(f'{name}: {displays.text(value)}' for name, value in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        rules = displays.lines_of([] if self.rules is None else [str(rule) for rule in self.rules])
+        return displays.page("Problem", displays.facts(self._facts()), rules)
+
+    def _facts(self) -> list[tuple[str, Any]]:
+        known: list[tuple[str, Any]] = [("actions", self.n_actions if self.actions is None else self.actions)]
+        known += [] if self.n_contexts is None else [("contexts", self.n_contexts)]
+        if self.features is not None:
+            shared = "for each action" if self.features.per_action else "for all actions at once"
+            known.append(("features", f"{self.features.length} {shared}"))
+        if self.n_constraints:
+            before = int(self.seen_before.sum())
+            after = self.n_constraints - before
+            seen = [f"{n} seen {when} acting" for n, when in ((before, "before"), (after, "after")) if n]
+            known.append(("constraints", " and ".join(seen)))
+        return known
 
     # What fits
 

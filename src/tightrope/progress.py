@@ -1,11 +1,15 @@
-"""The progress bar of everything that takes its time: on standard error, gone when the work is done."""
+"""The progress bar of everything that takes its time: below a notebook's cell or on standard error, gone when the work is done."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Protocol
+import time
+from collections.abc import Callable, Iterator
+from html import escape
+from typing import Any, Protocol
+
+_EVERY = 0.1  # seconds between two updates of a notebook's bar
 
 
 class Advance(Protocol):
@@ -19,16 +23,23 @@ class Advance(Protocol):
 def progress_bar(
     label: str, total: int, unit: str, shown: bool | None = None, *, failures: bool = False
 ) -> Iterator[Advance]:
-    """A bar for `total` units of work; by default (None) if standard error is a terminal.
+    """A bar for `total` units of work; by default (None) in a notebook, and elsewhere if standard error is a terminal.
 
     With `failures` it also tells how many units have failed, and how many are done in a second.
 
     >>> with progress_bar("hospital", 10, "runs", False) as advance:
     ...     advance()
     """
-    if not (sys.stderr.isatty() if shown is None else shown):
+    display = _notebook_display()
+    if not (display is not None or sys.stderr.isatty() if shown is None else shown):
         yield lambda done=1, failed=0: None
-        return
+    elif display is not None:
+        yield from _in_notebook(display, label, total, unit, failures)
+    else:
+        yield from _in_terminal(label, total, unit, failures)
+
+
+def _in_terminal(label: str, total: int, unit: str, failures: bool) -> Iterator[Advance]:
     from rich import progress
     from rich.console import Console
 
@@ -49,3 +60,49 @@ def progress_bar(
                 bar.update(task, note=f"{unit}, {all_failed} failed, {rate} per second")
 
         yield advance
+
+
+def _in_notebook(
+    display: Callable[..., Any], label: str, total: int, unit: str, failures: bool
+) -> Iterator[Advance]:
+    """A bar of the browser's own, so that nothing but IPython is needed."""
+    begun = told = time.monotonic()
+    all_done = all_failed = 0
+
+    def drawn(now: float) -> dict[str, str]:
+        seconds = now - begun
+        words = f"{all_done:,} of {total:,} {unit}"
+        if failures:
+            rate = f"{all_done / seconds:,.1f}" if seconds > 0 else "–"
+            words += f", {all_failed:,} failed, {rate} per second"
+        words += f", {seconds:.0f} s"
+        if 0 < all_done < total:
+            words += f", {seconds * (total - all_done) / all_done:.0f} s left"
+        bar = f'<progress value="{all_done}" max="{max(1, total)}" style="width:16em;vertical-align:middle"></progress>'
+        return {"text/html": f"{escape(label)} {bar} {escape(words)}", "text/plain": f"{label}: {words}"}
+
+    shown = display(drawn(begun), raw=True, display_id=True)
+
+    def advance(done: int = 1, failed: int = 0) -> None:
+        nonlocal all_done, all_failed, told
+        all_done, all_failed = all_done + done, all_failed + failed
+        now = time.monotonic()
+        if now - told >= _EVERY:
+            told = now
+            shown.update(drawn(now), raw=True)
+
+    try:
+        yield advance
+    finally:
+        shown.update({"text/html": "", "text/plain": ""}, raw=True)
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """What shows something below a cell, where code runs in one: IPython is then there already."""
+    running = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if running is None or not hasattr(running, "kernel"):
+        return None
+    from IPython.display import display
+
+    found: Callable[..., Any] = display
+    return found

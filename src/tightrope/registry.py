@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from tightrope.errors import InvalidInput
+from tightrope.messages import did_you_mean
 
 __all__ = ["Registry", "found_by", "reference"]
 
@@ -69,7 +70,7 @@ class Registry(dict[str, Any]):
             listed = ", ".join(map(repr, sorted(self)))
             raise InvalidInput(
                 f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
-                f"but got {name!r}."
+                f"but got {name!r}{did_you_mean(name, self)}."
             )
         read = self._module_of_file if place.endswith(".py") else self._module
         module = read(name, folder / place)

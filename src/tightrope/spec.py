@@ -214,8 +214,8 @@ def read_spec(source: str | os.PathLike[str]) -> Spec:
     >>> read_spec('actions = ["a", "b"]\nactoins = 3\n')
     Traceback (most recent call last):
     ...
-    tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, context, rule,
-    policy, environment, simulation, warm_start, sweep
+    tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, groups, context,
+    rule, policy, environment, simulation, warm_start, sweep
     """
     if isinstance(source, str) and "\n" in source:
         return make_spec(_parsed(source, "spec"))
@@ -245,7 +245,8 @@ def make_spec(
     actions = _read_actions(reader, data)
     context, encoder = _read_context(reader, reader.table(data, "context"))
     policies = _read_policies(reader, data.get("policy", {}))
-    rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies))
+    groups = reader.convert(data.get("groups"), tuple[str, ...] | None, "groups")
+    rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies), groups)
     return Spec(
         name=reader.convert(data.get("name", name), str, "name"),
         actions=actions,
@@ -291,7 +292,10 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
     return SpecError(f"{path}: unknown field{did_you_mean(name, known)}; allowed: {', '.join(known)}")
 
 
-_TOP = ("name", "actions", "context", "rule", "policy", "environment", "simulation", "warm_start", "sweep")
+_TOP = (
+    *("name", "actions", "groups", "context", "rule"),
+    *("policy", "environment", "simulation", "warm_start", "sweep"),
+)
 
 
 # --- reading, table by table ---
@@ -421,11 +425,13 @@ def _agreed_seen(policies: Sequence[PolicySpec]) -> Seen:
 
 
 def _read_rules(
-    reader: _Reader, tables: Any, actions: tuple[str, ...], seen: Seen
+    reader: _Reader, tables: Any, actions: tuple[str, ...], seen: Seen, groups: tuple[str, ...] | None
 ) -> tuple[Rules | None, tuple[RuleSpec, ...]]:
     if not isinstance(tables, list):
         reader.refuse("rule", f"must be a list of tables, written [[rule]], but got {tables!r}")
     if not tables:
+        if groups is not None:
+            reader.refuse("groups", "is for rules among groups of contexts, but there is no [[rule]]")
         return None, ()
     if not actions:
         reader.refuse("actions", "must be given where there are rules, which speak of actions by name")
@@ -453,7 +459,7 @@ def _read_rules(
         stated = {key: value for key, value in table.items() if key not in beyond}
         plain.append({"seen": seen, **stated, "kind": kind})
         extras.append({key: value for key, value in table.items() if key in beyond})
-    rules = _made_rules(reader, plain, actions)
+    rules = _made_rules(reader, plain, actions, groups)
     specs: list[RuleSpec] = []
     for i, (rule, extra) in enumerate(zip(rules, extras, strict=True)):
         where = f"rule[{i}]"
@@ -481,15 +487,19 @@ def _own_kind(reader: _Reader, kind: str, where: str) -> str:
         reader.refuse(where, str(error).rstrip("."))
 
 
-def _made_rules(reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...]) -> Rules:
+def _made_rules(
+    reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...], groups: tuple[str, ...] | None
+) -> Rules:
     try:
-        return Rules.from_data(tables, actions)
+        return Rules.from_data(tables, actions, groups=groups)
     except InvalidInput as error:
         # "rules[1]: Capacity('icu'): at_most must …" is "rule[1].at_most must …" in the words of the file.
         message = re.sub(
             r"^rules\[(\d+)\]: \w+(?:\(.*?\))?: (\w+(?:\[\d+\])?) (?=must)", r"rule[\1].\2: ", str(error)
         )
+        message = re.sub(r"^rules\[(\d+)\]: (?=unknown group)", r"rule[\1].among: ", message)
         message = re.sub(r"^rules\[(\d+)\]:? ", r"rule[\1]: ", message)
+        message = re.sub(r"^groups (?=must)", "groups: ", message)
         raise SpecError(f"{reader.source}: {message}") from error
     except InfeasibleProblem as error:
         error.args = (f"{reader.source}: rule: {error}",)

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+import warnings
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+import tightrope as tr
 from rule_tools import ABC, RANGES, any_rules
 from tightrope.errors import InvalidInput
 from tightrope.rules import Budget, Capacity, Mean, Rules, Share
@@ -445,3 +447,74 @@ def test_equality_copies_and_pickles():
 def test_importing_rules_loads_no_solver():
     code = "import sys, tightrope.rules; sys.exit('highspy' in sys.modules or 'numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- groups ---
+
+
+def regions(**more):
+    return Rules([Capacity("a", 0.5, among=("North", "South"))], actions=["a", "b"], **more)
+
+
+def test_a_group_that_was_not_declared_is_refused_with_a_suggestion():
+    known = regions(groups=["North", "South", "West"])
+    assert known.costs(group="West").tolist() == [[0.0], [0.0]]
+    assert known.costs(group=()).tolist() == [[0.0], [0.0]]
+    for given in ("north", ["West", "north"]):
+        with pytest.raises(
+            InvalidInput, match=r"unknown group 'north' \(did you mean 'North'\?\); known: North, South, West"
+        ):
+            known.costs(group=given)
+    with pytest.raises(InvalidInput, match="unknown group 'East'"):
+        known.in_force("East")
+
+
+def test_a_policy_refuses_it_and_is_untouched():
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=regions(groups=["North", "South"]))
+    for _ in range(3):
+        policy.learn(policy.decide(group="North"), reward=1.0)
+    before = policy.state()
+    with pytest.raises(InvalidInput, match="did you mean 'South'"):
+        policy.decide(group="south")
+    assert all(np.array_equal(before[name], array, equal_nan=True) for name, array in policy.state().items())
+
+
+def test_declared_groups_are_saved_and_limits_can_change(tmp_path):
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=regions(groups=["North", "South"]))
+    policy.change_limit("capacity a among North or South", 0.4)
+    assert policy.rules.groups == ("North", "South")
+    policy.save(tmp_path / "policy")
+    assert tr.load(tmp_path / "policy").rules == policy.rules
+    assert regions() != regions(groups=["North", "South"])
+    assert eval(repr(policy.rules), vars(tr)) == policy.rules
+
+
+@pytest.mark.parametrize("groups", ["North", [], ["North", ""], ["North", "North"], [1], 3])
+def test_groups_are_different_names(groups):
+    with pytest.raises(InvalidInput, match="groups must be different names"):
+        regions(groups=groups)
+
+
+def test_a_rule_among_a_group_that_was_not_declared():
+    with pytest.raises(InvalidInput, match=r"rules\[0\]: unknown group 'North' \(did you mean 'north'\?\)"):
+        regions(groups=["north", "South"])
+
+
+def test_without_declared_groups_a_slip_is_warned_of_once():
+    open_to_all = regions()
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=open_to_all)
+    with pytest.warns(
+        tr.PolicyWarning, match=r"group 'north' is named by no rule \(did you mean 'North'\?\)"
+    ):
+        policy.decide(group="north")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.decide(group="north")
+        policy.decide(group="West")
+        policy.decide(group=["North", "ward-7"])
+
+
+def test_usage_that_no_rule_counts_is_refused_with_a_suggestion():
+    counted = Rules([Budget("nurse_hours", at_most=0.5)], actions=["a", "b"])
+    with pytest.raises(InvalidInput, match=r"no rule counts 'nurse_hour' \(did you mean 'nurse_hours'\?\)"):
+        counted.costs({"nurse_hour": 0.3})

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
+from tightrope.cli.words import in_command_words
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.extras import package_of, remedy
 from tightrope.version import __version__
@@ -64,11 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         # In one line, without the frame drawn around it.
-        return _complain(f"{' '.join(str(error).split())}\nTry `tightrope --help`.", BAD_INPUT)
+        said = in_command_words(" ".join(str(error).split()))
+        return _complain(f"{said}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
-        return _complain(f"{error}{_where_examples_are(tokens)}", BAD_INPUT)
+        said = in_command_words(str(error), _options(tokens))
+        return _complain(f"{said}{_where_examples_are(tokens)}", BAD_INPUT)
     except TightropeError as error:
-        return _complain(str(error), FAILED)
+        return _complain(in_command_words(str(error), _options(tokens)), FAILED)
     except ModuleNotFoundError as error:
         return _complain(remedy(error), FAILED)
     except BrokenPipeError:
@@ -156,6 +159,13 @@ def _where_examples_are(tokens: Sequence[str]) -> str:
     named = [token for token in tokens if token.startswith("examples/")]
     missing = any(not Path(token.partition(":")[0]).exists() for token in named)
     return "\n`tightrope examples` copies the examples here." if missing else ""
+
+
+def _options(tokens: Sequence[str]) -> list[str]:
+    """The options of the command that the tokens begin with."""
+    _, [*_, called], _ = app.parse_commands(tokens)
+    arguments = () if called.default_command is None else called.assemble_argument_collection()
+    return [name for one in arguments for name in one.names]
 
 
 def _complain(message: str, status: int) -> int:

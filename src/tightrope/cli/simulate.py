@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
 from tightrope.cli.tables import number_text, summary_table, table
+from tightrope.cli.words import in_command_words
 
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
@@ -148,7 +149,7 @@ def simulate(
             else f"the report is {folder / 'index.html'}"
         )
         said = [
-            f"{result.policy} on {result.scenario}: {in_runs(one, result.n_replications)}"
+            f"{result.policy} on {result.scenario}: {in_command_words(in_runs(one, result.n_replications))}"
             for result in results
             for one in result.concerns
         ]

@@ -20,6 +20,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
+from tightrope import displays
 from tightrope.encoder.columns import (
     Column,
     Refused,
@@ -237,6 +238,20 @@ class Encoder:
             return f"Encoder({list(self._declared or ())}, not fitted)"
         kinds = ", ".join(f"{name}: {kind_of(column)}" for name, column in self.columns.items())
         return f"Encoder({kinds}; {self.n_features} features)"
+
+    def _repr_html_(self) -> str:
+        if not self.fitted:
+            known = [("columns", list(self._declared or ()) or "all of the table")]
+            return displays.page("Encoder, not fitted yet", displays.facts(known))
+        ends = [*(at for _, at, _ in self._writers), self.n_features]
+        rows = [
+            (name, kind_of(self.columns[name]), self.columns[name].missing, ", ".join(self.names[at:end]))
+            for (name, at, _), end in zip(self._writers, ends[1:], strict=True)
+        ]
+        return displays.page(
+            f"Encoder: {len(rows)} columns become {self.n_features} features, the constant among them",
+            displays.table(("column", "type", "where missing", "features"), rows),
+        )
 
     # How it is done
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from tightrope import displays
 from tightrope.errors import InvalidInput
+from tightrope.frames import AsFrame
 from tightrope.models import MODELS, Model
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
+from tightrope.progress import progress_bar
 from tightrope.validation import Array
 
 # From simple to rich, in the order in which a tie is decided: name, settings, whether outcomes must lie in [0, 1].
@@ -71,9 +74,12 @@ class Fitted:
     errors: Array
     expected: Array
 
+    def __repr__(self) -> str:
+        return f"Fitted({self.name!r}, loss={self.loss:.4f} ± {self.loss_error:.4f}, {self.seconds:.1f} s)"
+
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(AsFrame):
     """What `compare_models` found: `fitted`, in the order in which they were given, and which one to take."""
 
     log: Log
@@ -89,6 +95,39 @@ class Comparison:
                 return one
         known = ", ".join(repr(one.name) for one in self.fitted)
         raise InvalidInput(f"model must be one of {known}, but got {name!r}.")
+
+    def __repr__(self) -> str:
+        models = ", ".join(one.name for one in self.fitted)
+        return f"Comparison({self.what} by {models}; recommended: {self.recommended.name})"
+
+    def html_table(self) -> displays.Html:
+        """The models, the recommended one bold, as a notebook shows them."""
+        rows = [
+            (
+                one.name,
+                f"{one.loss:.4f} ± {one.loss_error:.4f}",
+                f"{one.calibration.gap:.4f} ({one.calibration.noise:.4f})",
+                None if one.value is None else f"{one.value.reward.value:.4f}",
+                f"{one.seconds:.1f}",
+            )
+            for one in self.fitted
+        ]
+        head = (
+            f"model of the {self.what}",
+            "squared error, of the variance",
+            "off at its levels (by chance)",
+            "its favourites would earn",
+            "seconds",
+        )
+        return displays.table(head, rows, marked=self.fitted.index(self.recommended))
+
+    def _repr_html_(self) -> str:
+        title = f"Take {self.recommended.name} for the {self.what}"
+        return displays.page(title, self.html_table(), displays.lines_of(self.words()))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each model, as `rows` gives them."""
+        return self.rows()
 
     def ahead(self, one: Fitted, other: Fitted) -> tuple[float, float]:
         """By how much the loss of `one` is below that of `other`, and the standard error of that."""
@@ -156,6 +195,7 @@ def compare_models(
     outcomes: Array | None = None,
     random: bool = True,
     tell: Tell = lambda line: None,
+    progress: bool | None = None,
 ) -> Comparison:
     """Each model predicts rows that it has not learnt from, fold by fold; in a log `in_order` those that come next.
 
@@ -171,16 +211,22 @@ def compare_models(
         Rewards by default.
     random : bool
         Whether the propensities are those that actions were drawn with, so that values can be estimated.
+    tell : callable
+        Told each model before it is fitted.
+    progress : bool, optional
+        A progress bar; by default in a notebook and on a terminal.
     """
     y = log.rewards[:, None] if outcomes is None else outcomes
     variance = y.var(axis=0)
     if not (variance > 0.0).all():
         raise InvalidInput(f"the {what} must vary, but all of the log's are {y[0].tolist()}.")
-    chosen = _chosen(models, log, y)
+    chosen = list(_chosen(models, log, y))
     fitted = []
-    for name, settings in chosen:
-        tell(f"{what}: {name}")
-        fitted.append(_fit(name, settings, log, y, variance, random and outcomes is None))
+    with progress_bar(f"models of the {what}", len(chosen), "models", progress) as advance:
+        for name, settings in chosen:
+            tell(f"{what}: {name}")
+            fitted.append(_fit(name, settings, log, y, variance, random and outcomes is None))
+            advance()
     best = min(fitted, key=lambda one: one.loss)
     within = (one for one in fitted if one is best or _close(one, best, log))
     return Comparison(log, what, y, tuple(fitted), best, next(within))

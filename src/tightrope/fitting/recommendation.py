@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.features import FeatureMap
 from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
-from tightrope.frames import Frame
+from tightrope.frames import AsFrame, Frame
 from tightrope.offpolicy import Log
 from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
 from tightrope.spec import Spec, make_spec
@@ -29,7 +30,7 @@ ENCODER, TABLE, SPEC = "encoder.json", "table.npz", "spec.toml"
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(AsFrame):
     """What `fit` found: a comparison for the reward, one for the costs that were logged, and what to do with them."""
 
     name: str
@@ -57,6 +58,20 @@ class Fit:
                         f"{mark} {comparison.what} by {one.name}: {one.loss:.3f} ± {one.loss_error:.3f}"
                     )
         return "\n".join([*lines, *self.words()])
+
+    def __repr__(self) -> str:
+        cost = "" if self.cost is None else f", cost by {self.cost.recommended.name}"
+        size = f"{self.log.n_rows:,} rows, {self.log.n_actions} actions"
+        return f"Fit({self.name!r}: {size}; reward by {self.reward.recommended.name}{cost})"
+
+    def _repr_html_(self) -> str:
+        tables = [one.html_table() for one in (self.reward, self.cost) if one is not None]
+        title = f"Models for {self.name}: {self.log.n_rows:,} rows, {self.log.n_actions} actions"
+        return displays.page(title, *tables, displays.lines_of(self.words()))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each model, as `rows` gives them."""
+        return self.rows()
 
     def environment(self) -> Tabular:
         """The log as a world to try policies in: its contexts, and for every action what the recommended model expects.
@@ -220,6 +235,7 @@ def fit(
     random: bool = True,
     name: str | None = None,
     tell: Tell = lambda line: None,
+    progress: bool | None = None,
 ) -> Fit:
     """Compare models on logged decisions by cross-validation, and recommend one.
 
@@ -245,6 +261,10 @@ def fit(
         Whether the propensities of a `Log` are real.
     name : str, optional
         Of the new spec.
+    tell : callable
+        Told each model before it is fitted.
+    progress : bool, optional
+        A progress bar; by default in a notebook and on a terminal.
 
     Examples
     --------
@@ -265,12 +285,12 @@ def fit(
         raise InvalidInput(
             f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
         )
-    compared = compare_models(log, models, random=random, tell=tell)
+    compared = compare_models(log, models, random=random, tell=tell, progress=progress)
     costs = None
     if log.n_constraints and log.costs.ndim == 2:
         varies = log.costs.var(axis=0) > 0.0
         if varies.any():
-            costs = compare_models(log, models, what="cost", outcomes=log.costs, tell=tell)
+            costs = compare_models(log, models, what="cost", outcomes=log.costs, tell=tell, progress=progress)
     if spec is not None and spec.encoder is not None:
         encoder = spec.encoder
     title = name or (spec.name if spec is not None else "fit")

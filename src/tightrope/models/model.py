@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
@@ -221,6 +222,13 @@ class Model(ABC):
             if name not in ("model", "n_outputs")
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        settings = self.settings()
+        known = [(name, value) for name, value in settings.items() if name != "model" and value is not None]
+        return displays.page(
+            f"{type(self).__name__} ({settings.get('model', self.kind)})", displays.facts(known)
+        )
 
 
 def model_from_settings(settings: dict[str, Any]) -> Model:

@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tightrope import displays
 from tightrope.errors import InvalidInput
+from tightrope.frames import AsFrame
 from tightrope.offpolicy.estimators import Method, degrees_of_freedom, estimate, interval, summed
 from tightrope.offpolicy.log import Log, action_ids, require_distributions
 from tightrope.policies import Policy
@@ -83,8 +85,8 @@ class Weights:
     cut: float
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Evaluation(AsFrame):
     """What `evaluate` found; `print` shows it as a table.
 
     `rows` are those of the log, or those that "replay" kept; `doubts` are reasons, in words, to trust the numbers less than their
@@ -106,7 +108,44 @@ class Evaluation:
     # How many runs of how many rounds were averaged over, for a live policy.
     runs: tuple[int, int] | None = None
 
+    def __repr__(self) -> str:
+        reward = f"{self.reward.value:.4g} [{self.reward.low:.4g}, {self.reward.high:.4g}]"
+        verdicts = [f"{one.name} {one.verdict}" for one in self.constraints]
+        doubts = [f"{len(self.doubts)} doubts"] if self.doubts else []
+        found = "; ".join([f"{self.method} on {self.rows:,} rows", f"reward {reward}", *verdicts, *doubts])
+        return f"Evaluation({found})"
+
+    def _repr_html_(self) -> str:
+        head, *rows = zip(*self._columns())
+        doubts = displays.lines_of((f"doubt: {doubt}" for doubt in self.doubts), warning=True)
+        return displays.page(self._title(), displays.table(head, rows), doubts)
+
     def __str__(self) -> str:
+        padded = []
+        for title, *cells in self._columns():
+            pad = str.rjust if title in ("estimate", "limit") else str.ljust
+            width = max(map(len, (title, *cells)))
+            padded.append([pad(cell, width) for cell in (title, *cells)])
+        lines = ["  ".join(row).rstrip() for row in zip(*padded)]
+        return "\n".join([self._title(), *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for the reward, and one for each constraint."""
+        return [
+            {
+                "name": one.name,
+                "estimate": one.value,
+                "low": one.low,
+                "high": one.high,
+                "bias": one.bias,
+                "limit": one.limit,
+                "verdict": one.verdict or None,
+            }
+            for one in (self.reward, *self.constraints)
+        ]
+
+    def _columns(self) -> list[tuple[str, ...]]:
+        """The table by columns, each with its head."""
         rows = [["", "estimate", "95 % interval", "bias", "limit", "verdict"]]
         for one in (self.reward, *self.constraints):
             limit = "" if one.limit is None else f"{one.limit:g}"
@@ -115,18 +154,15 @@ class Evaluation:
         columns = list(zip(*rows))
         if self.weights.cut <= 0:
             del columns[3]
-        padded = []
-        for title, *cells in columns:
-            pad = str.rjust if title in ("estimate", "limit") else str.ljust
-            width = max(map(len, (title, *cells)))
-            padded.append([pad(cell, width) for cell in (title, *cells)])
-        lines = ["  ".join(row).rstrip() for row in zip(*padded)]
+        return columns
+
+    def _title(self) -> str:
         among, unit = ("", "rows") if self.groups is None else (f" in {self.groups:,} groups", "groups")
         worth = f"{self.weights.effective:,.0f} {unit} of the target's own"
         title = f"{self.method} on {self.rows:,} rows{among}, worth {worth}"
         if self.runs is not None:
             title += "; means over {:,} runs of {:,} rounds".format(*self.runs)
-        return "\n".join([title, *lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
+        return title
 
 
 def evaluate(

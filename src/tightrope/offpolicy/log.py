@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tightrope import displays
 from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
+from tightrope.frames import AsFrame, Library, made_frame
 from tightrope.rules import Rules
 from tightrope.validation import (
     Array,
@@ -28,7 +30,7 @@ Codes: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Log:
+class Log(AsFrame):
     """Decisions that were made at random, with known probabilities, and what came of them.
 
     Parameters
@@ -161,6 +163,39 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log(rows={self.n_rows}, actions={self.n_actions}, constraints={self.n_constraints})"
+
+    @property
+    def names(self) -> NDArray[np.str_]:
+        """What was done, by name, (n,)."""
+        return np.array(self.action_names)[self.actions]
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A row for each decision: action, reward, probability, costs of what was done, context and group where there are any."""
+        costs = self.costs if self.costs.ndim == 2 else self.costs[np.arange(self.n_rows), self.actions]
+        columns: dict[str, Any] = {"action": self.names, "reward": self.rewards, "probability": self.chances}
+        columns |= {name: costs[:, k] for k, name in enumerate(self.constraints)}
+        if self.contexts is not None and self.contexts.ndim == 1:
+            columns["context"] = self.contexts
+        elif self.contexts is not None:
+            columns |= {f"x{i}": column for i, column in enumerate(self.contexts.T)}
+        if self.groups is not None:
+            columns["group"] = self.groups
+        return made_frame({name: values.tolist() for name, values in columns.items()}, library)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for j, name in enumerate(self.action_names):
+            mine = self.actions == j
+            rewards = self.rewards[mine]
+            mean = float(rewards.mean()) if rewards.size else None
+            rows.append((name, int(mine.sum()), float(mine.mean()), mean))
+        known: list[tuple[str, Any]] = [("mean reward", float(self.rewards.mean()))]
+        known += [("constraints", self.constraints)] if self.constraints else []
+        return displays.page(
+            f"Log of {self.n_rows:,} decisions",
+            displays.facts(known),
+            displays.table(("action", "times", "share", "mean reward"), rows),
+        )
 
 
 def action_ids(

@@ -90,12 +90,15 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
         raise SpecError(f"{where}.model: {str(error).removeprefix('model ').rstrip('.')}") from error
     if vectors is None and made.takes_features:
         raise SpecError(f'{where}.model: must be "arm-means" where there are no features, but got "{kind}"')
-    taken = parameters_of(made)
+    taken, sizes = parameters_of(made), ("n_actions", "n_arms", "n_features", "n_outputs")
     for name in stated.settings():
         if name not in taken:
-            sizes = ("n_actions", "n_arms", "n_features", "n_outputs")
             allowed = ["model", *(one for one in taken if one not in sizes)]
             raise SpecError(f"{where}: {unknown_field('', name, allowed)} for the model {kind!r}")
+    for name in missing_from(
+        taken, {**stated.settings(), **dict.fromkeys(sizes), **parameters_of(made.sized)}
+    ):
+        raise SpecError(f"{where}.{name}: is missing: the model {kind!r} needs it")
     n, per_action = (0, False) if vectors is None else (vectors.length, vectors.per_action)
     try:
         model: Model = made.sized(

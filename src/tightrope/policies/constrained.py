@@ -105,7 +105,10 @@ class Constrained(Policy):
         """What the constructor was given, from `settings`."""
         given, constraints = Policy.parameters_from(settings), settings["constraints"]
         if isinstance(constraints, dict):
-            given["constraints"] = Rules.from_data(constraints["rules"], constraints["actions"])
+            groups = constraints.get("groups")
+            given["constraints"] = Rules.from_data(
+                constraints["rules"], constraints["actions"], groups=groups
+            )
         return given
 
     def _constraints_as_data(self) -> Any:
@@ -113,7 +116,8 @@ class Constrained(Policy):
         rules = self.rules
         if rules is None:
             return self.n_constraints
-        return {"rules": rules.to_data(), "actions": list(rules.actions)}
+        declared = {} if rules.groups is None else {"groups": list(rules.groups)}
+        return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 
     def _offer(
         self,

@@ -9,6 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
+from tightrope.errors import InvalidInput
+from tightrope.frames import AsFrame
 from tightrope.validation import Array
 
 NOBODY: Final = -1  # owner of what was only proposed
@@ -109,11 +112,28 @@ class Decision:
         )
 
     def __repr__(self) -> str:
-        return f"Decision(action={self.action}, row={self.row}, number={self.number})"
+        named = "" if self.name is None else f"name={self.name!r}, "
+        chance = self._chance()
+        drawn = "" if chance is None else f"probability={chance:.4g}, "
+        return f"Decision(action={self.action}, {named}{drawn}row={self.row}, number={self.number})"
+
+    def _repr_html_(self) -> str:
+        why, chance = self.explain(), self._chance()
+        called = f"action {self.action}" if self.name is None else f"{self.name} (action {self.action})"
+        drawn = "" if chance is None else f", with probability {displays.text(chance)}"
+        return displays.page(f"Decision {self.number}: {called}{drawn}", *why.html_parts())
+
+    def _chance(self) -> float | None:
+        """The probability, where it can be told."""
+        try:
+            chance = self.probability
+        except InvalidInput:  # too many actions to compute it
+            return None
+        return None if np.isnan(chance) else chance
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(AsFrame):
     """The numbers behind a decision; `print` it for a table.
 
     By action: `rewards`, what the policy expects at best, `values`, by which it chooses (reward − Σ penalties where there are
@@ -155,7 +175,45 @@ class Explanation:
             for j, name in enumerate(self.actions)
         ]
 
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each action on offer, with a column for the penalty of each constraint."""
+        return [
+            {
+                **{name: value for name, value in row.items() if name != "penalties"},
+                **{f"penalty {name}": value for name, value in row["penalties"].items()},
+            }
+            for row in self.rows()
+        ]
+
+    def html_parts(self) -> list[displays.Html]:
+        """The table, the prices in words and the round, as a notebook shows them; of many actions those of the highest value."""
+        columns = self._columns()
+        order = list(range(len(self.actions)))
+        if len(order) > _ROWS:
+            best = np.argsort(-np.nan_to_num(self.values, nan=-np.inf), kind="stable")[:_ROWS].tolist()
+            order = sorted({self.row, *best})
+        rows = [["→" if j == self.row else "", *(cells[j] for _, cells in columns)] for j in order]
+        found = displays.table(["", *(head for head, _ in columns)], rows, marked=order.index(self.row))
+        rest = len(self.actions) - len(order)
+        below = [f"{rest:,} more actions, of lower value"] if rest else []
+        return [found, displays.lines_of([*below, *self._last_lines()])]
+
+    def _repr_html_(self) -> str:
+        return displays.page(f"Why {self.actions[self.row]} in round {self.round:,}", *self.html_parts())
+
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
+        columns = self._columns()
+        widths = [max(len(head), 6, *map(len, cells)) + 3 for head, cells in columns]
+        lines = [" " + "".join(head.rjust(w) for (head, _), w in zip(columns, widths))]
+        for j in range(len(self.actions)):
+            mark = "→" if j == self.row else " "
+            lines.append(mark + "".join(cells[j].rjust(w) for (_, cells), w in zip(columns, widths)))
+        return "\n".join([*lines, *self._last_lines()])
+
+    def _columns(self) -> list[tuple[str, list[str]]]:
         # Many constraints make a wide table: show the ones that weigh most, and the rest as one sum.
         penalties = self.penalties
         weight = np.abs(penalties).max(axis=0, initial=0.0)
@@ -171,24 +229,24 @@ class Explanation:
         columns.append(("value", _numbers(self.values)))
         if self.probabilities is not None:
             columns.append(("probability", _numbers(self.probabilities)))
-        widths = [max(len(head), 6, *map(len, cells)) + 3 for head, cells in columns]
-        lines = [" " + "".join(head.rjust(w) for (head, _), w in zip(columns, widths))]
-        for j in range(len(self.actions)):
-            mark = "→" if j == self.row else " "
-            lines.append(mark + "".join(cells[j].rjust(w) for (_, cells), w in zip(columns, widths)))
+        return columns
+
+    def _last_lines(self) -> list[str]:
+        """What the prices are made of, or V, ε and the queue."""
         last = f"round {self.round}"
         if self.words:
             more = len(self.words) - _SHOWN
-            lines += self.words[:_SHOWN] + ((f"{more} more prices",) if more > 0 else ())
-        elif len(self.queue):
+            return [*self.words[:_SHOWN], *([f"{more} more prices"] if more > 0 else []), last]
+        if len(self.queue):
             queue = ", ".join(f"{q:.4g}" for q in self.queue[:_SHOWN]) + (
                 ", …" if len(self.queue) > _SHOWN else ""
             )
             last += f": V = {self.V:.4g}, ε = {self.epsilon:.4g}, queue = ({queue})"
-        return "\n".join([*lines, last])
+        return [last]
 
 
 _SHOWN = 6
+_ROWS = 20  # of a notebook's table
 
 
 def _numbers(values: Array) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tightrope import kernels
+from tightrope import displays, kernels
 from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
@@ -28,7 +28,7 @@ from tightrope.policies.offer import (
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.state_file import Arrays, checked, write_state
-from tightrope.policies.watch import FIRST_LOOK, Watch, next_look
+from tightrope.policies.watch import FIRST_LOOK, Watch, constraint_words, next_look
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
@@ -192,6 +192,33 @@ class Policy(ABC):
         `PolicyWarning` unless `notify` says otherwise.
         """
         return [*self.own_concerns(), *self._watch.concerns(self)]
+
+    def _repr_html_(self) -> str:
+        """What it is and where it stands; totals are in the units of the rules."""
+        known: list[tuple[str, Any]] = [
+            ("decisions", self.rounds),
+            ("waiting for an outcome", len(self.pending)),
+        ]
+        for what, model in (("reward by", self._reward), ("costs by", self._cost)):
+            known += [] if model is None else [(what, repr(model))]
+        names = self.labels.actions
+        known += [("actions", names)] if names is not None else []
+        return displays.page(
+            f"{type(self).__name__} ({self.kind})",
+            displays.facts(known),
+            self._constraints_table(),
+            displays.lines_of(map(str, self.concerns()), warning=True),
+        )
+
+    def _constraints_table(self) -> displays.Html:
+        if not self.n_constraints:
+            return displays.Html("")
+        units = (self.totals * self.cost_scales()).tolist()
+        stands = [f"{displays.text(abs(one))} {'above' if one > 0 else 'below'}" for one in units]
+        prices = getattr(self, "prices", None)
+        weights = (self.dual if prices is None else prices).tolist()
+        head = ("rule", "total against its limit", "weight" if prices is None else "price of a unit")
+        return displays.table(head, zip(constraint_words(self), stands, weights, strict=True))
 
     def _look(self) -> None:
         """Look at the policy before a decision, `_look_at` having come."""

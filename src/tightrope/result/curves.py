@@ -59,6 +59,10 @@ class Curve:
     high: Array
     paths: Array | None = None
 
+    def __repr__(self) -> str:
+        last = "" if self.mean.ndim > 1 else f", {self.estimate(-1)} in round {self.rounds[-1]:,}"
+        return f"Curve({' × '.join(map(str, self.mean.shape))}{last})"
+
     def quantile(self, q: float) -> Array:
         """The q-quantile over runs at each recorded round."""
         if self.paths is None:
@@ -100,6 +104,9 @@ class LastViolated:
 
     constraints: tuple[str, ...]
     values: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"LastViolated({self.estimate}, max={self.max}, never={self.never:.4g})"
 
     @property
     def estimate(self) -> Estimate:

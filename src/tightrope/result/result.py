@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.concerns import Concern, in_runs
 from tightrope.errors import InvalidInput, StateDamagedError, StateVersionError
 from tightrope.files import write_csv, write_json
+from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval, positive_part, share_interval, violation_interval
 from tightrope.report import NamedCurve, Panel, format_number, panels_figure, save_figure
 from tightrope.result.curves import UNKNOWN, Curve, LastViolated, known
@@ -53,9 +55,16 @@ class Summary(Mapping[str, Any]):
         width = max(len(name) for name, _ in self._lines)
         return "\n".join([self._title, *(f"  {name:<{width}}  {text}" for name, text in self._lines)])
 
+    def html_parts(self) -> tuple[str, displays.Html]:
+        """The title, and the table as a notebook shows it."""
+        return self._title, displays.facts(self._lines)
+
+    def _repr_html_(self) -> str:
+        return displays.page(*self.html_parts())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Result:
+class Result(AsFrame):
     """R replications of one policy in one scenario, at G recorded rounds, with J actions and K constraints.
 
     Parameters
@@ -327,6 +336,10 @@ class Result:
             rows.append(row | whole)
         return rows
 
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each recorded round, as `rows` gives them."""
+        return [dict(row) for row in self.rows()]
+
     def summary(self) -> Summary:
         """The final round: print it, or read it as a mapping."""
         values = {**self.rows()[-1], **self._described()}
@@ -409,6 +422,24 @@ class Result:
     def __repr__(self) -> str:
         who = f"policy={self.policy!r}, scenario={self.scenario!r}"
         return f"Result({who}, rounds={self.n_rounds}, replications={self.n_replications})"
+
+    def _repr_html_(self) -> str:
+        at, reward = self.rounds.tolist(), self.average_reward
+        band = (None, None) if self.n_replications == 1 else (reward.low.tolist(), reward.high.tolist())
+        lines = [
+            displays.Line(
+                "reward per round", at, reward.mean.tolist(), *band, self.optimum, "the best there is"
+            )
+        ]
+        if self.constraints:
+            # Of all constraints the one that stands highest at the end.
+            worst = int(np.argmax(self.mean_cost_curve.mean[-1]))
+            cost = self.mean_cost_curve.column(worst)
+            band = (None, None) if self.n_replications == 1 else (cost.low.tolist(), cost.high.tolist())
+            name = f"total of {self.constraints[worst]}"
+            lines.append(displays.Line(name, at, cost.mean.tolist(), *band, 0.0, "the limit"))
+        title, summary = self.summary().html_parts()
+        return displays.page(title, summary, displays.figure(lines))
 
     def _described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""

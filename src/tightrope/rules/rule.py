@@ -28,6 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get
 
 import numpy as np
 
+from tightrope import displays
 from tightrope.actions import Action, action_name
 from tightrope.errors import InvalidInput
 from tightrope.registry import Registry
@@ -167,6 +168,9 @@ class Rule(ABC):
             f"{one.name}={value!r}" for one in others if (value := getattr(self, one.name)) != one.default
         ]
         return f"{type(self).__name__}({', '.join([repr(getattr(self, first.name)), *stated])})"
+
+    def _repr_html_(self) -> str:
+        return displays.page(str(self))
 
 
 class DecisionRule(Rule):

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tightrope import displays
 from tightrope.actions import Action, ActionNames
+from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
+from tightrope.messages import did_you_mean, slip_of
 from tightrope.rules.conflicts import refuse_conflicts
 from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
 from tightrope.validation import Array, finite_number
@@ -77,11 +80,14 @@ class Rules:
         Such as Capacity, Share, Budget, Mean.
     actions : sequence of names, or int
         With an int n the actions are 0, …, n − 1.
+    groups : sequence of names, optional
+        All groups that contexts belong to: any other is refused. Without it a context may be of groups that no rule names, but one
+        that looks like a slip of a named one is warned of.
 
     Raises
     ------
     InvalidInput
-        For a rule that names an unknown action, repeats another, or gives a usage a second range.
+        For a rule that names an unknown action or group, repeats another, or gives a usage a second range.
     InfeasibleProblem
         When no policy can meet the rules, whatever the usage within its declared range and however often
         the groups occur. `error.rules` is an irreducible set of conflicting rules: without any one of them
@@ -110,8 +116,15 @@ class Rules:
     'b: at least 50% of decisions' conflict; changing limits by 0.1 in total would do: lower ... by 0.1
     """
 
-    def __init__(self, rules: Iterable[Rule], actions: Sequence[Action] | int) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        actions: Sequence[Action] | int,
+        *,
+        groups: Sequence[str] | None = None,
+    ) -> None:
         self._names = ActionNames(actions)
+        self._declared = None if groups is None else _group_names(groups)
         self._actions = tuple(self._names)
         self._rules = tuple(rules)
         for i, rule in enumerate(self._rules):
@@ -121,6 +134,10 @@ class Rules:
             for action in rule.quantity.actions or ():
                 if action not in self._names:
                     raise InvalidInput(f"rules[{i}]: {self._names.unknown(action)}")
+            if self._declared is not None:
+                for group in members(rule.among):
+                    if group not in self._declared:
+                        raise InvalidInput(f"rules[{i}]: {_unknown_group(group, self._declared)}")
         self._ranges = _usage_ranges(self._rules)
         self._columns = _name_columns(self._rules)
         refuse_conflicts(self._rules, self._names)
@@ -147,11 +164,19 @@ class Rules:
         self._usages = [quantity.usage for quantity in quantities]
         self._among = [frozenset(members(column.rule.among)) for column in self._columns]
         self._all_groups = frozenset[str]().union(*self._among)
+        # Groups that need no second look: named by a rule, declared, or warned of already.
+        self._met = set(self._all_groups if self._declared is None else self._declared)
         self._forces: dict[frozenset[str], NDArray[np.bool_]] = {}
         self._plans: dict[tuple[frozenset[str] | None, tuple[int, ...] | None, bool], Plan] = {}
 
     @classmethod
-    def from_data(cls, data: Iterable[Mapping[str, Any]], actions: Sequence[Action] | int) -> Rules:
+    def from_data(
+        cls,
+        data: Iterable[Mapping[str, Any]],
+        actions: Sequence[Action] | int,
+        *,
+        groups: Sequence[str] | None = None,
+    ) -> Rules:
         """Rules from plain tables, as read from JSON or from a spec's ``[[rule]]``; the inverse of `to_data`.
 
         >>> import tightrope as tr
@@ -160,7 +185,8 @@ class Rules:
         """
         if isinstance(data, Mapping | str):
             raise InvalidInput(f"rules must be a list of tables, but got {data!r}")
-        return cls([rule_from_data(table, f"rules[{i}]") for i, table in enumerate(data)], actions)
+        rules = [rule_from_data(table, f"rules[{i}]") for i, table in enumerate(data)]
+        return cls(rules, actions, groups=groups)
 
     def to_data(self) -> list[dict[str, Any]]:
         """The rules as tables of builtin types, for JSON or TOML; the actions are not among them.
@@ -180,6 +206,30 @@ class Rules:
     def action_names(self) -> ActionNames:
         """Which action is meant by a name or an id."""
         return self._names
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The groups that contexts may belong to, where they were declared."""
+        return self._declared
+
+    def group_slip(self, group: Group) -> str | None:
+        """What is wrong with the groups of a context, in words: not declared, or by its looks a slip of one that a rule names.
+
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5, among=("North", "South"))], actions=["a", "b"])
+        >>> rules.group_slip("north")
+        "group 'north' is named by no rule (did you mean 'North'?); the rules name: North, South"
+        >>> rules.group_slip("West") is None
+        True
+        """
+        for one in members(group if group is None or isinstance(group, str) else tuple(group)):
+            if self._declared is not None:
+                if one not in self._declared:
+                    return _unknown_group(one, self._declared)
+            elif one not in self._all_groups and (meant := slip_of(str(one), self._all_groups)):
+                named = ", ".join(sorted(self._all_groups))
+                return f"group {one!r} is named by no rule (did you mean {meant!r}?); the rules name: {named}"
+        return None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -283,7 +333,8 @@ class Rules:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rules):
             return NotImplemented
-        return self._rules == other._rules and self._actions == other._actions
+        same = self._rules == other._rules and self._actions == other._actions
+        return same and self._declared == other._declared
 
     def __hash__(self) -> int:
         return hash((self._rules, self._actions))
@@ -293,7 +344,19 @@ class Rules:
 
     def __repr__(self) -> str:
         actions = list(self._actions) if self._names.named else len(self._actions)
-        return f"Rules({list(self._rules)!r}, actions={actions!r})"
+        groups = "" if self._declared is None else f", groups={list(self._declared)}"
+        return f"Rules({list(self._rules)!r}, actions={actions!r}{groups})"
+
+    def _repr_html_(self) -> str:
+        actions = self._actions if self._names.named else f"0 to {len(self._actions) - 1}"
+        rows = [(column.name, str(column.rule), f"{column.rule.seen} acting") for column in self._columns]
+        about = [("actions", actions)]
+        about += [("groups", self.groups)] if self.groups else []
+        return displays.page(
+            f"{len(self._rules)} rule{'s' if len(self._rules) != 1 else ''}",
+            displays.facts(about),
+            displays.table(("name", "in words", "seen"), rows) if rows else displays.lines_of(["no rules"]),
+        )
 
     def _context_groups(self, group: Group, needed: NDArray[np.bool_]) -> frozenset[str] | None:
         if group is None:
@@ -308,7 +371,22 @@ class Rules:
         for member in groups:
             if not isinstance(member, str):
                 raise InvalidInput(f"group must be a name or several, but got {member!r}")
+        if not self._met.issuperset(groups):
+            self._look_at_new(groups)
         return self._all_groups.intersection(groups)
+
+    def _look_at_new(self, groups: tuple[str, ...]) -> None:
+        """Refuse groups that were not declared, and warn once of those that look like a slip."""
+        slip = self.group_slip(groups)
+        if slip is not None:
+            if self._declared is not None:
+                raise InvalidInput(slip)
+            warn(
+                f"{slip}. No rule among groups holds for it; `Rules(..., groups=[...])` says which groups there are."
+            )
+        if len(self._met) >= _MAX_PLANS:
+            self._met = set(self._all_groups)
+        self._met.update(groups)
 
     def _in_force(self, groups: frozenset[str] | None) -> NDArray[np.bool_]:
         here = groups or frozenset()
@@ -352,8 +430,9 @@ class Rules:
             for name, given in usage.items():
                 i = plan.names.get(name)
                 if i is None:
+                    near = did_you_mean(name, self._ranges)
                     raise InvalidInput(
-                        f"usage: no rule counts {name!r}; the rules count {list(self._ranges)}"
+                        f"usage: no rule counts {name!r}{near}; the rules count {list(self._ranges)}"
                     )
                 values[i] = self._read_usage(name, given, plan)
                 there[i] = True
@@ -440,6 +519,19 @@ class Rules:
 _TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
+
+
+def _group_names(given: Any) -> tuple[str, ...]:
+    names = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not names or not all(isinstance(one, str) and one for one in names) or len(set(names)) < len(names):
+        raise InvalidInput(f"groups must be different names, at least one, but got {given!r}")
+    return names
+
+
+def _unknown_group(group: object, known: Sequence[str]) -> str:
+    meant = slip_of(str(group), known)
+    hint = f" (did you mean {meant!r}?)" if meant else ""
+    return f"unknown group {group!r}{hint}; known: {', '.join(known)}"
 
 
 def _require_rule(what: str, given: object) -> None:

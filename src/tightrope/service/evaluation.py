@@ -18,7 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.errors import InvalidInput, TightropeError
+from tightrope.frames import AsFrame
 from tightrope.offpolicy import Evaluation, Log, Measure, evaluate
 from tightrope.offpolicy.estimators import Method
 from tightrope.offpolicy.evaluation import SNAPSHOT
@@ -67,8 +69,8 @@ class Estimate:
     verdict: str | None = None
 
 
-@dataclass(frozen=True)
-class Judgement:
+@dataclass(frozen=True, repr=False)
+class Judgement(AsFrame):
     """What `judge` found.
 
     `judged` are the decisions that it rests on, `rounds` those of them that the policy lived through as its own, `adaptive`
@@ -90,6 +92,32 @@ class Judgement:
     missed: float
     notes: tuple[str, ...]
     doubts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        reward = f"{self.reward.estimate:.4g} [{self.reward.low:.4g}, {self.reward.high:.4g}]"
+        verdicts = "".join(f"; {one.name} {one.verdict}" for one in self.rules)
+        return f"Judgement({self.policy} on {self.judged:,} decisions of {self.experiment}; reward {reward}{verdicts})"
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for the reward, and one for each rule."""
+        return [asdict(one) for one in (self.reward, *self.rules)]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.name,
+                one.estimate,
+                f"{displays.text(one.low)} to {displays.text(one.high)}",
+                one.recorded,
+                "" if one.limit is None else displays.text(one.limit),
+                one.verdict or "",
+            )
+            for one in (self.reward, *self.rules)
+        ]
+        title = f"{self.policy} on {self.judged:,} of {self.decisions:,} decisions of {self.experiment}, served by {self.served}"
+        head = ("per decision", "estimate", "95 % interval", "recorded", "limit", "verdict")
+        doubts = displays.lines_of((f"doubt: {doubt}" for doubt in self.doubts), warning=True)
+        return displays.page(title, displays.table(head, rows), displays.lines_of(self.notes), doubts)
 
     def data(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

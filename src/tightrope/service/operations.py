@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tightrope.errors import InvalidInput
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
@@ -30,6 +31,10 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
     batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
+        # Not in `state.decide`, which repeats what was recorded when nobody looked.
+        rules = batch.state.spec.rules
+        if rules is not None and (slip := rules.group_slip(request.group)) is not None:
+            raise InvalidInput(f"{slip}.")
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
     elif entry.fingerprint != fingerprint(request):

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import itertools
 import json
 import os
@@ -31,6 +32,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.extras import explained
 from tightrope.files import replacing
+from tightrope.frames import Library, made_frame
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, read_head, require_head
@@ -241,6 +243,21 @@ def export(journal: Journal, path: str | os.PathLike[str]) -> int:
         raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
     with replacing(target, private=True) as draft:
         return writers[target.suffix](_flat(journal), draft)
+
+
+def to_frame(journal: Journal, library: Library = "pandas") -> Any:
+    """All entries as a DataFrame of pandas or polars: the columns of `export`, with `time` as a time in UTC.
+
+    >>> from tightrope.service.journal import Refused, row_of
+    >>> from tightrope.service.storage.memory import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+    >>> to_frame(journal)[["kind", "event_id", "detail"]].values.tolist()
+    [['refused', 'visit-9', 'unknown']]
+    """
+    begin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    rows = [{**row, "time": begin + datetime.timedelta(microseconds=row["time"])} for row in _flat(journal)]
+    return made_frame(rows or {name: [] for name in _COLUMNS}, library)
 
 
 def copy_journal(source: Journal, target: Journal) -> Head:

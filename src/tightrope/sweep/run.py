@@ -9,7 +9,7 @@ import math
 import os
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope import displays
 from tightrope.files import write
+from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
+from tightrope.report import format_estimate
 from tightrope.spec import SimulationSpec, Spec
-from tightrope.sweep.analysis import ranks
-from tightrope.sweep.cells import Cell, Plan, check_ends
+from tightrope.sweep.analysis import best_first, ranks
+from tightrope.sweep.cells import Cell, Plan, Row, check_ends
 from tightrope.sweep.engines import Engine, EngineName, engine_for
 from tightrope.sweep.store import Rows, Store
 from tightrope.version import __version__
@@ -31,6 +34,7 @@ MOST_CELLS = 500
 # Successive halving, here by thirds: a ninth of the rounds for all, a third for the best third, all for the best ninth.
 RUNGS = (1 / 9, 1 / 3, 1.0)
 KEPT = 1 / 3
+_SHOWN = 10  # settings in a notebook's table
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Rung:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(AsFrame):
     """A finished sweep: its numbers are read from disk when asked for."""
 
     folder: Path
@@ -64,6 +68,29 @@ class Sweep:
         numbers = np.array([place[name] for name in rows["cell"]], dtype=np.int64)
         return Rows({**rows.columns, "number": numbers, **self.plan.columns(numbers)})
 
+    def __repr__(self) -> str:
+        ran = f"{self.ran:,} ran now, {self.failed:,} failed"
+        fields = " × ".join(self.plan.design.paths)
+        return (
+            f"Sweep({self.plan.base['name']}: {len(self.plan):,} cells of {fields}; {ran}; in {self.folder})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        best = [rows.row(int(i)) for i in best_first(rows)[:_SHOWN]]
+        bad = [f"{one['error']} ({one['settings']})" for one in self.failures(3)] if self.failed else []
+        return displays.page(
+            f"Sweep of {self.plan.base['name']}: {len(self.plan):,} settings, {self.failed:,} failed",
+            settings_table(best, self.plan.design.paths),
+            displays.lines_of([f"The best {len(best)} of {len(rows):,}; `to_pandas()` has all."]),
+            displays.lines_of(bad, warning=True),
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """Settings and numbers of the cells that ran for all rounds, a row for each."""
+        first = dict.fromkeys(("number", "policy", *self.plan.design.paths))
+        return [{**{name: row[name] for name in first}, **row} for row in self.rows().frame_rows()]
+
     def failures(self, most: int) -> list[dict[str, Any]]:
         """The first failed cells: `number`, `settings` and `error`."""
         found: list[dict[str, Any]] = []
@@ -74,6 +101,26 @@ class Sweep:
                 settings = {path: row[path] for path in self.plan.design.paths}
                 found.append({"number": row["number"], "settings": settings, "error": row["error"]})
         return found
+
+
+def settings_table(rows: Sequence[Row], paths: Sequence[str]) -> displays.Html:
+    """Settings and what they came to, for a notebook."""
+    head = ("policy", *paths, "regret", "violation", "last violated round")
+    body = [
+        (
+            row["policy"],
+            *(row.get(path) for path in paths),
+            *(_estimate(row, name) for name in ("regret", "violation")),
+            row["last_violation"],
+        )
+        for row in rows
+    ]
+    return displays.table(head, body)
+
+
+def _estimate(row: Row, name: str) -> str | None:
+    ends = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    return None if ends[0] is None else format_estimate(*(math.nan if one is None else one for one in ends))
 
 
 def run_sweep(

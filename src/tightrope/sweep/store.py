@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from tightrope.errors import StateDamagedError, TightropeError
 from tightrope.files import replacing
+from tightrope.frames import AsFrame
 from tightrope.sweep.cells import MEASURES, Row
 from tightrope.sweep.design import Axis
 
+# Columns that no table for people has: what a cell is known by, and the rewards of its single runs.
+INTERNAL = ("cell", "reward_by_run")
+
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(AsFrame):
     """Columns of the same length: nan for a number that is missing, None for a text."""
 
     columns: dict[str, NDArray[Any]]
@@ -31,6 +35,16 @@ class Rows:
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.columns[name]
+
+    def __repr__(self) -> str:
+        return f"Rows({len(self)} rows of {', '.join(self.columns)})"
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """The rows as plain values, without what they are known by in the folder and the numbers of single runs."""
+        return [
+            {name: value for name, value in self.row(i).items() if name not in INTERNAL}
+            for i in range(len(self))
+        ]
 
     def take(self, at: NDArray[Any]) -> Rows:
         """Some rows, by index or mask."""

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tightrope.errors import TightropeError
+from tightrope import displays
+from tightrope.errors import InvalidInput, TightropeError
 from tightrope.files import replacing
+from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
 from tightrope.sweep.cells import Cell, Plan, Row
 from tightrope.sweep.design import Step, refuse
 from tightrope.sweep.engines import EngineName
-from tightrope.sweep.run import Runner, Sweep, running
-from tightrope.sweep.store import Rows
+from tightrope.sweep.run import Runner, Sweep, running, settings_table
+from tightrope.sweep.store import INTERNAL, Rows
 from tightrope.sweep.target import Target
 from tightrope.sweep.verdict import Check, Trial, listed
 from tightrope.toml import dumps
@@ -45,7 +47,7 @@ class TargetMissed(TightropeError):
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class Tuned(AsFrame):
     """What `tune` found: whether it was worth it, and the spec to serve."""
 
     target: Target
@@ -86,6 +88,29 @@ class Tuned:
             f"it met {self.target} on {runs} fresh runs each in {listed(rounds)} rounds of this environment; nothing was tried "
             f"beyond {rounds[-1]:,} rounds, nor in another environment"
         )
+
+    def __repr__(self) -> str:
+        found = f"settings={self.settings}" if self.worth_it else f"not worth it: serve {self.than}"
+        return f"Tuned({found}, target={str(self.target)!r}, spec={str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        found = "Tuning was worth it" if self.worth_it else "Tuning was not worth it"
+        return displays.page(
+            f"{found}, for {self.target}",
+            displays.facts([*self.settings.items(), ("spec to serve", str(self.path))]),
+            displays.lines_of(["On fresh draws, at each length:"]),
+            settings_table([{**row, "length": row["round"]} for row in self.checked], ("length",)),
+            displays.lines_of(self.words),
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """What is served and the spec as it stands, on fresh draws, a row for each length."""
+        runs = [("tuned", self.checked)] if self.worth_it else []
+        return [
+            {"run": run, **{name: value for name, value in row.items() if name not in INTERNAL}}
+            for run, rows in [*runs, (self.than, self.untouched)]
+            for row in rows
+        ]
 
     def as_data(self) -> dict[str, Any]:
         """For machines."""
@@ -253,6 +278,9 @@ def _rival(runner: Runner, seed: int) -> _Rival:
     for policy in range(len(plan.names)):
         cell = plan.untouched(policy)
         rows = _run(runner, [_lengthened(plan, cell, times, seed) for times in LENGTHS])
+        for row in rows:
+            if row["error"] is not None:
+                raise InvalidInput(f"the spec as it stands can't run: {row['error']}")
         rivals.append(_Rival(cell, _called(plan, policy), tuple(rows)))
     return min(rivals, key=lambda one: one.rank)
 

@@ -542,7 +542,9 @@ def test_repr():
         == "PessimisticOptimistic(reward=Ridge(4, bonus=1, m=1, ridge=1), constraints=2, slater=0.3, horizon=500)"
     )
     assert "V=Power(1, 0.5)" in repr(form_arms())
-    assert repr(form_A().decide(np.eye(4), np.zeros((4, 2)))) == "Decision(action=0, row=0, number=0)"
+    assert repr(form_A().decide(np.eye(4), np.zeros((4, 2)))) == (
+        "Decision(action=0, probability=1, row=0, number=0)"
+    )
 
 
 # Rules, groups, usage

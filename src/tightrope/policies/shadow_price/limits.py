@@ -74,7 +74,8 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
             f"the limit {limit:g} of {rules.names[k]!r} lies outside what is declared of its usage, so that costs would change "
             "their scale: make a policy with new rules."
         )
-    policy.rules = Rules([new if rule is old else rule for rule in rules], list(rules.actions))
+    changed = [new if rule is old else rule for rule in rules]
+    policy.rules = Rules(changed, list(rules.actions), groups=rules.groups)
     policy._input.set_rules(policy.rules)
     policy._rule_costs = policy._input.rule_costs
     policy._label()

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tightrope import displays
 from tightrope.environments.scenarios import Scenario
+from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval
 from tightrope.result import Estimate, Result
 from tightrope.result.curves import UNKNOWN
@@ -67,6 +69,10 @@ class Performance:
             row |= over_runs(values, least=0.0).columns(name)
         return row
 
+    def __repr__(self) -> str:
+        regret = self.result.regret.at()
+        return f"Performance({self.policy!r} on {self.scenario!r}: regret {regret}, {self.verdict})"
+
     @property
     def worst_path(self) -> float:
         """The most that Σ_k (S_k)⁺ came to, in any round of any run."""
@@ -98,7 +104,7 @@ class Performance:
 
 
 @dataclass(frozen=True, eq=False)
-class League:
+class League(AsFrame):
     """What `compare` found: who played where and how well, who did not and why, and the way to a table.
 
     `left_out` are the scenarios that could not be made, with the reasons.
@@ -115,6 +121,40 @@ class League:
     interrupted: bool = False
     command: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        size = f"rounds={self.rounds}, replications={self.replications}, seed={self.seed}"
+        policies = len({one.policy for one in self.performances})
+        return f"League(policies={policies}, scenarios={len(self.scenarios)}, {size})"
+
+    def _repr_html_(self) -> str:
+        """The ranking over all scenarios, and who is best in each."""
+        size = f"{self.rounds:,} rounds, {self.replications:,} replications, seed {self.seed}"
+        scores = [
+            (
+                row["policy"],
+                f"{row['kept']} of {row['played']}",
+                row["first"],
+                row["ratio"],
+                row["ratio_worst"],
+            )
+            for row in self.scores()
+        ]
+        best = [(one["scenario"], one["best"], one["regret"], standing(one)) for one in self.overview()]
+        return displays.page(
+            f"League: {size}{', interrupted' if self.interrupted else ''}",
+            displays.table(
+                ("policy", "keeps the rules in", "first in", "regret, of the best's", "at worst"), scores
+            ),
+            displays.table(
+                ("scenario", "best that keeps the rules", "its regret", f"place of {CENTRE}"), best
+            ),
+            displays.lines_of(f"{name} is left out: {why}" for name, why in self.left_out.items()),
+        )
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each performance and recorded round, as `rows` gives them."""
+        return self.rows()
 
     def of(self, scenario: str) -> list[Performance]:
         """The performances in a scenario, best first: those that kept the constraints by regret, then the others by violation."""
