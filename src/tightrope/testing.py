@@ -492,11 +492,12 @@ def _rounds(
         given: dict[str, Array] = {}
         if rows["reward"] is not None:
             given["features"] = rows["reward"].of(c, ids)
-        if constrained and env.costs_seen == "before":
-            given["costs"] = env.costs[c, ids].copy()
-        elif constrained and rows["cost"] is not None:
-            given["costs"] = rows["cost"].of(c, ids)
-        before = {name: value.copy() for name, value in given.items()}
+        before = env.seen_before
+        if constrained and before.any():
+            given["costs"] = env.costs[c, ids][:, before].copy()
+        if constrained and not before.all() and rows["cost"] is not None:
+            given["cost_features" if before.any() else "costs"] = rows["cost"].of(c, ids)
+        shown_before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
         if getattr(policy, "sees_context", False):
             other["context"] = c
@@ -505,8 +506,8 @@ def _rounds(
         _on_offer(decision, ids)
         a = _action(decision)
         reward = float(draw.random() < env.rewards[c, a])
-        costs = (env.costs[c, a].copy(),) if constrained and env.costs_seen == "after" else ()
-        shown = _Round(given, before, ids, told, decision, reward, costs)
+        costs = (env.costs[c, a, ~env.seen_before],) if constrained and not env.seen_before.all() else ()
+        shown = _Round(given, shown_before, ids, told, decision, reward, costs)
         if learn:
             shown.learn(policy)
         yield shown

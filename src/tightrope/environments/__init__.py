@@ -1,4 +1,4 @@
-"""Who draws contexts, rewards and costs: ready-made environments and `Tabular`, from which all are made.
+"""Who draws contexts, rewards and costs: ready-made environments, `Tabular`, from which they are made, and `Custom`, for your own.
 
 >>> from tightrope import environments
 >>> environments.bandit(threshold=0.1)
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit as bandit
     from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
+    from tightrope.environments.custom import Custom as Custom
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular as Tabular
 
 _HOMES = {
+    "Custom": "tightrope.environments.custom",
     "Drifting": "tightrope.environments.drifting",
     "Table": "tightrope.environments.table",
     "Tabular": "tightrope.environments.tabular",

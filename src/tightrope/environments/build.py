@@ -14,10 +14,10 @@ from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
-from tightrope.environments.tabular import Tabular, changed
+from tightrope.environments.tabular import Tabular, changed, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
-from tightrope.problem import Seen
+from tightrope.problem import WhenSeen
 from tightrope.registry import Registry
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
@@ -111,12 +111,7 @@ def build_environment(
             raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
         _require_as_many(env, rules.actions)
         changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
-        stated = settings.get("costs_seen", changes["costs_seen"])
-        if stated != changes["costs_seen"]:
-            raise SpecError(
-                f'environment.costs_seen: is "{stated}", but the rules are seen {changes["costs_seen"]}: change '
-                "this, `seen` of the rules or `costs_seen` of the policy"
-            )
+        _require_agreed(settings, changes["costs_seen"])
         changes["name"] = name or env.name
     elif given_usage or groups is not None:
         field = "usage" if given_usage else "groups"
@@ -258,8 +253,18 @@ def _rule_costs(
         "constraints": rules.names,
         "cost_range": rules.cost_range,
         "cost_noise": _noise(env, rules),
-        "costs_seen": _seen(rules),
+        "costs_seen": rules.costs_seen,
     }
+
+
+def _require_agreed(settings: Mapping[str, Any], seen: WhenSeen) -> None:
+    """Refuse an environment that says of its costs that they are seen when the rules say otherwise."""
+    stated = settings.get("costs_seen", seen)
+    if (tuple(stated) if isinstance(stated, list) else stated) != seen:
+        raise SpecError(
+            f'environment.costs_seen: is "{stated}", but the rules are seen {seen_words(seen)}: change '
+            "this, `seen` of the rules or `costs_seen` of the policy"
+        )
 
 
 def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
@@ -313,15 +318,3 @@ def _noise(env: Tabular, rules: Rules) -> str:
             'environment.cost_noise: must be "none" where a rule is for a group of contexts, but got "bernoulli"'
         )
     return env.cost_noise
-
-
-def _seen(rules: Rules) -> Seen:
-    if rules.seen.all():
-        return "before"
-    if not rules.seen.any():
-        return "after"
-    early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
-    raise SpecError(
-        f"rule: in a simulation all rules must be seen before acting, or all after, but {early!r} is seen before and "
-        f"{late!r} after"
-    )

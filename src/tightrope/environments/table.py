@@ -23,7 +23,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write
 from tightrope.frames import Frame
-from tightrope.problem import Seen
+from tightrope.problem import Seen, WhenSeen
 from tightrope.rules import Rules
 from tightrope.toml import dumps
 from tightrope.validation import Array, finite_number, require_range
@@ -86,7 +86,7 @@ def from_table(
     ridge : float
         Penalty on the slopes of a fit, not on its intercepts.
     costs_seen : "before" or "after", optional
-        As in `Tabular`; by default as the rules say, all of them before acting or all of them after.
+        When the costs of all rules are seen; by default as each rule says.
     name : str
 
     Returns
@@ -150,7 +150,7 @@ def from_table(
         rewards=rewards,
         costs=costs,
         cost_range=cost_range,
-        costs_seen=_seen(rules) if costs_seen is None else costs_seen,
+        costs_seen=_agreed_seen(rules, costs_seen),
         actions=actions,
         constraints=None if rules is None else rules.names,
         name=name,
@@ -466,17 +466,12 @@ def _costs(
     return np.stack(costs), rules.cost_range
 
 
-def _seen(rules: Rules | None) -> Seen:
-    """When costs are seen, by what the rules say."""
-    if rules is None or rules.seen.all():
-        return "before"
-    if rules.seen.any():
-        early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
-        raise InvalidInput(
-            f"rules of an environment must all be seen before acting, or all after, but {early!r} is seen before and "
-            f"{late!r} after"
-        )
-    return "after"
+def _agreed_seen(rules: Rules | None, stated: Seen | None) -> WhenSeen:
+    """When costs are seen: as is stated, else as the rules say."""
+    if stated is not None:
+        return stated
+    seen: WhenSeen = "before" if rules is None else rules.costs_seen
+    return seen
 
 
 def _fitted(context: Any, frame: Any) -> Encoder:

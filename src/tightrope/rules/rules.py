@@ -202,6 +202,17 @@ class Rules:
         return self._seen
 
     @property
+    def costs_seen(self) -> Any:
+        """When costs are seen: "before" or "after" acting, or where rules differ one word for each column.
+
+        >>> import tightrope as tr
+        >>> tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"]).costs_seen
+        ('before', 'after')
+        """
+        words = tuple("before" if known else "after" for known in self._seen)
+        return words if len(set(words)) > 1 else words[0] if words else "before"
+
+    @property
     def cost_range(self) -> Array:
         """(K, 2): what the costs of each column are known to lie in (read-only)."""
         return self._cost_range

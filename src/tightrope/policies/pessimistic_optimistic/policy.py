@@ -16,7 +16,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import Input, encoded, require_in_ranges, seen_before
+from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import concerns, fast_path
@@ -33,6 +33,7 @@ from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
+from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
 
@@ -59,8 +60,8 @@ class PessimisticOptimistic(Constrained):
     ----------
     reward : Model
         Model of the reward. The policy works on a copy, so a model that has learnt already is a warm start.
-    constraints : int or Rules
-        K, or rules in words, which also state ranges, names and what is seen when.
+    constraints : int, Rules, or a sequence of "before" and "after"
+        K; or rules in words, which also state ranges, names and what is seen when; or for each constraint when its cost is seen.
     cost : Model, optional
         Model of the costs that are seen after acting.
     slater : float, optional
@@ -100,7 +101,7 @@ class PessimisticOptimistic(Constrained):
         self,
         reward: Model,
         *,
-        constraints: int | Rules = 0,
+        constraints: int | Rules | Sequence[Seen] = 0,
         cost: Model | None = None,
         slater: float | None = None,
         horizon: int | None = None,
@@ -110,14 +111,9 @@ class PessimisticOptimistic(Constrained):
         cost_range: Any = None,
         seed: int = 0,
     ) -> None:
-        self.rules = constraints if isinstance(constraints, Rules) else None
-        self.n_constraints = K = (
-            constraints.n_constraints
-            if isinstance(constraints, Rules)
-            else whole_number("constraints must be Rules or their number, which", constraints)
-        )
+        self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
+        K = self.n_constraints
         require_choice("tightening", tightening, get_args(Tightening))
-        known = seen_before(K, self.rules, cost)
         after = np.flatnonzero(~known)
         ranges = cost_ranges(K, self.rules, cost_range)
         self._settings: dict[str, Any] = {
@@ -237,7 +233,7 @@ class PessimisticOptimistic(Constrained):
             W of each action on offer, in [−1, 1]. With `cost=` it is the cost features instead. Where some constraints
             are seen after acting, only the columns of the others, (J, K_before), may be given.
         cost_features : (J, d_w) array, or (p_w,) for `DisjointRidge`
-            ψ of each action on offer, ‖ψ‖ ≤ 1.
+            ψ of each action on offer, ‖ψ‖ ≤ 1; `features` by default, where they are of that size.
         actions : sequence of ids or names
             Which action each row is; 0..J−1 by default.
         usage, group
