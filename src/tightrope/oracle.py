@@ -28,7 +28,7 @@ Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
 _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
 _BATCHES = 20
-_ATOMS, _CONTEXTS = 50_000, 20_000  # sampled unless it is said how many
+_ATOMS, _CONTEXTS = 50_000, 4_000  # sampled unless it is said how many
 _TIGHT = 1e-7  # a constraint with less slack than this counts as binding
 
 
@@ -120,7 +120,7 @@ def solve(
     Parameters
     ----------
     env : Tabular or Custom
-        A `Custom` one must tell its means; contexts are drawn from it, 20,000 unless `samples` says otherwise.
+        A `Custom` one must tell its means; contexts are drawn from it, 4,000 unless `samples` says otherwise.
     epsilon : float or (K,)
         The tightness of the constraints.
     baseline : "auto", "fluid" or "joint"

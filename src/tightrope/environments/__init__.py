@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
+    from tightrope.environments.logged import Logged as Logged
+    from tightrope.environments.logged import from_log as from_log
     from tightrope.environments.synthetic import synthetic as synthetic
     from tightrope.environments.table import Table as Table
     from tightrope.environments.table import WeakEvidence as WeakEvidence
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "Custom": "tightrope.environments.custom",
     "Drifting": "tightrope.environments.drifting",
+    "Logged": "tightrope.environments.logged",
     "Table": "tightrope.environments.table",
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",
     "calibrate_hospital": "tightrope.environments.calibration",
+    "from_log": "tightrope.environments.logged",
     "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",
     "hospital_rules": "tightrope.environments.hospital",

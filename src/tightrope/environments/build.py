@@ -12,6 +12,7 @@ import numpy as np
 
 from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
+from tightrope.environments.custom import Custom
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
 from tightrope.environments.tabular import Tabular, changed, seen_words
@@ -23,13 +24,13 @@ from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
 
-# Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
+# Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name; a parameter called `folder` is given the folder of the spec.
 ENVIRONMENTS = Registry("environment", __package__)
 register = ENVIRONMENTS.register
 
 
-def environment_of(spec: Spec) -> Tabular:
-    """The environment that a spec describes, its rules included.
+def environment_of(spec: Spec) -> Tabular | Custom:
+    """The environment that a spec describes, its rules included: a table, or one of your own.
 
     >>> from tightrope.spec import make_spec
     >>> environment_of(make_spec({"environment": {"kind": "bandit", "threshold": 0.1}}))
@@ -48,7 +49,7 @@ def environment_of(spec: Spec) -> Tabular:
 
 
 def policies_of(
-    spec: Spec, env: Tabular, tells: Mapping[str, Callable[[], Any]] | None = None
+    spec: Spec, env: Tabular | Custom, tells: Mapping[str, Callable[[], Any]] | None = None
 ) -> dict[str, Any]:
     """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
 
@@ -70,10 +71,10 @@ def build_environment(
     usage: Mapping[str, Mapping[str, float]] | None = None,
     actions: Sequence[str] = (),
     name: str | None = None,
-) -> Tabular:
+) -> Tabular | Custom:
     """The environment of a spec's ``[environment]``; rules, where there are any, take the place of its own costs.
 
-    Two settings are common to all kinds, and speak to the rules: `usage` (for each usage that the rules count one number, one for
+    Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
     each action, or one for each context and action) and `groups` (for each context its group or groups).
 
     Parameters
@@ -100,7 +101,13 @@ def build_environment(
     given_usage, groups = settings.pop("usage", {}), settings.pop("groups", None)
     if spec.kind == "tabular" and "file" in settings:
         given_usage, groups = _for_rules(spec.folder, settings["file"], given_usage, groups)
-    env = _made(spec, settings)
+    made = _made(spec, settings)
+    if isinstance(made, Custom):
+        if given_usage or groups is not None:
+            field = "usage" if given_usage else "groups"
+            raise SpecError(f"environment.{field}: is for tables: the environment itself says it of each context")
+        return _custom(made, rules, usage or {}, actions, name)
+    env = made
     changes: dict[str, Any] = {}
     if actions and tuple(actions) != env.actions:
         changes["actions"] = _renamed(env, tuple(actions))
@@ -179,7 +186,7 @@ def _for_rules(folder: Path, file: Any, usage: Any, groups: Any) -> tuple[Any, A
     return {**usage, **more}, groups
 
 
-def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
+def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
     try:
         factory = ENVIRONMENTS.find(spec.kind, spec.folder)
     except InvalidInput as error:
@@ -192,22 +199,47 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
                 raise unknown_field("environment", field, allowed)
     folder = {"folder": spec.folder} if "folder" in parameters else {}
     try:
-        env: Tabular = factory(**settings, **folder)
+        env = factory(**settings, **folder)
+        return env if isinstance(env, Tabular) else Custom.of(env)
     except SpecError:
         raise
     except InvalidInput as error:
         raise SpecError(f"environment: {error}") from error
-    return env
 
 
-def _require_as_many(env: Tabular, actions: Sequence[Action]) -> None:
+def _custom(
+    env: Custom,
+    rules: Rules | None,
+    usage: Mapping[str, Mapping[str, float]],
+    actions: Sequence[str],
+    name: str | None,
+) -> Custom:
+    """An environment of your own under the rules and names of a spec."""
+    named = actions and tuple(actions) != env.actions
+    changes: dict[str, Any] = {}
+    if rules is not None:
+        if env.n_constraints and env.rules is None:
+            raise SpecError("rule: the environment has costs of its own: leave one or the other out")
+        _require_as_many(env, rules.actions)
+        changes = {"rules": rules, "actions": None, "usage": {**env.usage, **usage}}
+    elif named:
+        changes = {"actions": _renamed(env, tuple(actions))}
+    if name is not None and env.name in (Custom.__name__.lower(), "log"):
+        changes["name"] = name
+    try:
+        return env.changed(**changes) if changes else env
+    except InvalidInput as error:
+        raise SpecError(f"environment: {error}") from error
+
+
+def _require_as_many(env: Tabular | Custom, actions: Sequence[Action]) -> None:
     if len(actions) != env.n_actions:
         raise SpecError(
             f"actions: must be {env.n_actions} names, as many as the environment has actions, but got {len(actions)}"
         )
 
 
-def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
+def _renamed(env: Tabular | Custom, actions: tuple[str, ...]) -> tuple[str, ...]:
     """`actions`, where they may name the actions of `env`."""
     _require_as_many(env, actions)
     if env.actions != tuple(f"action {j}" for j in range(env.n_actions)):

@@ -22,6 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from tightrope.actions import Action, ActionNames
 from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, seen_words
 from tightrope.errors import InvalidInput
+from tightrope.policies.offer import plain_group
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.problem import Problem, Seen, Vectors, WhenSeen, when_seen, which_before
 from tightrope.rules import Rules
 from tightrope.validation import Array, finite_array, finite_number, real_array, require_range, whole_number
@@ -32,7 +34,8 @@ DRAW, OUTCOME = 0, 1  # the slots of a round, each a stream of its own
 class Context(NamedTuple):
     """What a round offers: the ids of the actions on offer (n,), their features, and costs W (n, K), 0 where they are seen after.
 
-    Features have one row for each action on offer, or are one x for all of them.
+    Features have one row for each action on offer, or are one x for all of them. `drawn` is what `draw` returned, `usage` what is
+    said of it by name.
     """
 
     drawn: Any
@@ -41,6 +44,7 @@ class Context(NamedTuple):
     cost_features: Array | None
     W: Array
     group: Any
+    usage: Mapping[str, Any]
 
 
 class Outcome(NamedTuple):
@@ -108,8 +112,8 @@ class Custom:
     >>> shop = Custom(draw, outcome, rules=rules, name="shop")
     >>> policy = tr.ShadowPrice(tr.DisjointRidge(2, 2), rules, tr.DisjointRidge(2, 2))
     >>> run = tr.simulate(policy, shop, rounds=300, seed=0)
-    >>> run.optimum is None, run.cost.shape
-    (True, (1, 200, 1))
+    >>> run.optimum is None, bool(run.cost[0, -1, 0] < 20)
+    (True, True)
     """
 
     def __init__(
@@ -273,11 +277,17 @@ class Play:
         self._names = [env.action_names.name(i) for i in range(env.n_actions)]
         self._everyone = np.arange(env.n_actions)
         self._after = np.flatnonzero(~env.seen_before)
+        self._rule_costs = None if env.rules is None else RuleCosts(env.rules)
 
     def context(self, t: int, sample: int = 0) -> Context:
         """What round t brings; `sample` tells apart several draws of one round."""
+        if self._draw_takes_rng:
+            return self.read(t, self._draw(t, rng=self._rng(t, DRAW + 2 * sample)))
+        return self.read(t, self._draw(t))
+
+    def read(self, t: int, drawn: Any) -> Context:
+        """What was drawn for round t, in one form; or what is wrong with it."""
         where = f"draw({t})"
-        drawn = self._draw(t, rng=self._rng(t, DRAW + 2 * sample)) if self._draw_takes_rng else self._draw(t)
         given: Mapping[str, Any] = drawn if isinstance(drawn, Mapping) else {"features": drawn}
         offered = given.get("actions")
         ids = self._everyone
@@ -285,8 +295,9 @@ class Play:
             ids = np.array(self.env.action_names.ids(offered, f"actions of {where}", once=True), dtype=np.int64)
         features = _rows(f"features of {where}", given.get("features"), len(ids))
         cost_features = _rows(f"cost_features of {where}", given.get("cost_features"), len(ids))
-        W = self._costs_before(where, given, ids)
-        return Context(drawn, ids, features, cost_features, W, given.get("group"))
+        usage = {**self.env.usage, **(given.get("usage") or {})}
+        W = self._costs_before(where, given, usage, ids)
+        return Context(drawn, ids, features, cost_features, W, given.get("group"), usage)
 
     def outcome(self, t: int, context: Context, action: int) -> Outcome:
         """What comes of an action, by its id."""
@@ -307,29 +318,30 @@ class Play:
         rewards, costs = _parted("means", told) if isinstance(told, tuple | Mapping) else (told, None)
         r = finite_array("rewards of means", rewards, (n,))
         W = context.W.copy()
-        if isinstance(costs, Mapping) and self.env.rules is not None:
-            known = {**self.env.usage, **costs}
-            late = [
-                self.env.rules.observed({name: np.broadcast_to(one, n)[i] for name, one in known.items()}, a, context.group)
-                for i, a in enumerate(context.ids.tolist())
-            ]
-            W[:, self._after] = np.stack(late)
+        if isinstance(costs, Mapping) and self._rule_costs is not None:
+            group = plain_group(context.group)
+            made = self._rule_costs.costs({**context.usage, **costs}, group, self._some(context.ids))
+            W[:, self._after] = made[:, self._after]
         elif len(self._after):
             W[:, self._after] = finite_array("costs of means", costs, (n, len(self._after)))
         return Means(r, W)
+
+    def _some(self, ids: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if ids is self._everyone else ids
 
     def _rng(self, t: int, slot: int) -> np.random.Generator:
         counter = np.array([0, 0, slot, t], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=self._key, counter=counter))
 
-    def _costs_before(self, where: str, given: Mapping[str, Any], ids: NDArray[np.int64]) -> Array:
+    def _costs_before(
+        self, where: str, given: Mapping[str, Any], usage: Mapping[str, Any], ids: NDArray[np.int64]
+    ) -> Array:
         """W of the actions on offer, 0 where it is seen after acting."""
         env, before = self.env, self.env.seen_before
         W, n = np.zeros((len(ids), env.n_constraints)), int(before.sum())
-        if env.rules is not None and "costs" not in given:
-            usage = {**env.usage, **(given.get("usage") or {})}
+        if self._rule_costs is not None and "costs" not in given:
             try:
-                made = env.rules.costs(usage, given.get("group"), ids.tolist())
+                made = self._rule_costs.costs(usage, plain_group(given.get("group")), self._some(ids))
             except InvalidInput as error:
                 raise InvalidInput(f"{where}: {error}") from error
             W[:, before] = made[:, before]
@@ -348,11 +360,11 @@ class Play:
     def _costs_after(self, where: str, costs: Any, action: int, group: Any) -> Array:
         """The costs that are seen after acting, (K_after,)."""
         env, n = self.env, len(self._after)
-        if env.rules is not None and (costs is None or isinstance(costs, Mapping)):
+        if self._rule_costs is not None and (costs is None or isinstance(costs, Mapping)):
             if not n:
                 return np.zeros(0)
             try:
-                return env.rules.observed({**env.usage, **(costs or {})}, action, group)
+                return self._rule_costs.observed({**env.usage, **(costs or {})}, action, plain_group(group))
             except InvalidInput as error:
                 raise InvalidInput(f"{where}: {error}") from error
         if costs is None:

@@ -31,7 +31,7 @@ from tightrope.validation import Array, finite_number, require_range
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = Mapping[Any, str | float]
 
-_FEW_ROWS = 30
+FEW_ROWS = 30
 _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
@@ -113,7 +113,7 @@ def from_table(
     (('email', 'letter'), [0.4, 0.2], [0.4, 0.8])
     """
     finite_number("ridge", ridge, low=0.0, open_low=True)
-    table = _Rows(frame, context, group)
+    table = TableRows(frame, context, group)
     logged: _Logged | None = None
     theta: Array | None = None
     if label is not None:
@@ -269,7 +269,7 @@ class Table(Tabular):
         return table
 
 
-class _Rows:
+class TableRows:
     """The columns of a frame, and its distinct contexts in the order of their first rows."""
 
     def __init__(self, frame: Any, context: Any, group: str | None) -> None:
@@ -341,14 +341,14 @@ class _Logged:
     """Fits to rows in which one action each was taken."""
 
     def __init__(
-        self, table: _Rows, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
+        self, table: TableRows, codes: Codes, actions: tuple[str, ...], ridge: float, units: Codes
     ) -> None:
         self._table, self._codes, self._actions = table, codes, actions
         self._ridge, self._units = ridge, units
         self.doubts: list[str] = []
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):
-            if count < _FEW_ROWS:
+            if count < FEW_ROWS:
                 self.doubts.append(
                     f"action {one!r} has only {count} of {codes.size} rows: its means are a guess"
                 )
@@ -428,7 +428,7 @@ def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
 
 
 def _usage(
-    table: _Rows,
+    table: TableRows,
     actions: tuple[str, ...],
     logged: _Logged | None,
     cost: Mapping[str, str | PerAction],
@@ -453,7 +453,7 @@ def _usage(
 
 
 def _costs(
-    table: _Rows, usage: Mapping[str, Array], rules: Rules | None
+    table: TableRows, usage: Mapping[str, Array], rules: Rules | None
 ) -> tuple[Array | None, Array | tuple[float, float]]:
     if rules is None:
         return None, (-1.0, 1.0)
