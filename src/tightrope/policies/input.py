@@ -169,6 +169,18 @@ class Input:
                 f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}."
             )
 
+    def logged_costs(self, costs: Any, usage: Any, group: Any, actions: Any) -> Any:
+        """Costs that were logged, or by name what was used, made costs by the rules."""
+        if usage is None:
+            return costs
+        if costs is not None:
+            raise InvalidInput("give costs, or usage by name, not both.")
+        if self.rules is None:
+            raise InvalidInput("usage needs rules: make the policy with constraints=Rules([...]).")
+        if not isinstance(usage, Mapping):
+            raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
+        return self.rules.logged(usage, actions, group, after=True)
+
     def log(
         self, features: Any, actions: Any, rewards: Any, costs: Any, cost_features: Any, ranges: Array
     ) -> Log:
@@ -182,7 +194,8 @@ class Input:
             if self.cost is None:
                 raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
             K = len(self.columns)
-            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
+            given = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else []), *([(n, self.K)] if K < self.K else []))
+            w = given.reshape(n, K) if given.size == n * K else given[:, self.columns]
             w = require_in_ranges(w, ranges)
             if cost_features is None and self.cost.takes_features:
                 cost_features = features
@@ -216,7 +229,8 @@ class Input:
                 )
             costs = self.rule_costs.observed(costs, action, group)
         n = len(self.columns)
-        return real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
+        given = real_array("costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else []))
+        return given.reshape(n) if given.size == n else given[self.columns]
 
 
 def encoded(

@@ -264,6 +264,41 @@ class Rules:
         costs: Array = self._fill(self.plan(group, (action,), after=True), usage)[0, ~self._seen]
         return costs
 
+    def logged(self, usage: Usage | None, actions: Any, group: Any = None, *, after: bool = False) -> Array:
+        """The costs of n decisions of a log, (n, K); with `after` only the columns that are seen after acting.
+
+        Parameters
+        ----------
+        usage : mapping
+            For each usage one number, or n of them: what the action that was taken used.
+        actions : (n,) names or indices
+            What was done.
+        group : str or (n,) groups, optional
+            Those of each context, as in `costs`.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
+        >>> rules.logged({"hours": [0.75, 0.25]}, ["a", "b"])
+        array([[ 0.5 ,  0.25],
+               [-0.5 , -0.25]])
+        """
+        ids, needed = self._names.ids(actions), ~self._seen if after else self._seen | True
+        told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
+        if len(told) not in (1, len(ids)):
+            raise InvalidInput(f"group must be that of each of {len(ids)} decisions, but got {len(told)}")
+        sets = [self._context_groups(one, needed) for one in told]
+        if len(sets) == 1:
+            costs = self._fill(self._make_plan(sets[0], tuple(ids), after), usage)
+        else:
+            costs = np.zeros((len(ids), self.n_constraints))
+            for here in set(sets):
+                rows = [i for i, one in enumerate(sets) if one == here]
+                part = {name: one if np.ndim(one) == 0 else np.asarray(one)[rows] for name, one in (usage or {}).items()}
+                costs[rows] = self._fill(self._make_plan(here, tuple(ids[i] for i in rows), after), part)
+        return np.ascontiguousarray(costs[:, ~self._seen]) if after else costs
+
     def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:
         """What of `costs` does not depend on usage, or of `observed` with `after`; for code that fills in the rest by itself.
 

@@ -16,6 +16,42 @@ from tightrope.schedules import Schedule
 CLIPPED = 1.25
 # Beyond this a round is not named.
 _FAR = 10**12
+_ROUNDING = 1e-9
+
+
+class OutsideRewards:
+    """Rewards that do not lie in [0, 1], which the paper's are: how many, from what to what. Not saved, as nothing that was told is."""
+
+    __slots__ = ("count", "high", "low")
+
+    def __init__(self) -> None:
+        self.count, self.low, self.high = 0, 0.0, 1.0
+
+    def note(self, policy: Any, rewards: Any) -> None:
+        """Look at rewards that were learnt; the first that lies outside is told at once."""
+        given = np.atleast_1d(np.asarray(0.0 if rewards is None else rewards, dtype=float))
+        outside = given[(given < -_ROUNDING) | (given > 1.0 + _ROUNDING)]
+        if not outside.size:
+            return
+        new = not self.count
+        self.count += int(outside.size)
+        self.low, self.high = min(self.low, float(outside.min())), max(self.high, float(outside.max()))
+        if new:
+            policy._watch.tell(policy, self.concerns())
+
+    def concerns(self) -> list[Concern]:
+        """In words, where there were any."""
+        if not self.count:
+            return []
+        return [
+            Concern(
+                "rewards outside [0, 1]",
+                f"{self.count:,} {'reward lies' if self.count == 1 else 'rewards lie'} outside [0, 1]; all lie in [{self.low:g}, {self.high:g}]. "
+                "The paper's policy takes mean rewards in [0, 1]: above 1 its estimates are clipped, and its theorems say nothing.",
+                "Divide by the largest reward that can occur, or take ShadowPrice, to which any unit will do. Noise around a mean "
+                "in [0, 1] does no harm.",
+            )
+        ]
 
 
 def tightening(policy: Any) -> list[Concern]:

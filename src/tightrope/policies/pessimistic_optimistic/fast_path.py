@@ -254,7 +254,7 @@ def learn_after(
         pending is None
         or pending[0] != _AWAITS
         or (type(reward) is not float and type(reward := as_float(reward)) is not float)
-        or reward - reward != 0.0
+        or not 0.0 <= reward <= 1.0
     ):
         return False
     _, action, x, z, group, _ = pending

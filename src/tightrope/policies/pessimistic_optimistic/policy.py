@@ -154,6 +154,7 @@ class PessimisticOptimistic(Constrained):
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
         self._watch, self._look_at = Watch(K), FIRST_LOOK
+        self._outside = concerns.OutsideRewards()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
@@ -206,6 +207,10 @@ class PessimisticOptimistic(Constrained):
     def own_concerns(self) -> list[Concern]:
         """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
         return [*concerns.tightening(self), *concerns.clipped(self), *concerns.norms(self)]
+
+    def concerns(self) -> list[Concern]:
+        """Those of every policy, and rewards that do not lie in [0, 1]."""
+        return [*Constrained.concerns(self), *self._outside.concerns()]
 
     def remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
@@ -398,7 +403,7 @@ class PessimisticOptimistic(Constrained):
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
-            The costs that are seen after acting, in the order of the constraints.
+            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
@@ -410,7 +415,7 @@ class PessimisticOptimistic(Constrained):
             and costs is None
             and usage is None
             and decision.owner == self._pending.owner
-            and reward - reward == 0.0
+            and 0.0 <= reward <= 1.0
         ):
             # The fast path again; what is refused is left to the careful way below.
             waiting = self._pending.pop(decision.number, None)
@@ -424,6 +429,7 @@ class PessimisticOptimistic(Constrained):
         ):
             return
         self._learn_parts(decision, reward, costs, usage)
+        self._outside.note(self, reward)
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting."""
@@ -441,12 +447,13 @@ class PessimisticOptimistic(Constrained):
         costs: Any = None,
         *,
         cost_features: Any = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
         encoder: Encoder | None = None,
     ) -> None:
         """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
 
-        The log may be of any policy whose choices depended on nothing but what the features tell. Row by row it is what the models'
-        own `learn` does. All rows are checked before the first is learnt.
+        The log may be of any policy whose choices depended on nothing but what the features tell. All rows are checked first.
 
         Parameters
         ----------
@@ -458,6 +465,8 @@ class PessimisticOptimistic(Constrained):
             The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
         cost_features : (n, d_w) array, optional
             ψ of what was done; `features` by default.
+        usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
         encoder : Encoder, optional
             What makes numbers of features that are rows of a table.
 
@@ -470,8 +479,10 @@ class PessimisticOptimistic(Constrained):
         (array([0., 1.]), array([0.]), 0)
         """
         features, cost_features, _ = encoded(encoder, features, cost_features)
+        costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
         self._learn_log(log)
+        self._outside.note(self, log.rewards)
 
     # Slater's constant, measured elsewhere
 

@@ -396,7 +396,7 @@ class ShadowPrice(Constrained):
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
-            The costs that are seen after acting, in the order of the constraints.
+            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
@@ -470,6 +470,8 @@ class ShadowPrice(Constrained):
         costs: Any = None,
         *,
         cost_features: Any = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
         offers: Sequence[Mapping[str, Any]] | None = None,
         encoder: Encoder | None = None,
     ) -> None:
@@ -488,6 +490,8 @@ class ShadowPrice(Constrained):
         offers : sequence of mappings, optional
             What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
             first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+        usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
         encoder : Encoder, optional
             What makes numbers of features that are rows of a table, here and in offers.
 
@@ -500,6 +504,7 @@ class ShadowPrice(Constrained):
         (0, array([0.]))
         """
         features, cost_features, offers = encoded(encoder, features, cost_features, offers)
+        costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
         self._learn_log(log)
