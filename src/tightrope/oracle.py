@@ -125,7 +125,8 @@ def solve(
         The tightness of the constraints.
     baseline : "auto", "fluid" or "joint"
         "auto" takes the joint law when costs are random and seen before acting, else the fluid program; costs that are seen
-        after acting enter it by their means. The joint law is enumerated up to 2**20 atoms (Bernoulli costs); beyond, and for Gaussian costs, it is sampled.
+        after acting enter it by their means. The joint law is enumerated up to 2**20 atoms (Bernoulli costs); beyond, and for
+        Gaussian costs, it is sampled.
     method : "auto", "direct" or "decomposition"
         How `tightrope.lp.allocation` solves it.
     samples, seed : int
@@ -439,7 +440,7 @@ def _require_tabular(env: Any) -> None:
         )
     if isinstance(env, Custom):
         raise InvalidInput(
-            f"{env.name!r} draws its contexts: this is asked of a Tabular, such as env.sampled(n, rounds, seed) where means are known."
+            f"{env.name!r} draws its contexts: this is asked of a Tabular, such as env.sampled(n, rounds, seed) is."
         )
     if not isinstance(env, Tabular):
         raise InvalidInput(f"env must be a tightrope.environments.Tabular, but got {type(env).__name__}.")
@@ -494,7 +495,7 @@ def _n_atoms(env: Tabular) -> float:
 
 
 def _shown_jumps(env: Tabular) -> NDArray[np.bool_]:
-    """Which costs the choice can depend on, (C, J, K): random ones, but where some are seen before and others after those before."""
+    """Which costs the choice can depend on, (C, J, K): the random ones; where only some are seen before acting, of those."""
     return env.jumps & env.seen_before if env.seen_mixed else env.jumps
 
 
@@ -556,7 +557,12 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
 
 
 def _solve_custom(
-    env: Custom, epsilon: ArrayLike, method: lp.Method, samples: int | None, seed: int, rounds: int | None = None
+    env: Custom,
+    epsilon: ArrayLike,
+    method: lp.Method,
+    samples: int | None,
+    seed: int,
+    rounds: int | None = None,
 ) -> Solution:
     """As `_solve_sampled`, where the contexts themselves are drawn; exact where they can be listed."""
     if env.truth is not None:
@@ -572,7 +578,10 @@ def _solve_custom(
     found = _solved(drawn, _part(drawn, 0, 2), eps, "joint-sampled", method)
     batches = [_part(drawn, 2 * i, 2 * _BATCHES) for i in range(_BATCHES)]
     _, low, _ = mean_interval([_batch_value(drawn, batch, eps, method) for batch in batches])
-    bounds = [_Rows.of(drawn, _part(drawn, 2 * i + 1, 2 * _BATCHES)).bound(found.duals, eps) for i in range(_BATCHES)]
+    bounds = [
+        _Rows.of(drawn, _part(drawn, 2 * i + 1, 2 * _BATCHES)).bound(found.duals, eps)
+        for i in range(_BATCHES)
+    ]
     _, _, high = mean_interval(bounds)
     return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
 

@@ -48,9 +48,9 @@ class PolicySuite:
 
     `make()` returns a new policy, always the same one. `environment()` returns one of its setting; the default is a small random
     linear instance with as many actions, features and costs, seen when they are seen, as the policy says of itself (`n_actions`,
-    `n_constraints`, its models), and else 4 actions, 3 features for each and one cost that is seen before acting. With `strict = True` it is also held to what the package's own
-    policies promise: outcomes late and in any order, bad ones refused with `InvalidInput` and without a trace. `learns = False`
-    says that it looks at no outcome, so that there are no bad ones.
+    `n_constraints`, its models), and else 4 actions, 3 features for each and one cost that is seen before acting. With
+    `strict = True` it is also held to what the package's own policies promise: outcomes late and in any order, bad ones refused
+    with `InvalidInput` and without a trace. `learns = False` says that it looks at no outcome, so that there are no bad ones.
     """
 
     strict: ClassVar[bool] = False
@@ -75,7 +75,9 @@ class PolicySuite:
         """`setting`, where it states one, finds nothing wrong with the environment."""
         why = self.environment().problem().outside(self.make())
         how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
-        _must(not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}")
+        _must(
+            not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
+        )
 
     def test_it_chooses_actions_on_offer(self) -> None:
         """Every decision is an action id, or has one as `.action`, that was on offer."""

@@ -53,7 +53,10 @@ def slow_loop(policy, env, seed, replication):
 @pytest.mark.parametrize("kind", ["shadow-price", "pessimistic-optimistic"])
 def test_rules_of_both_kinds_are_played_as_by_hand(kind, noise):
     env = table(noise)
-    by_hand = [slow_loop(made(kind).copy(policy_seed(3, replication)), env, 3, replication) for replication in range(2)]
+    by_hand = [
+        slow_loop(made(kind).copy(policy_seed(3, replication)), env, 3, replication)
+        for replication in range(2)
+    ]
     for options in ({}, {"compile": False}):
         run = tr.simulate(made(kind), env, ROUNDS, 2, seed=3, keep_choices=True, workers=1, **options)
         for replication, (choices, totals) in enumerate(by_hand):
@@ -157,7 +160,9 @@ def test_the_optimum_knows_which_costs_a_choice_can_depend_on():
 
 
 def test_a_gpu_says_that_it_can_not(monkeypatch):
-    with pytest.raises(tr.InvalidInput, match="some are seen before acting and others after can't be played on a GPU"):
+    with pytest.raises(
+        tr.InvalidInput, match="some are seen before acting and others after can't be played on a GPU"
+    ):
         tr.simulate(made("shadow-price"), table(), 10, engine="gpu")
 
 

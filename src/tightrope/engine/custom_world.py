@@ -63,7 +63,10 @@ class CustomWorld:
         means = self._play.means(context)
         mean, mean_costs = reward, costs
         if means is not None:
-            mean, mean_costs = float(means.rewards[row]), costs if self._before is not None else means.costs[row]
+            mean, mean_costs = (
+                float(means.rewards[row]),
+                costs if self._before is not None else means.costs[row],
+            )
             if self._before is not None and len(self._late):
                 mean_costs = costs.copy()
                 mean_costs[self._late] = means.costs[row, self._late]

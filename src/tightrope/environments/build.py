@@ -24,7 +24,8 @@ from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, unknown_field
 from tightrope.validation import Array, real_array
 
-# Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name; a parameter called `folder` is given the folder of the spec.
+# Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name.
+# A parameter called `folder` is given the folder of the spec.
 ENVIRONMENTS = Registry("environment", __package__)
 register = ENVIRONMENTS.register
 
@@ -105,7 +106,9 @@ def build_environment(
     if isinstance(made, Custom):
         if given_usage or groups is not None:
             field = "usage" if given_usage else "groups"
-            raise SpecError(f"environment.{field}: is for tables: the environment itself says it of each context")
+            raise SpecError(
+                f"environment.{field}: is for tables: the environment itself says it of each context"
+            )
         return _custom(made, rules, usage or {}, actions, name)
     env = made
     changes: dict[str, Any] = {}

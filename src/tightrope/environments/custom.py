@@ -137,9 +137,17 @@ class Custom:
         if not isinstance(name, str):
             raise InvalidInput(f"name must be a string, but got {name!r}.")
         self._stated: dict[str, Any] = {
-            **{"draw": draw, "outcome": outcome, "actions": actions, "rules": rules},
-            **{"constraints": constraints, "costs_seen": costs_seen, "cost_range": cost_range},
-            **{"usage": usage, "means": means, "optimum": optimum, "name": name},
+            "draw": draw,
+            "outcome": outcome,
+            "actions": actions,
+            "rules": rules,
+            "constraints": constraints,
+            "costs_seen": costs_seen,
+            "cost_range": cost_range,
+            "usage": usage,
+            "means": means,
+            "optimum": optimum,
+            "name": name,
         }
         self.name, self.rules, self.usage = name, rules, dict(usage or {})
         self.draw, self.outcome, self.means = draw, outcome, means
@@ -149,7 +157,9 @@ class Custom:
         self.costs_seen: WhenSeen
         if rules is not None:
             if constraints or cost_range is not None or costs_seen != "before":
-                raise InvalidInput("constraints, costs_seen and cost_range come from the rules: leave them out.")
+                raise InvalidInput(
+                    "constraints, costs_seen and cost_range come from the rules: leave them out."
+                )
             self.constraints, self.costs_seen = rules.names, rules.costs_seen
             self.cost_range: Array | None = np.asarray(rules.cost_range)
         else:
@@ -165,7 +175,7 @@ class Custom:
 
     @classmethod
     def of(cls, world: Any) -> Custom:
-        """An object that has `draw` and `outcome`, and what else it says by the names of the parameters: `actions`, `rules`, `means`, …
+        """An object that has `draw` and `outcome`, and says the rest by the names of the parameters: `actions`, `means`, …
 
         >>> class Coins:
         ...     actions = ["fair", "bent"]
@@ -227,7 +237,7 @@ class Custom:
     def sampled(self, n: int, rounds: int, seed: int, replication: int = 0) -> Tabular:
         """n contexts as they come in a run of so many rounds, with their true means, each with weight 1/n.
 
-        The rounds are spread evenly over the run; nothing is chosen, so a world that remembers what was done is as it is at the start.
+        The rounds are spread evenly over the run; nothing is chosen, so a world that remembers what was done stays as it was.
         """
         play, J, K = self.play(seed, replication), self.n_actions, self.n_constraints
         rewards, costs, available = np.zeros((n, J)), np.zeros((n, J, K)), np.zeros((n, J), dtype=bool)
@@ -292,7 +302,9 @@ class Play:
         offered = given.get("actions")
         ids = self._everyone
         if offered is not None:
-            ids = np.array(self.env.action_names.ids(offered, f"actions of {where}", once=True), dtype=np.int64)
+            ids = np.array(
+                self.env.action_names.ids(offered, f"actions of {where}", once=True), dtype=np.int64
+            )
         features = _rows(f"features of {where}", given.get("features"), len(ids))
         cost_features = _rows(f"cost_features of {where}", given.get("cost_features"), len(ids))
         usage = {**self.env.usage, **(given.get("usage") or {})}
@@ -350,7 +362,9 @@ class Play:
                 raise InvalidInput(
                     f"{where} must have costs, {n} for each action on offer, but has none: a context is a mapping with `costs`."
                 )
-            costs = finite_array(f"costs of {where}", given["costs"], (len(ids), n), (len(ids), env.n_constraints))
+            costs = finite_array(
+                f"costs of {where}", given["costs"], (len(ids), n), (len(ids), env.n_constraints)
+            )
             W[:, before] = costs if costs.shape[1] == n else costs[:, before]
         if n and env.cost_range is not None:
             low, high = env.cost_range[before].T
@@ -369,10 +383,14 @@ class Play:
                 raise InvalidInput(f"{where}: {error}") from error
         if costs is None:
             if n:
-                raise InvalidInput(f"{where} must be (reward, costs) with {n} costs that are seen after acting.")
+                raise InvalidInput(
+                    f"{where} must be (reward, costs) with {n} costs that are seen after acting."
+                )
             return np.zeros(0)
         if isinstance(costs, Mapping):
-            raise InvalidInput(f"{where}: usage by name needs rules, which say what of it counts: give costs.")
+            raise InvalidInput(
+                f"{where}: usage by name needs rules, which say what of it counts: give costs."
+            )
         shapes: list[tuple[int | None, ...]] = [(n,), *([()] if n == 1 else [])]
         w = finite_array(f"costs of {where}", costs, *shapes).reshape(n)
         if env.cost_range is not None:
@@ -441,4 +459,3 @@ def _labels(actions: ActionNames) -> tuple[str, ...]:
         return action if isinstance(action, str) else f"action {action}"
 
     return tuple(label(actions.name(i)) for i in range(len(actions)))
-

@@ -1,4 +1,4 @@
-"""A log of decisions as a world to simulate in: its rows come again, and what comes of an action is what came of it in rows like it.
+"""A log of decisions as a world to simulate in: its rows come again, and of an action comes what came of it in rows like it.
 
 >>> frame = {"age": [20, 30, 40, 50] * 20, "sent": ["a", "b", "a", "b"] * 20, "bought": [1, 0, 0, 1] * 20}
 >>> env = from_log(frame, context=["age"], action="sent", reward="bought", neighbours=1)
@@ -103,13 +103,17 @@ def from_log(
     counts = np.bincount(codes, minlength=len(actions))
     for one, count in zip(actions, counts.tolist()):
         if count < FEW_ROWS:
-            what = f"action {one!r} has only {count} of {codes.size} rows: what comes of it is drawn from these"
+            what = (
+                f"action {one!r} has only {count} of {codes.size} rows: what comes of it is drawn from these"
+            )
             warnings.warn(what, WeakEvidence, stacklevel=2)
     if not counts.all():
         raise InvalidInput(
             f"column {action!r} must hold every action at least once, but {actions[int(np.argmin(counts))]!r} never comes."
         )
-    world = _Log(table, codes, actions, rewards, known, used, whole_number("neighbours", neighbours, low=1), in_order)
+    world = _Log(
+        table, codes, actions, rewards, known, used, whole_number("neighbours", neighbours, low=1), in_order
+    )
     return Logged(world, rules, name)
 
 
@@ -131,9 +135,11 @@ class Logged(Custom):
 
     def changed(self, **changes: Any) -> Logged:
         """The same environment under another name, or with other rules."""
-        fields = {"rules": self.rules, "name": self.name}
+        fields: dict[str, Any] = {"rules": self.rules, "name": self.name}
         if other := set(changes) - {*fields, "actions", "usage"}:
-            raise InvalidInput(f"of a log's environment only rules and name can be changed, not {sorted(other)}.")
+            raise InvalidInput(
+                f"of a log's environment only rules and name can be changed, not {sorted(other)}."
+            )
         fields |= {name: value for name, value in changes.items() if name in fields}
         _require_usage(fields["rules"], self._world.known, self._world.used)
         return Logged(self._world, fields["rules"], fields["name"])
@@ -207,7 +213,9 @@ class _Log:
     def means(self, context: dict[str, Any]) -> Any:
         near = [self._rows_like(context, j) for j in range(len(self.actions))]
         rewards = np.array([self.rewards[rows].mean() for rows in near])
-        return rewards, {usage: np.array([one[rows].mean() for rows in near]) for usage, one in self.used.items()}
+        return rewards, {
+            usage: np.array([one[rows].mean() for rows in near]) for usage, one in self.used.items()
+        }
 
     def _rows_like(self, context: dict[str, Any], j: int) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = self._near[j][self.table.context[context["row"]]]
@@ -235,6 +243,6 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
             raise InvalidInput(f"cost[{usage!r}] is missing: a rule reads '{rule}'")
         if rule.seen == "before":
             raise InvalidInput(
-                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting: a log "
-                'has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule seen="after".'
+                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting: "
+                'a log has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule seen="after".'
             )

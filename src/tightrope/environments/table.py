@@ -321,6 +321,7 @@ class TableRows:
         )
 
     def numbers(self, name: str) -> Array:
+        """A column of numbers, none missing."""
         column = self._frame.whole(name)
         if column.dtype.kind not in "biuf":
             raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")

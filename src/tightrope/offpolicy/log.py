@@ -105,7 +105,9 @@ class Log:
             raise InvalidInput(f"a log must have at least 2 rows, but got {n}.")
         if usage is not None:
             if not isinstance(constraints, Rules) or costs is not None:
-                raise InvalidInput("usage stands in for costs, and needs constraints=Rules([...]), which say what of it counts.")
+                raise InvalidInput(
+                    "usage stands in for costs, and needs constraints=Rules([...]), which say what of it counts."
+                )
             costs = constraints.logged(usage, labels(actions).tolist(), group)
         if isinstance(constraints, Rules):
             if action_names is not None:

@@ -194,7 +194,9 @@ class Input:
             if self.cost is None:
                 raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
             K = len(self.columns)
-            given = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else []), *([(n, self.K)] if K < self.K else []))
+            given = real_array(
+                "costs", costs, (n, K), *([(n,)] if K == 1 else []), *([(n, self.K)] if K < self.K else [])
+            )
             w = given.reshape(n, K) if given.size == n * K else given[:, self.columns]
             w = require_in_ranges(w, ranges)
             if cost_features is None and self.cost.takes_features:
@@ -229,7 +231,9 @@ class Input:
                 )
             costs = self.rule_costs.observed(costs, action, group)
         n = len(self.columns)
-        given = real_array("costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else []))
+        given = real_array(
+            "costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])
+        )
         return given.reshape(n) if given.size == n else given[self.columns]
 
 

@@ -284,19 +284,24 @@ class Rules:
         array([[ 0.5 ,  0.25],
                [-0.5 , -0.25]])
         """
-        ids, needed = self._names.ids(actions), ~self._seen if after else self._seen | True
+        ids, asked = (
+            self._names.ids(actions),
+            ~self._seen if after else np.ones(self.n_constraints, dtype=np.bool_),
+        )
         told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
         if len(told) not in (1, len(ids)):
             raise InvalidInput(f"group must be that of each of {len(ids)} decisions, but got {len(told)}")
-        sets = [self._context_groups(one, needed) for one in told]
-        if len(sets) == 1:
-            costs = self._fill(self._make_plan(sets[0], tuple(ids), after), usage)
-        else:
-            costs = np.zeros((len(ids), self.n_constraints))
-            for here in set(sets):
-                rows = [i for i, one in enumerate(sets) if one == here]
-                part = {name: one if np.ndim(one) == 0 else np.asarray(one)[rows] for name, one in (usage or {}).items()}
-                costs[rows] = self._fill(self._make_plan(here, tuple(ids[i] for i in rows), after), part)
+        given: dict[str, Any] = dict(usage or {})
+        for name, one in given.items():
+            if np.ndim(one) and len(one) != len(ids):
+                raise InvalidInput(f"usage[{name!r}] must be one number or {len(ids)}, but got {len(one)}")
+        sets = [self._context_groups(one, asked) for one in told] * (len(ids) if len(told) == 1 else 1)
+        costs = np.zeros((len(ids), self.n_constraints))
+        for here in set(sets):
+            rows = [i for i, one in enumerate(sets) if one == here]
+            part = {name: one if np.ndim(one) == 0 else np.asarray(one)[rows] for name, one in given.items()}
+            plan = self._make_plan(here, tuple(ids[i] for i in rows), after)
+            costs[rows] = self._fill(plan._replace(needed=asked[plan.columns]), part)
         return np.ascontiguousarray(costs[:, ~self._seen]) if after else costs
 
     def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:

@@ -239,7 +239,14 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     (_, first), policies = members[0], [built.policy for _, built in members]
     precisely: dict[str, Any] = {"record": plan.recorded(first.size.rounds), "precision": "double"}
     env = first.solved.env
-    runs = simulate_many(policies, env, *first.shape, **precisely, optimum=0.0, device=device)
+    runs = simulate_many(  # it refuses what it can't play
+        policies,
+        env,  # type: ignore[arg-type]
+        *first.shape,
+        **precisely,
+        optimum=0.0,
+        device=device,
+    )
     seconds = (time.perf_counter() - started) / len(members)
     pairs = zip(members, runs, strict=True)
     return {cell.id: _row(plan, cell, built, run, seconds) for (cell, built), run in pairs}
@@ -302,7 +309,7 @@ class _Solved:
             return cls(env, env.optimum, None, "given")
         if isinstance(env, Custom) and env.means is None:
             raise InvalidInput(
-                f"settings are ranked by regret, which is not known in {env.name!r}: `means` of the environment tells it, or `optimum`"
+                f"settings are ranked by regret, which is not known in {env.name!r}: its `means` tell it, or its `optimum`"
             )
         try:
             found = solve(env)

@@ -16,40 +16,48 @@ from tightrope.schedules import Schedule
 CLIPPED = 1.25
 # Beyond this a round is not named.
 _FAR = 10**12
-_ROUNDING = 1e-9
 
 
 class OutsideRewards:
-    """Rewards that do not lie in [0, 1], which the paper's are: how many, from what to what. Not saved, as nothing that was told is."""
+    """Rewards outside [0, 1]: how many, from what to what, and how far in sum of squares. Not saved, as nothing that was told is.
 
-    __slots__ = ("count", "high", "low")
+    The paper's rewards have means in [0, 1] and noise that is 1-sub-Gaussian, so a reward may well lie outside; but the squares of
+    the distances then sum to about one for each reward at most, and are told where they are clearly more.
+    """
+
+    __slots__ = ("count", "far", "high", "low", "squares")
 
     def __init__(self) -> None:
-        self.count, self.low, self.high = 0, 0.0, 1.0
+        self.count, self.squares, self.low, self.high = 0, 0.0, 0.0, 1.0
+        self.far = False
 
     def note(self, policy: Any, rewards: Any) -> None:
-        """Look at rewards that were learnt; the first that lies outside is told at once."""
+        """Look at rewards that were learnt, and tell at once where they can't be noise."""
         given = np.atleast_1d(np.asarray(0.0 if rewards is None else rewards, dtype=float))
-        outside = given[(given < -_ROUNDING) | (given > 1.0 + _ROUNDING)]
-        if not outside.size:
+        distances = np.maximum(-given, given - 1.0)
+        outside = distances > 0.0
+        if not outside.any():
             return
-        new = not self.count
-        self.count += int(outside.size)
-        self.low, self.high = min(self.low, float(outside.min())), max(self.high, float(outside.max()))
-        if new:
+        self.count += int(outside.sum())
+        self.squares += float((distances[outside] ** 2).sum())
+        self.low, self.high = min(self.low, float(given.min())), max(self.high, float(given.max()))
+        n = max(self.count, policy._reward.n_learnt)
+        self.far = self.far or self.squares > n + 5.0 * math.sqrt(2.0 * n) + 10.0
+        if self.far:
             policy._watch.tell(policy, self.concerns())
 
     def concerns(self) -> list[Concern]:
-        """In words, where there were any."""
-        if not self.count:
+        """In words, where they can't be noise."""
+        if not self.far:
             return []
+        lie = "reward lies" if self.count == 1 else "rewards lie"
         return [
             Concern(
                 "rewards outside [0, 1]",
-                f"{self.count:,} {'reward lies' if self.count == 1 else 'rewards lie'} outside [0, 1]; all lie in [{self.low:g}, {self.high:g}]. "
-                "The paper's policy takes mean rewards in [0, 1]: above 1 its estimates are clipped, and its theorems say nothing.",
-                "Divide by the largest reward that can occur, or take ShadowPrice, to which any unit will do. Noise around a mean "
-                "in [0, 1] does no harm.",
+                f"{self.count:,} {lie} outside [0, 1], all of them in [{self.low:g}, {self.high:g}], which noise of standard "
+                "deviation 1 does not explain: the paper's policy takes mean rewards in [0, 1], clips its estimates at 1, and "
+                "promises nothing beyond.",
+                "Divide by the largest reward that can occur, or take ShadowPrice, to which any unit will do.",
             )
         ]
 
