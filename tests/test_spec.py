@@ -522,8 +522,8 @@ def test_files_that_are_no_arrays(tmp_path):
             + "seen = 'after'\n"
             + RULE.replace("'h'", "'k'")
             + TABLE
-            + "usage = { h = 1, k = 1 }\n",
-            r"rule: in a simulation all rules must be seen before",
+            + "usage = { h = 1, k = 1 }\ncosts_seen = 'after'\n",
+            r"environment\.costs_seen: is \"after\", but the rules are seen before and after",
         ),
     ],
 )

@@ -11,7 +11,13 @@ import tightrope as tr
 from tightrope.environments.scenarios import SCENARIOS, scenario
 from tightrope.problem import Setting
 from tightrope.studies.league import ROSTER, Unfit
-from tightrope.testing import EnvironmentSuite, PolicySuite, check_environment, check_policy
+from tightrope.testing import (
+    EnvironmentSuite,
+    PolicySuite,
+    check_environment,
+    check_policy,
+    small_environment,
+)
 
 HORIZON = 150
 PREFERRED = (
@@ -261,3 +267,39 @@ def test_suites_without_make_say_so():
         PolicySuite().make()
     with pytest.raises(NotImplementedError, match="define make"):
         EnvironmentSuite().make()
+
+
+class _Nth:
+    """A policy that conforms, of a stated number of actions."""
+
+    n_constraints = 0
+
+    def __init__(self, n_actions):
+        self.n_actions = n_actions
+
+    def decide(self, *, actions=None, **offer):
+        return self.n_actions - 1
+
+    def learn(self, decision, reward, costs=None):
+        pass
+
+    def copy(self, seed=None):
+        return _Nth(self.n_actions)
+
+
+@pytest.mark.parametrize("J", [1, 2, 7])
+def test_a_policy_is_checked_with_as_many_actions_as_it_says(J):
+    assert check_policy(lambda: _Nth(J)) == []
+
+
+def test_a_policy_is_checked_where_its_models_and_costs_fit():
+    rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("h", 0.5, seen="after")], actions=["a", "b"])
+    for make in (
+        lambda: tr.ShadowPrice(tr.DisjointRidge(3, 2), 2),
+        lambda: tr.ShadowPrice(tr.DisjointRidge(2, 5), rules, tr.ArmMeans(2)),
+    ):
+        env = small_environment(make())
+        assert env.problem().outside(make()) == []
+        assert check_policy(make, strict=True) == []
+    [fault] = check_policy(lambda: tr.OPB(4, safe_cost=-0.1, horizon=100))
+    assert "give an environment of its setting, as `environment()` or to check_policy as `env`" in fault

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope import displays, lp, theory
+from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
@@ -29,6 +30,7 @@ _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
 _BATCHES = 20
 _WORDS = 6  # binding constraints that are told of in words
+_ATOMS, _CONTEXTS = 50_000, 4_000  # sampled unless it is said how many
 _TIGHT = 1e-7  # a constraint with less slack than this counts as binding
 
 
@@ -141,24 +143,26 @@ class Solution(AsFrame):
 
 
 def solve(
-    env: Tabular,
+    env: Tabular | Custom,
     *,
     epsilon: ArrayLike = 0.0,
     baseline: Baseline = "auto",
     method: lp.Method = "auto",
-    samples: int = 50_000,
+    samples: int | None = None,
     seed: int = 0,
 ) -> Solution:
     """The best value that any policy can reach in `env` while every mean cost stays at -epsilon or below.
 
     Parameters
     ----------
-    env : Tabular
+    env : Tabular or Custom
+        A `Custom` one must tell its means; contexts are drawn from it, 4,000 unless `samples` says otherwise.
     epsilon : float or (K,)
         The tightness of the constraints.
     baseline : "auto", "fluid" or "joint"
-        "auto" takes the joint law when costs are random and seen before acting, else the fluid program. The joint
-        law is enumerated up to 2**20 atoms (Bernoulli costs); beyond, and for Gaussian costs, it is sampled.
+        "auto" takes the joint law when costs are random and seen before acting, else the fluid program; costs that are seen
+        after acting enter it by their means. The joint law is enumerated up to 2**20 atoms (Bernoulli costs); beyond, and for
+        Gaussian costs, it is sampled.
     method : "auto", "direct" or "decomposition"
         How `tightrope.lp.allocation` solves it.
     samples, seed : int
@@ -178,12 +182,14 @@ def solve(
     >>> solve(bandit(threshold=0.1, costs_seen="before"))
     Solution(value=0.67, baseline='joint', slater=0.1, binding=['usage'])
     """
+    if isinstance(env, Custom):
+        return _solve_custom(env, epsilon, method, samples, seed)
     eps, kind = _settings(env, epsilon, baseline)
     if kind == "fluid":
         return _solved(env, _fluid(env), eps, "fluid", method)
     if _n_atoms(env) <= min(_MOST_ATOMS, _MOST_COSTS // max(1, env.n_actions * env.n_constraints)):
         return _solved(env, _enumerated(env), eps, "joint", method)
-    return _solve_sampled(env, eps, method, whole_number("samples", samples, low=_BATCHES), seed)
+    return _solve_sampled(env, eps, method, _samples(samples, _ATOMS), seed)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -208,7 +214,7 @@ class Benchmark:
         return np.asarray(total)
 
 
-def benchmark(env: Environment, rounds: int) -> Benchmark:
+def benchmark(env: Environment | Custom, rounds: int) -> Benchmark:
     """The optimum that a run of that many rounds is held against; in a drifting environment each phase has its own.
 
     >>> from tightrope.environments import Drifting, bandit
@@ -217,7 +223,11 @@ def benchmark(env: Environment, rounds: int) -> Benchmark:
     >>> round(found.value, 9), found.earned([250, 1000]).round(6).tolist()
     (0.4, [100.0, 400.0])
     """
-    phases = phases_of(env, whole_number("rounds", rounds, low=1))
+    rounds = whole_number("rounds", rounds, low=1)
+    if isinstance(env, Custom):
+        only = _solve_custom(env, 0.0, "auto", None, 0, rounds)
+        return Benchmark(only.value, only.interval, only.baseline, ((rounds, only),))
+    phases = phases_of(env, rounds)
     solved = tuple((last - first + 1, solve(now)) for first, last, now in phases)
     if len(solved) == 1:
         only = solved[0][1]
@@ -350,13 +360,14 @@ def _cost_items(env: Tabular, seen: NDArray[np.bool_]) -> list[Assumption]:
     low = float(np.where(jumps, env.cost_range[:, 0], env.costs)[seen].min())
     high = float(np.where(jumps, env.cost_range[:, 1], env.costs)[seen].max())
     inside = _within("costs", -1.0, low, high)
-    if env.costs_seen == "before":
+    late = ~env.seen_before
+    if not late.any():
         return [inside]
-    fit = _linear_fit(env.cost_features, env.costs, seen)
+    fit = _linear_fit(env.cost_features, env.costs[..., late], seen)
     norm = float(fit.norms.max())
     # Hoeffding: a variable within an interval is sub-Gaussian with half its length.
-    widths = (env.cost_range[:, 1] - env.cost_range[:, 0]) / 2.0
-    parameter = float(np.max(np.where(jumps.any(axis=(0, 1)), widths, 0.0)))
+    widths = (env.cost_range[late, 1] - env.cost_range[late, 0]) / 2.0
+    parameter = float(np.max(np.where(jumps[..., late].any(axis=(0, 1)), widths, 0.0)))
     return [
         inside,
         Assumption("‖ψ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
@@ -379,7 +390,7 @@ def _light_tails(what: str, parameter: float, noise: str) -> Assumption:
 def _tau_prime(env: Tabular, delta: float, horizon: int | None) -> int | None:
     if delta <= 1e-9:
         return None
-    if env.costs_seen == "before" or env.n_constraints == 0:
+    if env.seen_before.all():
         return theory.tau_prime(K=env.n_constraints, delta=delta)
     if horizon is None:
         return None
@@ -460,7 +471,7 @@ def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Arr
     K = env.n_constraints
     eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
     if baseline == "auto":
-        return eps, "joint" if env.random_costs and env.costs_seen == "before" else "fluid"
+        return eps, "joint" if env.random_before else "fluid"
     if baseline not in ("fluid", "joint"):
         raise InvalidInput(f"baseline must be 'auto', 'fluid' or 'joint', but got {baseline!r}.")
     return eps, baseline
@@ -471,6 +482,10 @@ def _require_tabular(env: Any) -> None:
         raise InvalidInput(
             f"the means of {env.name!r} change with the round, and so does its optimum: ask for one of env.phases, or for "
             "tightrope.oracle.benchmark(env, rounds)."
+        )
+    if isinstance(env, Custom):
+        raise InvalidInput(
+            f"{env.name!r} draws its contexts: this is asked of a Tabular, such as env.sampled(n, rounds, seed) is."
         )
     if not isinstance(env, Tabular):
         raise InvalidInput(f"env must be a tightrope.environments.Tabular, but got {type(env).__name__}.")
@@ -518,10 +533,15 @@ def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp
 
 def _n_atoms(env: Tabular) -> float:
     """How many atoms the joint law has (inf for Gaussian costs)."""
-    counts = env.jumps[env.weights > 0].sum(axis=(1, 2))
+    counts = _shown_jumps(env)[env.weights > 0].sum(axis=(1, 2))
     if env.cost_noise == "gaussian" and counts.any():
         return np.inf
     return float(np.exp2(np.minimum(counts, 1000)).sum())
+
+
+def _shown_jumps(env: Tabular) -> NDArray[np.bool_]:
+    """Which costs the choice can depend on, (C, J, K): the random ones; where only some are seen before acting, of those."""
+    return env.jumps & env.seen_before if env.seen_mixed else env.jumps
 
 
 def _fluid(env: Tabular) -> Atoms:
@@ -530,7 +550,7 @@ def _fluid(env: Tabular) -> Atoms:
 
 def _enumerated(env: Tabular) -> Atoms:
     low, high = env.cost_range.T
-    jumps = env.jumps
+    jumps = _shown_jumps(env)
     contexts, weights, costs = [], [], []
     for c in np.flatnonzero(env.weights > 0):
         j, k = np.nonzero(jumps[c])
@@ -553,9 +573,10 @@ def _sampled(env: Tabular, n: int, draw: np.random.Generator) -> Atoms:
     if env.cost_noise == "gaussian":
         costs = draw.normal(env.cost_locations[contexts], env.cost_scale)
         np.clip(costs, low, high, out=costs)
+        costs = np.where(env.seen_before | (not env.seen_mixed), costs, env.costs[contexts])
     else:
         level, costs = low + (high - low) * draw.random((n, *env.costs.shape[1:])), env.costs[contexts]
-        costs = np.where(env.jumps[contexts], np.where(level < costs, high, low), costs)
+        costs = np.where(_shown_jumps(env)[contexts], np.where(level < costs, high, low), costs)
     return Atoms(contexts, np.full(n, 1.0 / n), costs)
 
 
@@ -578,6 +599,46 @@ def _solve_sampled(env: Tabular, eps: Array, method: lp.Method, samples: int, se
     fresh = [_Rows.of(env, _sampled(env, size, draw)).bound(found.duals, eps) for _ in range(_BATCHES)]
     _, _, high = mean_interval(fresh)
     return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
+
+
+def _solve_custom(
+    env: Custom,
+    epsilon: ArrayLike,
+    method: lp.Method,
+    samples: int | None,
+    seed: int,
+    rounds: int | None = None,
+) -> Solution:
+    """As `_solve_sampled`, where the contexts themselves are drawn; exact where they can be listed."""
+    if env.truth is not None:
+        return solve(env.truth, epsilon=epsilon, method=method)
+    if env.means is None:
+        raise InvalidInput(
+            f"the optimum of {env.name!r} is not known: its true means are needed, which `means=` tells, or `optimum=` itself."
+        )
+    K, n = env.n_constraints, _samples(samples, _CONTEXTS)
+    eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
+    drawn = env.sampled(2 * n, rounds or 2 * n, whole_number("seed", seed))
+    # Every second context: both halves come from the whole run, and so do the batches of each.
+    found = _solved(drawn, _part(drawn, 0, 2), eps, "joint-sampled", method)
+    batches = [_part(drawn, 2 * i, 2 * _BATCHES) for i in range(_BATCHES)]
+    _, low, _ = mean_interval([_batch_value(drawn, batch, eps, method) for batch in batches])
+    bounds = [
+        _Rows.of(drawn, _part(drawn, 2 * i + 1, 2 * _BATCHES)).bound(found.duals, eps)
+        for i in range(_BATCHES)
+    ]
+    _, _, high = mean_interval(bounds)
+    return replace(found, interval=(min(float(low), found.value), max(float(high), found.value)))
+
+
+def _part(env: Tabular, start: int, step: int) -> Atoms:
+    """Every so many contexts of a sample, as a sample of their own."""
+    contexts = np.arange(start, env.n_contexts, step)
+    return Atoms(contexts, np.full(contexts.size, 1.0 / contexts.size), env.costs[contexts])
+
+
+def _samples(given: int | None, usual: int) -> int:
+    return usual if given is None else whole_number("samples", given, low=_BATCHES)
 
 
 def _batch_value(env: Tabular, batch: Atoms, eps: Array, method: lp.Method) -> float:

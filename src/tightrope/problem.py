@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
-from tightrope.validation import NORM_LIMIT, Array
+from tightrope.validation import NORM_LIMIT, Array, require_choice
 
 __all__ = ["Problem", "Setting", "Truth", "Vectors"]
 
 Seen = Literal["before", "after"]
+# When costs are seen: all of them alike, or one word for each of K.
+WhenSeen = Seen | tuple[Seen, ...]
 Part = Literal["reward", "cost"]
 
 _ROUNDING = 1e-9
@@ -120,7 +122,7 @@ class Problem:
     n_constraints : int
         K; rules say it themselves.
     rules : Rules, optional
-    seen : "before" or "after"
+    seen : "before" or "after", or a tuple of K of them
         When costs are seen; rules say it themselves, each its own.
     cost_range : (K, 2) array, optional
         What the costs are known to lie in; rules say it themselves.
@@ -145,7 +147,7 @@ class Problem:
     cost_features: Vectors | None = None
     n_constraints: int = 0
     rules: Rules | None = None
-    seen: Seen = "before"
+    seen: WhenSeen = "before"
     cost_range: Any = None
     actions: tuple[str, ...] | None = None
     truth: Truth | None = None
@@ -162,12 +164,14 @@ class Problem:
         """Which of the K costs are seen before acting, (K,)."""
         if self.rules is not None:
             return np.asarray(self.rules.seen, dtype=bool)
-        return np.full(self.n_constraints, self.seen == "before")
+        return which_before(self.seen, self.n_constraints)
 
     @property
-    def constraints(self) -> int | Rules:
-        """K, or the rules: what a policy's `constraints` is given."""
-        return self.n_constraints if self.rules is None else self.rules
+    def constraints(self) -> int | Rules | tuple[Seen, ...]:
+        """What a policy's `constraints` is given: K, the rules, or where costs are seen at different times when each is."""
+        if self.rules is not None:
+            return self.rules
+        return self.seen if isinstance(self.seen, tuple) else self.n_constraints
 
     def __repr__(self) -> str:
         return f"Problem({', '.join(f'{name}: {displays.text(value)}' for name, value in self._facts())})"
@@ -268,9 +272,9 @@ class Problem:
             if self.n_constraints != setting.n_constraints:
                 yield f"it has {self.n_constraints} constraints, but the policy has {setting.n_constraints}"
             elif wanted is not None and (wanted & ~before).any():
-                yield "its costs are seen after acting, but the policy has no model of them"
+                yield f"{_those(wanted & ~before)} are seen after acting, but the policy has no model of them"
             elif wanted is not None and (before & ~wanted).any():
-                yield "its costs are seen before acting, but the policy learns them from what is seen after"
+                yield f"{_those(before & ~wanted)} are seen before acting, but the policy learns them from what is seen after"
         if setting.reward is not None:
             yield from self.model_misfits("reward", setting.reward)
         if setting.cost is not None:
@@ -321,6 +325,35 @@ class Problem:
                 )
         for told in setting.told:
             yield from told(self, truth)
+
+
+def _those(marked: NDArray[np.bool_]) -> str:
+    return "its costs" if marked.all() else f"its costs {', '.join(map(str, np.flatnonzero(marked)))}"
+
+
+def when_seen(name: str, given: Any, K: int) -> WhenSeen:
+    """When K costs are seen, as given: one word where all are seen alike, else one for each.
+
+    >>> when_seen("costs_seen", ["before", "after"], 2), when_seen("costs_seen", ["after", "after"], 2)
+    (('before', 'after'), 'after')
+    """
+    if isinstance(given, str):
+        require_choice(name, given, get_args(Seen))
+        return "before" if given == "before" else "after"
+    try:
+        words = tuple(given)
+    except TypeError:
+        words = (given,)
+    if len(words) != K or any(one not in get_args(Seen) for one in words):
+        raise InvalidInput(
+            f'{name} must be "before", "after", or one of them for each of {K} constraints, but got {given!r}.'
+        )
+    return words if len(set(words)) > 1 else words[0] if words else "before"
+
+
+def which_before(seen: WhenSeen, K: int) -> NDArray[np.bool_]:
+    """Which of K costs are seen before acting, (K,)."""
+    return np.array([one == "before" for one in ((seen,) * K if isinstance(seen, str) else seen)], dtype=bool)
 
 
 # What policies are told, held against the means

@@ -20,6 +20,7 @@ import math
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -30,12 +31,13 @@ from numpy.typing import NDArray
 from tightrope.engine import simulate
 from tightrope.engine.replication import shown_rows
 from tightrope.environments import synthetic
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.models import Model, model_from_settings
 from tightrope.oracle import slater, solve
 from tightrope.policies import Oracle, PessimisticOptimistic, Uniform
 from tightrope.policies.state_file import read_state
+from tightrope.problem import Setting
 from tightrope.validation import Array
 
 ROUNDS = 60
@@ -45,9 +47,10 @@ class PolicySuite:
     """Tests that every policy passes which can be simulated. Inherit it in a test module and define `make`.
 
     `make()` returns a new policy, always the same one. `environment()` returns one of its setting; the default is a small random
-    linear instance with one cost that is seen before acting. With `strict = True` it is also held to what the package's own
-    policies promise: outcomes late and in any order, bad ones refused with `InvalidInput` and without a trace. `learns = False`
-    says that it looks at no outcome, so that there are no bad ones.
+    linear instance with as many actions, features and costs, seen when they are seen, as the policy says of itself (`n_actions`,
+    `n_constraints`, its models), and else 4 actions, 3 features for each and one cost that is seen before acting. With
+    `strict = True` it is also held to what the package's own policies promise: outcomes late and in any order, bad ones refused
+    with `InvalidInput` and without a trace. `learns = False` says that it looks at no outcome, so that there are no bad ones.
     """
 
     strict: ClassVar[bool] = False
@@ -59,7 +62,7 @@ class PolicySuite:
 
     def environment(self) -> Tabular:
         """An environment of the policy's setting."""
-        return synthetic(contexts=5, actions=4, features=3, constraints=1, slater=0.2)
+        return small_environment(self.make())
 
     def test_it_has_the_three_methods(self) -> None:
         """`decide`, `learn` and `copy` are there."""
@@ -71,7 +74,10 @@ class PolicySuite:
     def test_it_says_that_its_own_setting_fits(self) -> None:
         """`setting`, where it states one, finds nothing wrong with the environment."""
         why = self.environment().problem().outside(self.make())
-        _must(not why, f"setting must admit an environment of its own kind, but the problem says {why}")
+        how = "give an environment of its setting, as `environment()` or to check_policy as `env`"
+        _must(
+            not why, f"setting must admit an environment of its own kind, but the problem says {why}: {how}"
+        )
 
     def test_it_chooses_actions_on_offer(self) -> None:
         """Every decision is an action id, or has one as `.action`, that was on offer."""
@@ -411,7 +417,8 @@ def check_policy(make: Callable[[], Any], env: Tabular | None = None, *, strict:
     make : callable
         Returns a new policy, always the same one.
     env : Tabular, optional
-        An environment of its setting; by default a small linear one with a cost seen before acting.
+        An environment of its setting; by default a small linear one with as many actions, features and costs as the policy says
+        of itself, and else 4 actions, 3 features for each and a cost that is seen before acting (`small_environment`).
     strict : bool
         Hold it to what the package's own policies promise about late and bad outcomes as well.
 
@@ -432,6 +439,41 @@ def check_policy(make: Callable[[], Any], env: Tabular | None = None, *, strict:
         suite.environment = lambda: env  # type: ignore[method-assign]
     suite.strict = strict  # type: ignore[misc]
     return _faults(suite, "test_it_has_the_three_methods")
+
+
+def small_environment(policy: Any) -> Tabular:
+    """A small random instance of the size that a policy says of itself.
+
+    >>> import tightrope as tr
+    >>> small_environment(tr.ShadowPrice(tr.DisjointRidge(2, 5), 1, tr.ArmMeans(2)))
+    Tabular('synthetic', contexts=5, actions=2, features=5, constraints=1, costs fixed, seen after)
+    """
+    setting = getattr(policy, "setting", None)
+    asked = setting if isinstance(setting, Setting) else Setting(n_actions=getattr(policy, "n_actions", None))
+    models: dict[str, Any] = {"features": asked.reward, "cost_features": asked.cost}
+    told = [asked.n_actions, *(one.n_actions for one in models.values() if one is not None)]
+    J, K = next((one for one in told if one is not None), 4), asked.n_constraints or 1
+    reading = {name: one for name, one in models.items() if one is not None and one.takes_features}
+    changes: dict[str, Any] = {"theta": None}
+    for name, model in reading.items():
+        d = model.n_features
+        rows = _instance(J, max(2, d), K).features
+        assert rows is not None
+        # One x for all actions where the model tells them apart.
+        changes[name] = rows[:, 0, :d] if model.n_actions is not None else rows[..., :d]
+    if asked.seen_before is not None and len(asked.seen_before) == K:
+        changes["costs_seen"] = ["before" if known else "after" for known in asked.seen_before]
+    if not asked.takes_features:
+        changes |= {"features": None, "cost_features": None}
+    return changed(_instance(J, 3, K), **changes)
+
+
+def _instance(J: int, d: int, K: int) -> Tabular:
+    """The same for the same size; with as much room to meet the constraints as so many of them leave."""
+    for slack in (0.2, 0.1, 0.05, 0.02):
+        with suppress(InvalidInput):
+            return synthetic(contexts=5, actions=J, features=d, constraints=K, slater=slack)
+    return synthetic(contexts=5, actions=J, features=d, constraints=K, slater=0.01)
 
 
 def check_model(make: Callable[[], Model]) -> list[str]:
@@ -492,11 +534,12 @@ def _rounds(
         given: dict[str, Array] = {}
         if rows["reward"] is not None:
             given["features"] = rows["reward"].of(c, ids)
-        if constrained and env.costs_seen == "before":
-            given["costs"] = env.costs[c, ids].copy()
-        elif constrained and rows["cost"] is not None:
-            given["costs"] = rows["cost"].of(c, ids)
-        before = {name: value.copy() for name, value in given.items()}
+        before = env.seen_before
+        if constrained and before.any():
+            given["costs"] = env.costs[c, ids][:, before].copy()
+        if constrained and not before.all() and rows["cost"] is not None:
+            given["cost_features" if before.any() else "costs"] = rows["cost"].of(c, ids)
+        shown_before = {name: value.copy() for name, value in given.items()}
         other: dict[str, Any] = {} if env.available.all() else {"actions": ids.tolist()}
         if getattr(policy, "sees_context", False):
             other["context"] = c
@@ -505,8 +548,8 @@ def _rounds(
         _on_offer(decision, ids)
         a = _action(decision)
         reward = float(draw.random() < env.rewards[c, a])
-        costs = (env.costs[c, a].copy(),) if constrained and env.costs_seen == "after" else ()
-        shown = _Round(given, before, ids, told, decision, reward, costs)
+        costs = (env.costs[c, a, ~env.seen_before],) if constrained and not env.seen_before.all() else ()
+        shown = _Round(given, shown_before, ids, told, decision, reward, costs)
         if learn:
             shown.learn(policy)
         yield shown

@@ -341,10 +341,7 @@ def test_costs_are_seen_when_the_rules_say() -> None:
 
     assert env("before").costs_seen == "before"
     assert env("after").costs_seen == "after"
-    with pytest.raises(
-        InvalidInput, match="must all be seen before acting, or all after, but 'capacity letter' is"
-    ):
-        env("after", "before")
+    assert env("after", "before").costs_seen == ("after", "before")
 
 
 def test_frames_of_pandas_and_polars() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tightrope as tr
 from tightrope import InvalidInput
 from tightrope.offpolicy import Log
 
@@ -74,3 +75,21 @@ def test_a_log_keeps_its_own_copy() -> None:
     assert log.rewards[0] == 1.0
     with pytest.raises(ValueError, match="read-only"):
         log.rewards[0] = 2.0
+
+
+def test_what_was_used_stands_in_for_costs():
+    rules = tr.Rules(
+        [tr.Capacity("a", at_most=0.5), tr.Budget("minutes", at_most=20, range=(0, 60), seen="after")],
+        actions=["a", "b"],
+    )
+    actions, minutes = ["a", "b", "b"], [30.0, 20.0, 0.0]
+    log = Log(actions, [1.0, 0.0, 1.0], usage={"minutes": minutes}, propensities=[0.5] * 3, constraints=rules)
+    np.testing.assert_allclose(log.costs, [[0.5, 1 / 6], [-0.5, 0.0], [-0.5, -1 / 3]], atol=1e-12)
+    assert log.constraints == rules.names
+    for given in ({"constraints": ["x", "y"]}, {"constraints": rules, "costs": log.costs}):
+        with pytest.raises(tr.InvalidInput, match="usage stands in for costs, and needs constraints=Rules"):
+            Log(actions, [1.0, 0.0, 1.0], usage={"minutes": minutes}, propensities=[0.5] * 3, **given)
+    with pytest.raises(tr.InvalidInput, match=r"usage\['minutes'\] is missing"):
+        rules.logged({}, actions)
+    with pytest.raises(tr.InvalidInput, match=r"usage\['minutes'\] must be one number or 3, but got 2"):
+        rules.logged({"minutes": [1.0, 2.0]}, actions)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
-from tightrope.cli.tables import number_text, summary_table, table
+from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
 from tightrope.cli.words import in_command_words
 
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
@@ -28,6 +29,7 @@ def oracle(
     baseline
         The program: on mean costs, on the joint law of context and costs, or whichever is right for the environment.
     """
+    from tightrope.environments import Tabular
     from tightrope.environments.build import environment_of
     from tightrope.files import write_json
     from tightrope.oracle import check, solve
@@ -40,8 +42,12 @@ def oracle(
     first = read.policies[0]
     m = first.reward.m if first.reward is not None else None
     bound = 1.0 if m is None and first.kind != DEFAULT_KIND else m
-    assumptions = check(env, m=bound, horizon=first.horizon or read.simulation.rounds)
-    weights = env.weights if found.atoms is None else found.atoms.weights
+    # Those of contexts that are drawn can't be checked: nobody has listed them.
+    table_of_means = env if isinstance(env, Tabular) else env.truth
+    assumptions = None
+    if table_of_means is not None:
+        assumptions = check(table_of_means, m=bound, horizon=first.horizon or read.simulation.rounds)
+    weights = table_of_means.weights if found.atoms is None else found.atoms.weights  # type: ignore[union-attr]
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
     constraints: list[dict[str, Any]] = [
         {"name": name, "slack": float(slack), "dual": float(dual), "binding": bool(binding)}
@@ -60,7 +66,9 @@ def oracle(
         "constraints": constraints,
         "shares": shares,
         "certificate": {name: getattr(proof, name) for name in _PROVED},
-        "assumptions": {
+        "assumptions": None
+        if assumptions is None
+        else {
             "hold": assumptions.holds,
             "m": assumptions.m,
             "tau_prime": assumptions.tau_prime,
@@ -70,7 +78,8 @@ def oracle(
     folder = output.folder()
     if folder is not None:
         write_json(folder / "oracle.json", data, indent=2)
-    feasible_from = "–" if assumptions.tau_prime is None else f"{assumptions.tau_prime:,}"
+    tau = None if assumptions is None else assumptions.tau_prime
+    feasible_from = "–" if tau is None else f"{tau:,}"
     facts = [
         ("value per round", f"{found.value:.6g}"),
         ("baseline", found.baseline),
@@ -89,13 +98,14 @@ def oracle(
         table("", ("", read.name), facts),
         *([table("constraints", ("name", "slack", "dual", "binding"), rows)] if rows else []),
         table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
-        table(
-            "assumptions",
-            ("must hold", "measured", "holds"),
-            [(item.statement, item.measured, "yes" if item.holds else "NO") for item in assumptions.items],
-        ),
+        *([] if assumptions is None else [_assumptions_table(assumptions.items)]),
         *([] if folder is None else [f"written to {folder / 'oracle.json'}"]),
     )
+
+
+def _assumptions_table(items: Sequence[Any]) -> Any:
+    body = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in items]
+    return table("assumptions", ("must hold", "measured", "holds"), body)
 
 
 @command("tightrope simulate examples/fair-jobs.toml --rounds 5000 --out out/jobs")
@@ -153,6 +163,8 @@ def simulate(
             for result in results
             for one in result.concerns
         ]
+        if any(result.optimum is None for result in results):
+            said.append(NO_REGRET)
         output.show(data, summary_table(last, "policy", "scenario"), *said, where)
     if interrupted:
         raise KeyboardInterrupt

@@ -7,16 +7,20 @@ from typing import Any
 
 JUDGED = ("regret", "violation", "last violated round")
 
+NO_REGRET = "regret is not known: nobody has said what the best policy would earn (`means` of the environment, or its `optimum`)"
+
 
 def summary_table(rows: Sequence[dict[str, Any]], *labels: str) -> Any:
     """One line for each row: its labels, and what every run is judged by."""
-    head = (*labels, "runs", "round", *JUDGED)
+    # Where nobody knows what is best, what was earned takes the place of regret.
+    earned = bool(rows) and all(row["regret"] is None for row in rows)
+    head = (*labels, "runs", "round", *(("reward", *JUDGED[1:]) if earned else JUDGED))
     body = [
         (
             *(str(row[label]) for label in labels),
             f"{row['replications']:,}",
             f"{row['round']:,}",
-            *judged(row),
+            *((interval_text(row, "reward"), *judged(row)[1:]) if earned else judged(row)),
         )
         for row in rows
     ]

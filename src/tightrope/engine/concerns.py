@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,19 @@ from tightrope.policies.watch import FIRST_LOOK, constraint_words, never_tried, 
 from tightrope.validation import Array
 
 
-def of_run(policy: Any, env: Tabular, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
+class Offered(NamedTuple):
+    """What a run is judged by: the names of its constraints, and how often each action was on offer, (J,)."""
+
+    constraints: tuple[str, ...]
+    counts: Array
+
+
+def offered(env: Tabular, rounds: int) -> Offered:
+    """The same of a tabular environment, in expectation."""
+    return Offered(env.constraints, (env.weights @ env.available) * float(rounds))
+
+
+def of_run(policy: Any, world: Offered, records: Array, grid: NDArray[np.int64]) -> list[Concern]:
     """The concerns of one run that `policy` is at the end of: none before round 512, nor for a policy of a user's own making.
 
     `records` are the tallies at the rounds of `grid`, at which totals are looked at.
@@ -23,12 +35,11 @@ def of_run(policy: Any, env: Tabular, records: Array, grid: NDArray[np.int64]) -
     if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
         return []
     found = [*policy.own_concerns()]
-    offered = (env.weights @ env.available) * float(grid[-1])
-    found += never_tried(policy, offered)
+    found += never_tried(policy, world.counts)
     K = policy.n_constraints
-    if K and env.n_constraints == K:
-        totals = kernels.tally_views(records, env.n_actions, K).costs
-        words = env.constraints if getattr(policy, "rules", None) is None else constraint_words(policy)
+    if K and len(world.constraints) == K:
+        totals = kernels.tally_views(records, len(world.counts), K).costs
+        words = world.constraints if getattr(policy, "rules", None) is None else constraint_words(policy)
         found += _totals(policy, totals, grid, words)
     return found
 

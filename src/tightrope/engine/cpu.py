@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.engine.concerns import of_run
+from tightrope.engine.concerns import of_run, offered
 from tightrope.engine.replication import Replication, model_rows
 from tightrope.environments.tabular import Tabular
 from tightrope.kernels import shadow_loop
@@ -42,9 +42,9 @@ def compiled(
     """A function that runs one replication, or None where `policy` has no compiled loop."""
     # Of the class itself: one that inherits may decide otherwise.
     loop = vars(type(policy)).get("loop")
-    if loop == "pessimistic-optimistic" and policy.compiles:
+    if loop == "pessimistic-optimistic" and policy.compiles and not (policy.n_constraints and env.seen_mixed):
         simulate = _pessimistic_optimistic(policy, env, world)
-    elif loop == "shadow-price" and policy.compiles and not (env.costs_seen == "before" and env.random_costs):
+    elif loop == "shadow-price" and policy.compiles and not env.random_before:
         found = _shadow_price(policy, env, world)
         if found is None:
             return None
@@ -55,14 +55,14 @@ def compiled(
         return None
 
     def run(replication: int, stop: NDArray[np.int64]) -> Replication:
-        out = Replication(world, grid, rounds, keep_choices)
+        out = Replication(env.n_actions, env.n_constraints, grid, rounds, keep_choices)
         written = out.records, out.last_violation, out.choices, out.tally, out.drawn
         out.rounds_run, twin = simulate(
             kernels.Run(np.uint64(seed), replication, rounds, grid, *written, stop)
         )
         if out.rounds_run == rounds:
             twin.decisions.made += rounds
-            out.concerns = of_run(twin, env, out.records, grid)
+            out.concerns = of_run(twin, offered(env, rounds), out.records, grid)
         return out
 
     return run
@@ -159,12 +159,9 @@ def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_r
         else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
         for model, rows in ((policy._reward, reward_rows), (policy._cost, cost_rows))
     )
-    W = (
-        np.array(env.costs[c, ids])
-        if not len(policy._columns)
-        else np.zeros((len(ids), policy.n_constraints))
-    )
-    return Remembered(ids, phi, psi, np.ascontiguousarray(W[:, : policy.n_constraints]))
+    W = np.array(env.costs[c, ids])[:, : policy.n_constraints]
+    W[:, policy._columns] = 0.0
+    return Remembered(ids, phi, psi, np.ascontiguousarray(W))
 
 
 def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArrays:

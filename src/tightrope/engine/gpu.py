@@ -99,7 +99,11 @@ def simulate_many(
             f"env must not change during the run on a GPU, but got {env!r}: use engine='cpu', which plays its phases."
         )
     if not isinstance(env, Tabular):
-        raise InvalidInput(f"env must be a Tabular environment, but got {env!r}.")
+        raise InvalidInput(f"env must be a Tabular environment on a GPU, but got {env!r}.")
+    if env.seen_mixed:
+        raise InvalidInput(
+            "costs of which some are seen before acting and others after can't be played on a GPU: use engine='cpu'."
+        )
     if precision not in SMALLEST_RIDGE:
         raise InvalidInput(f"precision must be 'single' or 'double', but got {precision!r}.")
     labels = [policy_name(policy) for policy in policies] if names is None else list(names)

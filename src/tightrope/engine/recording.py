@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.environments.drifting import Environment
-from tightrope.environments.tabular import Tabular
+from tightrope.environments.custom import Custom
+from tightrope.environments.drifting import Drifting, Environment
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -57,17 +57,19 @@ class Optimum(NamedTuple):
     earned: Array | None = None
 
 
-def known_optimum(env: Environment, optimum: float | None, grid: NDArray[np.int64]) -> Optimum:
+def known_optimum(env: Environment | Custom, optimum: float | None, grid: NDArray[np.int64]) -> Optimum:
     """What regret is measured against at the recorded rounds: as given, by the LP, or what the environment knows."""
     if optimum is not None:
         return Optimum(finite_number("optimum", optimum), None, "given")
+    if isinstance(env, Custom) and (env.optimum is not None or env.means is None):
+        return Optimum(env.optimum, None, "given")
     try:
         from tightrope.oracle import benchmark
     except ModuleNotFoundError:
-        return Optimum(env.optimum if isinstance(env, Tabular) else None, None, "given")
+        return Optimum(None if isinstance(env, Drifting) else env.optimum, None, "given")
     try:
         found = benchmark(env, int(grid[-1]))
     except InfeasibleProblem:
         return Optimum(None, None, "fluid")
-    earned = None if isinstance(env, Tabular) else found.earned(grid)
+    earned = found.earned(grid) if isinstance(env, Drifting) else None
     return Optimum(found.value, found.interval, found.baseline, earned)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.concerns import Concern, ignore
-from tightrope.engine.concerns import of_run
+from tightrope.engine.concerns import Offered, of_run, offered
 from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.policies import Policy
 from tightrope.problem import Part
+from tightrope.rules import Rules
 from tightrope.validation import Array
 
 KINDS = {"none": kernels.FIXED, "bernoulli": kernels.BERNOULLI, "gaussian": kernels.GAUSSIAN}
@@ -60,10 +61,7 @@ class Replication:
 
     __slots__ = ("choices", "concerns", "drawn", "last_violation", "records", "rounds_run", "tally")
 
-    def __init__(
-        self, world: kernels.TabularArrays, grid: NDArray[np.int64], rounds: int, keep_choices: bool
-    ) -> None:
-        J, K = world.rewards.shape[1], world.means.shape[2]
+    def __init__(self, J: int, K: int, grid: NDArray[np.int64], rounds: int, keep_choices: bool) -> None:
         self.tally = np.zeros(kernels.tally_size(J, K))
         self.drawn = np.zeros(K)
         self.records = np.zeros((len(grid), len(self.tally)))
@@ -73,68 +71,58 @@ class Replication:
         self.concerns: list[Concern] = []
 
 
+class World(Protocol):
+    """Who brings the rounds of one replication to a policy object."""
+
+    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """What `decide` is given in round t, and the ids of the actions on offer."""
+        ...
+
+    def outcome(self, t: int, action: int) -> Outcome:
+        """What comes of an action in the round that was offered last."""
+        ...
+
+    def end(self) -> Offered:
+        """What concerns are judged by at the end: the names of the constraints, and how often actions were on offer."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """A reward and its mean, K costs and their means; `told` is what `learn` is given after the decision."""
+
+    told: tuple[Any, ...]
+    reward: float
+    mean: float
+    costs: Array
+    mean_costs: Array
+
+
 def run_plainly(
     policy: Any,
-    env: Environment,
-    seed: int,
-    replication: int,
+    world: World,
+    out: Replication,
     rounds: int,
     grid: NDArray[np.int64],
-    keep_choices: bool,
     stop: NDArray[np.int64],
 ) -> Replication:
-    """One replication of any policy with `decide` and `learn`, by the same draws as the compiled loops."""
-    (_, last, env), *to_come = phases_of(env, rounds)
-    world = tabular_arrays(env)
-    K = world.means.shape[2]
-    out = Replication(world, grid, rounds, keep_choices)
-    tally, drawn = out.tally, out.drawn
-    sleeping = not env.available.all()
-    before = env.costs_seen == "before"
-    constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
-    sees_costs = before and constrained
-    sees_context = bool(getattr(policy, "sees_context", False))
-    reward_rows, cost_rows = (shown_rows(policy, env, part) for part in ("reward", "cost"))
+    """One replication of any policy with `decide` and `learn`, in any world."""
+    tally, keep_choices = out.tally, len(out.choices) > 0
     if isinstance(policy, Policy):
         policy.notify = ignore
     at = 0
     for t in range(1, rounds + 1):
         if stop[0]:
             break
-        if t > last:
-            # All that was read off `env` before the first round is the same in every phase.
-            _, last, env = to_come.pop(0)
-            world = tabular_arrays(env)
-        u, v = kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT)
-        c = kernels.pick(world.cdf, u)
-        ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
-        offer: dict[str, Any] = {}
-        if reward_rows is not None:
-            offer["features"] = reward_rows.of(c, ids)
-        if sees_costs:
-            offer["costs"] = shown = np.empty((len(ids), K))
-            kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
-        elif constrained and cost_rows is not None:
-            offer["costs"] = cost_rows.of(c, ids)
-        if sleeping:
-            offer["actions"] = ids.tolist()
-        if sees_context:
-            offer["context"] = c
+        offer, ids = world.offer(t)
         decision = policy.decide(**offer)
         a = int(getattr(decision, "action", decision))
         if a not in ids:
             raise InvalidInput(
                 f"{type(policy).__name__}.decide chose action {a} in round {t}, which is not on offer."
             )
-        mean = world.rewards[c, a]
-        reward = kernels.draw_reward(seed, replication, t, v, mean, world.reward_kind, world.reward_scale)
-        kernels.chosen_costs(world, seed, replication, t, c, a, drawn)
-        if before or not constrained:
-            policy.learn(decision, reward)
-        else:
-            policy.learn(decision, reward, drawn.copy())
-        mean_costs = drawn if sees_costs else world.means[c, a]
-        kernels.add_to_tally(tally, t, a, mean, reward, drawn, 0, mean_costs, 0, out.last_violation)
+        told, reward, mean, costs, mean_costs = world.outcome(t, a)
+        policy.learn(decision, *told)
+        kernels.add_to_tally(tally, t, a, mean, reward, costs, 0, mean_costs, 0, out.last_violation)
         if keep_choices:
             out.choices[t - 1] = a
         if t == grid[at]:
@@ -142,8 +130,85 @@ def run_plainly(
             at += 1
         out.rounds_run = t
     if out.rounds_run == rounds:
-        out.concerns = of_run(policy, env, out.records, grid)
+        out.concerns = of_run(policy, world.end(), out.records, grid)
     return out
+
+
+class TabularWorld:
+    """A tabular environment, or one that drifts, by the same draws as the compiled loops."""
+
+    def __init__(self, policy: Any, env: Environment, seed: int, replication: int, rounds: int) -> None:
+        (_, self._last, self._env), *self._to_come = phases_of(env, rounds)
+        self._seed, self._replication, self._rounds = seed, replication, rounds
+        self._arrays = tabular_arrays(self._env)
+        K = self._env.n_constraints
+        constrained = getattr(policy, "n_constraints", K) > 0 and K > 0
+        self._drawn = np.zeros(K)
+        self._sleeping = not self._env.available.all()
+        self._sees_context = bool(getattr(policy, "sees_context", False))
+        # Which costs it sees before acting, and which after; None where it looks at none of them.
+        before = self._env.seen_before
+        self._before = np.flatnonzero(before) if constrained and before.any() else None
+        self._after = np.flatnonzero(~before) if constrained and not before.all() else None
+        self._mixed = self._before is not None and self._after is not None
+        self._reward_rows, self._cost_rows = (
+            shown_rows(policy, self._env, part) for part in ("reward", "cost")
+        )
+        self._groups = getattr(self._env, "groups", None) if needs_group(policy) else None
+
+    def offer(self, t: int) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """What `decide` is given in round t, and the ids of the actions on offer."""
+        if t > self._last:
+            # All that was read off the environment before the first round is the same in every phase.
+            _, self._last, self._env = self._to_come.pop(0)
+            self._arrays = tabular_arrays(self._env)
+        world, seed, replication = self._arrays, self._seed, self._replication
+        u, self._v = kernels.uniforms(seed, replication, t, kernels.CONTEXT_SLOT)
+        self._c = c = kernels.pick(world.cdf, u)
+        ids = world.ids[world.offsets[c] : world.offsets[c + 1]]
+        offer: dict[str, Any] = {}
+        if self._reward_rows is not None:
+            offer["features"] = self._reward_rows.of(c, ids)
+        if self._before is not None:
+            shown = np.empty((len(ids), self._env.n_constraints))
+            kernels.offered_costs(world, seed, replication, t, c, ids, shown.reshape(-1))
+            offer["costs"] = np.ascontiguousarray(shown[:, self._before]) if self._mixed else shown
+        if self._after is not None and self._cost_rows is not None:
+            offer["cost_features" if self._mixed else "costs"] = self._cost_rows.of(c, ids)
+        if self._sleeping:
+            offer["actions"] = ids.tolist()
+        if self._sees_context:
+            offer["context"] = c
+        if self._groups is not None:
+            offer["group"] = self._groups[c]
+        return offer, ids
+
+    def outcome(self, t: int, action: int) -> Outcome:
+        """What comes of an action in the round that was offered last."""
+        world, c, drawn = self._arrays, self._c, self._drawn
+        mean = world.rewards[c, action]
+        reward = kernels.draw_reward(
+            self._seed, self._replication, t, self._v, mean, world.reward_kind, world.reward_scale
+        )
+        kernels.chosen_costs(world, self._seed, self._replication, t, c, action, drawn)
+        told = (reward,) if self._after is None else (reward, drawn[self._after])
+        mean_costs = drawn
+        if self._before is None:
+            mean_costs = world.means[c, action]
+        elif self._after is not None:
+            mean_costs = drawn.copy()
+            mean_costs[self._after] = world.means[c, action, self._after]
+        return Outcome(told, reward, mean, drawn, mean_costs)
+
+    def end(self) -> Offered:
+        """What concerns are judged by at the end."""
+        return offered(self._env, self._rounds)
+
+
+def needs_group(policy: Any) -> bool:
+    """Whether a policy's rules ask for the group of a context."""
+    rules = getattr(policy, "rules", None)
+    return isinstance(rules, Rules) and any(rule.among is not None for rule in rules)
 
 
 class ShownRows(NamedTuple):

@@ -16,8 +16,10 @@ from tightrope import kernels
 from tightrope.concerns import in_runs, of_runs
 from tightrope.concerns import warn as tell
 from tightrope.engine.cpu import Runner, compiled, policy_seed
+from tightrope.engine.custom_world import CustomWorld
 from tightrope.engine.recording import known_optimum, policy_name, recorded_rounds
-from tightrope.engine.replication import Replication, run_plainly, tabular_arrays
+from tightrope.engine.replication import Replication, TabularWorld, World, run_plainly, tabular_arrays
+from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -34,7 +36,7 @@ SERIAL_BELOW = 20_000
 
 def simulate(
     policy: Any,
-    env: Environment,
+    env: Environment | Custom | Any,
     rounds: int,
     replications: int = 1,
     seed: int = 0,
@@ -60,8 +62,8 @@ def simulate(
         A user's own policy needs `decide(features=…, costs=…)` (only what the environment has is passed; `actions=` too where some
         actions may be off offer), returning an action or an object with `.action`; `learn(decision, reward)`, or
         `learn(decision, reward, costs)` where costs are seen after acting; and `copy(seed)`.
-    env : Tabular or Drifting
-        One whose means change with the round is played by the policy object itself, as with ``compile=False``.
+    env : Tabular, Drifting, Custom, or any object that has `draw` and `outcome`
+        Only a `Tabular` has compiled loops: others are played by the policy object itself, as with ``compile=False``.
     rounds, replications, seed : int
     engine : "cpu", "gpu" or "gpu-double"
         Where to run. "gpu" needs CuPy and a CUDA device, keeps estimates in float32 and is for the policies named in
@@ -73,7 +75,8 @@ def simulate(
         on `rounds`.
     optimum : float, optional
         The optimal mean reward per round, if known; by default it is computed by `tightrope.solve`, or is what the environment
-        itself knows where no LP solver is installed. Without any, regret can be filled in later by `Result.with_optimum`.
+        itself knows where no LP solver is installed. Without any, as in a `Custom` environment that does not tell its means, there
+        is no regret: rewards and costs are what they are, and regret can be filled in later by `Result.with_optimum`.
     keep_choices : bool
         Keep the action of every round of every replication.
     compile : bool
@@ -100,7 +103,7 @@ def simulate(
     True
     """
     if not isinstance(env, Tabular | Drifting):
-        raise InvalidInput(f"env must be a Tabular or a Drifting environment, but got {env!r}.")
+        env = Custom.of(env)
     for method in ("decide", "learn", "copy"):
         if not callable(getattr(policy, method, None)):
             raise InvalidInput(f"policy must have a method {method}, but {type(policy).__name__} has none.")
@@ -228,7 +231,7 @@ def _python(
 
 def _one(
     policy: Any,
-    env: Environment,
+    env: Environment | Custom,
     seed: int,
     rounds: int,
     grid: NDArray[np.int64],
@@ -237,11 +240,17 @@ def _one(
     replication: int,
 ) -> tuple[int, Replication]:
     twin = policy.copy(policy_seed(seed, replication))
-    return replication, run_plainly(twin, env, seed, replication, rounds, grid, keep_choices, stop)
+    world: World
+    if isinstance(env, Custom):
+        world = CustomWorld(twin, env, seed, replication)
+    else:
+        world = TabularWorld(twin, env, seed, replication, rounds)
+    out = Replication(env.n_actions, env.n_constraints, grid, rounds, keep_choices)
+    return replication, run_plainly(twin, world, out, rounds, grid, stop)
 
 
 def _result(
-    done: dict[int, Replication], *, env: Environment, grid: Any, keep_choices: bool, **rest: Any
+    done: dict[int, Replication], *, env: Environment | Custom, grid: Any, keep_choices: bool, **rest: Any
 ) -> Result:
     J, K = env.n_actions, env.n_constraints
     order = sorted(done)

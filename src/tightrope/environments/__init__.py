@@ -1,4 +1,4 @@
-"""Who draws contexts, rewards and costs: ready-made environments and `Tabular`, from which all are made.
+"""Who draws contexts, rewards and costs: ready-made environments, `Tabular`, from which they are made, and `Custom`, for your own.
 
 >>> from tightrope import environments
 >>> environments.bandit(threshold=0.1)
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit as bandit
     from tightrope.environments.build import load as load
     from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
+    from tightrope.environments.custom import Custom as Custom
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
+    from tightrope.environments.logged import Logged as Logged
+    from tightrope.environments.logged import from_log as from_log
     from tightrope.environments.synthetic import synthetic as synthetic
     from tightrope.environments.table import Table as Table
     from tightrope.environments.table import WeakEvidence as WeakEvidence
@@ -28,12 +31,15 @@ if TYPE_CHECKING:
     from tightrope.environments.tabular import Tabular as Tabular
 
 _HOMES = {
+    "Custom": "tightrope.environments.custom",
     "Drifting": "tightrope.environments.drifting",
+    "Logged": "tightrope.environments.logged",
     "Table": "tightrope.environments.table",
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",
     "calibrate_hospital": "tightrope.environments.calibration",
+    "from_log": "tightrope.environments.logged",
     "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",
     "hospital_rules": "tightrope.environments.hospital",

@@ -13,25 +13,27 @@ import numpy as np
 
 from tightrope.actions import Action
 from tightrope.environments.bandit import bandit
+from tightrope.environments.custom import Custom
 from tightrope.environments.hospital import hospital
 from tightrope.environments.synthetic import synthetic
 from tightrope.environments.table_file import table_environment
-from tightrope.environments.tabular import Tabular, changed
+from tightrope.environments.tabular import Tabular, changed, seen_words
 from tightrope.errors import InvalidInput
 from tightrope.policies.build import build_policy
-from tightrope.problem import Seen
+from tightrope.problem import WhenSeen
 from tightrope.registry import Registry
 from tightrope.rules import Rules
 from tightrope.spec import EnvironmentSpec, Spec, SpecError, read_spec, unknown_field
 from tightrope.validation import Array, real_array
 
-# Functions that return a `Tabular`, by name; a parameter called `folder` is given the folder of the spec.
+# Functions that return a `Tabular`, a `Custom`, or what has `draw` and `outcome`, by name.
+# A parameter called `folder` is given the folder of the spec.
 ENVIRONMENTS = Registry("environment", __package__)
 register = ENVIRONMENTS.register
 
 
-def environment_of(spec: Spec) -> Tabular:
-    """The environment that a spec describes, its rules included.
+def environment_of(spec: Spec) -> Tabular | Custom:
+    """The environment that a spec describes, its rules included: a table, or one of your own.
 
     >>> from tightrope.spec import make_spec
     >>> environment_of(make_spec({"environment": {"kind": "bandit", "threshold": 0.1}}))
@@ -66,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> Tabular:
 
 
 def policies_of(
-    spec: Spec, env: Tabular, tells: Mapping[str, Callable[[], Any]] | None = None
+    spec: Spec, env: Tabular | Custom, tells: Mapping[str, Callable[[], Any]] | None = None
 ) -> dict[str, Any]:
     """The policies of a spec, by name, made to fit `env`; for `tells` see `tightrope.problem.Problem`.
 
@@ -88,10 +90,10 @@ def build_environment(
     usage: Mapping[str, Mapping[str, float]] | None = None,
     actions: Sequence[str] = (),
     name: str | None = None,
-) -> Tabular:
+) -> Tabular | Custom:
     """The environment of a spec's ``[environment]``; rules, where there are any, take the place of its own costs.
 
-    Two settings are common to all kinds, and speak to the rules: `usage` (for each usage that the rules count one number, one for
+    Two settings are common to all tables, and speak to the rules: `usage` (for each usage that the rules count one number, one for
     each action, or one for each context and action) and `groups` (for each context its group or groups).
 
     Parameters
@@ -118,7 +120,15 @@ def build_environment(
     given_usage, groups = settings.pop("usage", {}), settings.pop("groups", None)
     if spec.kind == "tabular" and "file" in settings:
         given_usage, groups = _for_rules(spec.folder, settings["file"], given_usage, groups)
-    env = _made(spec, settings)
+    made = _made(spec, settings)
+    if isinstance(made, Custom):
+        if given_usage or groups is not None:
+            field = "usage" if given_usage else "groups"
+            raise SpecError(
+                f"environment.{field}: is for tables: the environment itself says it of each context"
+            )
+        return _custom(made, rules, usage or {}, actions, name)
+    env = made
     changes: dict[str, Any] = {}
     if actions and tuple(actions) != env.actions:
         changes["actions"] = _renamed(env, tuple(actions))
@@ -129,12 +139,7 @@ def build_environment(
             raise SpecError("environment.costs: the rules state the costs: leave one or the other out")
         _require_as_many(env, rules.actions)
         changes |= _rule_costs(env, rules, usage or {}, given_usage, groups)
-        stated = settings.get("costs_seen", changes["costs_seen"])
-        if stated != changes["costs_seen"]:
-            raise SpecError(
-                f'environment.costs_seen: is "{stated}", but the rules are seen {changes["costs_seen"]}: change '
-                "this, `seen` of the rules or `costs_seen` of the policy"
-            )
+        _require_agreed(settings, changes["costs_seen"])
         changes["name"] = name or env.name
     elif given_usage or groups is not None:
         field = "usage" if given_usage else "groups"
@@ -202,7 +207,7 @@ def _for_rules(folder: Path, file: Any, usage: Any, groups: Any) -> tuple[Any, A
     return {**usage, **more}, groups
 
 
-def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
+def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
     try:
         factory = ENVIRONMENTS.find(spec.kind, spec.folder)
     except InvalidInput as error:
@@ -215,22 +220,47 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular:
                 raise unknown_field("environment", field, allowed)
     folder = {"folder": spec.folder} if "folder" in parameters else {}
     try:
-        env: Tabular = factory(**settings, **folder)
+        env = factory(**settings, **folder)
+        return env if isinstance(env, Tabular) else Custom.of(env)
     except SpecError:
         raise
     except InvalidInput as error:
         raise SpecError(f"environment: {error}") from error
-    return env
 
 
-def _require_as_many(env: Tabular, actions: Sequence[Action]) -> None:
+def _custom(
+    env: Custom,
+    rules: Rules | None,
+    usage: Mapping[str, Mapping[str, float]],
+    actions: Sequence[str],
+    name: str | None,
+) -> Custom:
+    """An environment of your own under the rules and names of a spec."""
+    named = actions and tuple(actions) != env.actions
+    changes: dict[str, Any] = {}
+    if rules is not None:
+        if env.n_constraints and env.rules is None:
+            raise SpecError("rule: the environment has costs of its own: leave one or the other out")
+        _require_as_many(env, rules.actions)
+        changes = {"rules": rules, "actions": None, "usage": {**env.usage, **usage}}
+    elif named:
+        changes = {"actions": _renamed(env, tuple(actions))}
+    if name is not None and env.name in (Custom.__name__.lower(), "log"):
+        changes["name"] = name
+    try:
+        return env.changed(**changes) if changes else env
+    except InvalidInput as error:
+        raise SpecError(f"environment: {error}") from error
+
+
+def _require_as_many(env: Tabular | Custom, actions: Sequence[Action]) -> None:
     if len(actions) != env.n_actions:
         raise SpecError(
             f"actions: must be {env.n_actions} names, as many as the environment has actions, but got {len(actions)}"
         )
 
 
-def _renamed(env: Tabular, actions: tuple[str, ...]) -> tuple[str, ...]:
+def _renamed(env: Tabular | Custom, actions: tuple[str, ...]) -> tuple[str, ...]:
     """`actions`, where they may name the actions of `env`."""
     _require_as_many(env, actions)
     if env.actions != tuple(f"action {j}" for j in range(env.n_actions)):
@@ -276,8 +306,18 @@ def _rule_costs(
         "constraints": rules.names,
         "cost_range": rules.cost_range,
         "cost_noise": _noise(env, rules),
-        "costs_seen": _seen(rules),
+        "costs_seen": rules.costs_seen,
     }
+
+
+def _require_agreed(settings: Mapping[str, Any], seen: WhenSeen) -> None:
+    """Refuse an environment that says of its costs that they are seen when the rules say otherwise."""
+    stated = settings.get("costs_seen", seen)
+    if (tuple(stated) if isinstance(stated, list) else stated) != seen:
+        raise SpecError(
+            f'environment.costs_seen: is "{stated}", but the rules are seen {seen_words(seen)}: change '
+            "this, `seen` of the rules or `costs_seen` of the policy"
+        )
 
 
 def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
@@ -331,15 +371,3 @@ def _noise(env: Tabular, rules: Rules) -> str:
             'environment.cost_noise: must be "none" where a rule is for a group of contexts, but got "bernoulli"'
         )
     return env.cost_noise
-
-
-def _seen(rules: Rules) -> Seen:
-    if rules.seen.all():
-        return "before"
-    if not rules.seen.any():
-        return "after"
-    early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
-    raise SpecError(
-        f"rule: in a simulation all rules must be seen before acting, or all after, but {early!r} is seen before and "
-        f"{late!r} after"
-    )

@@ -20,7 +20,7 @@ import numpy as np
 
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
-from tightrope.problem import Problem, Seen
+from tightrope.problem import Problem, WhenSeen
 from tightrope.validation import Array, finite_number
 
 # What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
@@ -158,8 +158,8 @@ class Drifting:
         return self.phases[0].constraints
 
     @property
-    def costs_seen(self) -> Seen:
-        """Whether costs are seen before acting, or after."""
+    def costs_seen(self) -> WhenSeen:
+        """Whether costs are seen before acting, or after, or which when."""
         return self.phases[0].costs_seen
 
     @property

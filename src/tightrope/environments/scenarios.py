@@ -108,7 +108,7 @@ class Scenario:
         Where the means change with the round, the average over the run of the phases' values, each with its own constraints met.
         """
         env = self.means
-        if env.costs_seen == "before" and env.random_costs:
+        if env.random_before:
             raise InvalidInput(
                 f"{env.name} has random costs that are seen before acting: its optimum is that of the joint program, tr.solve(env)."
             )
@@ -152,7 +152,7 @@ class Scenario:
         if self.baseline is None:
             reason = "there is no baseline whose reward must not be fallen behind"
             missing |= dict.fromkeys(("baseline", "baseline_reward", "alpha"), reason)
-        if self.env.n_constraints == 0 or self.env.costs_seen == "before":
+        if self.means.seen_before.all():
             missing["cost"] = (
                 "its costs are seen before acting, but the policy learns them from what is seen after"
             )
@@ -176,7 +176,7 @@ class Scenario:
             "n_arms": env.n_actions,
             "n_features": env.n_features,
             "n_constraints": env.n_constraints,
-            "constraints": env.n_constraints,
+            "constraints": env.problem().constraints,
             "cost_range": env.cost_range[0] if env.n_constraints == 1 else env.cost_range,
             "weights": self.env.weights,
             "horizon": horizon,
@@ -185,7 +185,7 @@ class Scenario:
         }
         if env.reward_noise != "none":
             known["reward_noise"] = self._noise("reward")
-        if env.n_constraints and env.costs_seen == "after":
+        if not env.seen_before.all():
             known["cost"] = self._model("cost", linear)
             if env.cost_noise != "none":
                 known["cost_noise"] = self._noise("cost")

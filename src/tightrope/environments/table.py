@@ -23,7 +23,7 @@ from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
-from tightrope.problem import Seen
+from tightrope.problem import Seen, WhenSeen
 from tightrope.rules import Rules
 from tightrope.toml import dumps
 from tightrope.validation import Array, finite_number, require_range
@@ -31,7 +31,7 @@ from tightrope.validation import Array, finite_number, require_range
 Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = Mapping[Any, str | float]
 
-_FEW_ROWS = 30
+FEW_ROWS = 30
 _RARE, _RARE_SHARE = 0.01, 0.05
 _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
@@ -88,7 +88,7 @@ def from_table(
     ridge : float
         Penalty on the slopes of a fit, not on its intercepts.
     costs_seen : "before" or "after", optional
-        As in `Tabular`; by default as the rules say, all of them before acting or all of them after.
+        When the costs of all rules are seen; by default as each rule says.
     name : str
     judge : bool
         Whether to look for weak evidence, which takes longer than all else in a large table.
@@ -117,7 +117,7 @@ def from_table(
     (('email', 'letter'), [0.4, 0.2], [0.4, 0.8])
     """
     finite_number("ridge", ridge, low=0.0, open_low=True)
-    table = _Rows(frame, context, group)
+    table = TableRows(frame, context, group)
     logged: _Logged | None = None
     theta: Array | None = None
     if label is not None:
@@ -157,7 +157,7 @@ def from_table(
         rewards=rewards,
         costs=costs,
         cost_range=cost_range,
-        costs_seen=_seen(rules) if costs_seen is None else costs_seen,
+        costs_seen=_agreed_seen(rules, costs_seen),
         actions=actions,
         constraints=None if rules is None else rules.names,
         name=name,
@@ -307,7 +307,7 @@ class Table(Tabular):
         return table
 
 
-class _Rows:
+class TableRows:
     """The columns of a frame, and its distinct contexts in the order of their first rows."""
 
     def __init__(self, frame: Any, context: Any, group: str | None) -> None:
@@ -359,6 +359,7 @@ class _Rows:
         )
 
     def numbers(self, name: str) -> Array:
+        """A column of numbers, none missing."""
         column = self._frame.whole(name)
         if column.dtype.kind not in "biuf":
             raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")
@@ -380,7 +381,7 @@ class _Logged:
 
     def __init__(
         self,
-        table: _Rows,
+        table: TableRows,
         codes: Codes,
         actions: tuple[str, ...],
         ridge: float,
@@ -394,7 +395,7 @@ class _Logged:
             return
         counts = np.bincount(codes, minlength=len(actions))
         for one, count in zip(actions, counts):
-            if count < _FEW_ROWS:
+            if count < FEW_ROWS:
                 self.doubts.append(
                     f"action {one!r} has only {count} of {codes.size} rows: its means are a guess"
                 )
@@ -478,7 +479,7 @@ def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
 
 
 def _usage(
-    table: _Rows,
+    table: TableRows,
     actions: tuple[str, ...],
     logged: _Logged | None,
     cost: Mapping[str, str | PerAction],
@@ -503,7 +504,7 @@ def _usage(
 
 
 def _costs(
-    table: _Rows, usage: Mapping[str, Array], rules: Rules | None
+    table: TableRows, usage: Mapping[str, Array], rules: Rules | None
 ) -> tuple[Array | None, Array | tuple[float, float]]:
     if rules is None:
         return None, (-1.0, 1.0)
@@ -516,17 +517,12 @@ def _costs(
     return np.stack(costs), rules.cost_range
 
 
-def _seen(rules: Rules | None) -> Seen:
-    """When costs are seen, by what the rules say."""
-    if rules is None or rules.seen.all():
-        return "before"
-    if rules.seen.any():
-        early, late = rules.names[int(rules.seen.argmax())], rules.names[int(rules.seen.argmin())]
-        raise InvalidInput(
-            f"rules of an environment must all be seen before acting, or all after, but {early!r} is seen before and "
-            f"{late!r} after"
-        )
-    return "after"
+def _agreed_seen(rules: Rules | None, stated: Seen | None) -> WhenSeen:
+    """When costs are seen: as is stated, else as the rules say."""
+    if stated is not None:
+        return stated
+    seen: WhenSeen = "before" if rules is None else rules.costs_seen
+    return seen
 
 
 def _fitted(context: Any, frame: Any) -> Encoder:

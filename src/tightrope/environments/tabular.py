@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.problem import Problem, Seen, Truth, Vectors
+from tightrope.problem import Problem, Seen, Truth, Vectors, WhenSeen, when_seen, which_before
 from tightrope.validation import Array, finite_array, finite_number, first, require_choice, require_range
 
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
@@ -45,8 +45,9 @@ class Tabular:
         actions and constraints given the context.
     cost_range : (low, high) or (K, 2)
         What the costs are known to lie in.
-    costs_seen : "before" or "after"
-        Whether the costs of all actions are seen before acting, or only that of the chosen one, after.
+    costs_seen : "before", "after", or a sequence of K of them
+        Whether the costs of all actions are seen before acting, or only that of the chosen one, after; where that differs from
+        constraint to constraint, one word for each.
     available : (C, J) of bool, optional
         The actions on offer in each context, at least one; by default all.
     actions, constraints : sequences of str, optional
@@ -85,7 +86,7 @@ class Tabular:
     cost_noise: Noise
     cost_scale: float
     cost_range: Array
-    costs_seen: Seen
+    costs_seen: WhenSeen
     available: NDArray[np.bool_]
     actions: tuple[str, ...]
     constraints: tuple[str, ...]
@@ -105,7 +106,7 @@ class Tabular:
         cost_noise: Noise = "none",
         cost_scale: float = 0.1,
         cost_range: ArrayLike = (-1.0, 1.0),
-        costs_seen: Seen = "before",
+        costs_seen: Seen | Sequence[Seen] = "before",
         available: ArrayLike | None = None,
         actions: Sequence[str] | None = None,
         constraints: Sequence[str] | None = None,
@@ -115,7 +116,6 @@ class Tabular:
     ) -> None:
         require_choice("reward_noise", reward_noise, get_args(Noise))
         require_choice("cost_noise", cost_noise, get_args(Noise))
-        require_choice("costs_seen", costs_seen, get_args(Seen))
         if not isinstance(name, str):
             raise InvalidInput(f"name must be a string, but got {name!r}.")
         if rewards is None:
@@ -127,7 +127,7 @@ class Tabular:
         if reward_noise == "bernoulli":
             r = _within("rewards", r, 0.0, 1.0)
         w = finite_array("costs", np.zeros((*r.shape, 0)) if costs is None else costs, (*r.shape, None))
-        span = _ranges(cost_range, w.shape[2])
+        span = declared_ranges(cost_range, w.shape[2])
         w = _within("costs", w, span[:, 0], span[:, 1])
         phi = _features("features", features, r.shape)
         psi = phi if cost_features is None else _features("cost_features", cost_features, r.shape)
@@ -141,9 +141,10 @@ class Tabular:
         kept = {id(array): _read_only(array) for array in arrays.values() if array is not None}
         fields: dict[str, Any] = {field: kept.get(id(array)) for field, array in arrays.items()}
         fields |= {"name": name, "reward_noise": reward_noise, "cost_noise": cost_noise}
-        fields |= {"reward_scale": scale, "cost_scale": spread, "costs_seen": costs_seen}
-        fields["actions"] = _names("actions", actions, "action", r.shape[1])
-        fields["constraints"] = _names("constraints", constraints, "constraint", w.shape[2])
+        fields |= {"reward_scale": scale, "cost_scale": spread}
+        fields["costs_seen"] = when_seen("costs_seen", costs_seen, w.shape[2])
+        fields["actions"] = declared_names("actions", actions, "action", r.shape[1])
+        fields["constraints"] = declared_names("constraints", constraints, "constraint", w.shape[2])
         fields["optimum"] = None if optimum is None else finite_number("optimum", optimum)
         vars(self).update(fields)
 
@@ -173,6 +174,16 @@ class Tabular:
         return self.features is not None and self.features.ndim == 2
 
     @property
+    def seen_before(self) -> NDArray[np.bool_]:
+        """(K,): which costs are seen before acting."""
+        return which_before(self.costs_seen, self.n_constraints)
+
+    @property
+    def seen_mixed(self) -> bool:
+        """Whether some costs are seen before acting and others after."""
+        return not isinstance(self.costs_seen, str)
+
+    @property
     def jumps(self) -> NDArray[np.bool_]:
         """(C, J, K): which costs are random, among the actions on offer."""
         if self.cost_noise == "none":
@@ -187,6 +198,11 @@ class Tabular:
     def random_costs(self) -> bool:
         """Whether any cost is random given the context (and the context can occur)."""
         return bool(self.jumps[self.weights > 0].any())
+
+    @property
+    def random_before(self) -> bool:
+        """Whether any cost is random that is seen before acting: a choice may then depend on the costs drawn."""
+        return bool(self.jumps[self.weights > 0][..., self.seen_before].any())
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
         """The problem that it poses; for `tells` see `Problem`.
@@ -224,8 +240,17 @@ class Tabular:
         return (
             f"Tabular({self.name!r}, contexts={self.n_contexts}, actions={self.n_actions}, "
             f"features={self.n_features}, constraints={self.n_constraints}, "
-            f"costs {'fixed' if self.cost_noise == 'none' else self.cost_noise}, seen {self.costs_seen})"
+            f"costs {'fixed' if self.cost_noise == 'none' else self.cost_noise}, seen {seen_words(self.costs_seen)})"
         )
+
+
+def seen_words(seen: WhenSeen) -> str:
+    """When costs are seen, in words.
+
+    >>> seen_words("after"), seen_words(("before", "after"))
+    ('after', 'before and after')
+    """
+    return seen if isinstance(seen, str) else "before and after"
 
 
 def changed(env: Tabular, **changes: Any) -> Tabular:
@@ -260,7 +285,8 @@ def _within(name: str, means: Array, low: Array | float, high: Array | float) ->
     return means
 
 
-def _ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
+def declared_ranges(cost_range: ArrayLike, n_constraints: int) -> Array:
+    """What each cost is known to lie in, (K, 2)."""
     span = finite_array("cost_range", cost_range, (2,), (n_constraints, 2))
     span = np.array(np.broadcast_to(span, (n_constraints, 2)))
     bad = span[:, 0] > span[:, 1]
@@ -297,7 +323,8 @@ def _availability(available: ArrayLike | None, shape: tuple[int, ...]) -> NDArra
     return mask
 
 
-def _names(name: str, given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
+def declared_names(name: str, given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
+    """As many different names as there must be; by default numbered."""
     if given is None:
         return tuple(f"{prefix} {i}" for i in range(count))
     names = (given,) if isinstance(given, str) else tuple(given)

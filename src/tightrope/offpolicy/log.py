@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -39,7 +39,8 @@ class Log(AsFrame):
         What was done: ids 0..J−1, or names.
     rewards : (n,)
     costs : (n, K) or (n, J, K), optional
-        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted.
+        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted. Those of all
+        K rules, as `Rules.costs` makes them: usage less the limit, divided by the rule's scale.
     propensities : (n,) or (n, J)
         The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that missing
         overlap is found with certainty.
@@ -54,6 +55,8 @@ class Log(AsFrame):
     action_names : sequence of str, optional
     constraints : Rules or sequence of str, optional
         Names of the constraints; rules name the actions as well.
+    usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+        With rules, in place of costs: what was used by what was done, in the units of the rules, and the group of each context.
     n_actions : int, optional
         J, where neither names nor propensities tell it; by default the largest id + 1.
     encoder : Encoder, optional
@@ -91,6 +94,8 @@ class Log(AsFrame):
         in_order: bool = False,
         action_names: Sequence[str] | None = None,
         constraints: Rules | Sequence[str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
         n_actions: int | None = None,
         encoder: Encoder | None = None,
     ) -> None:
@@ -100,6 +105,12 @@ class Log(AsFrame):
         n = y.size
         if n < 2:
             raise InvalidInput(f"a log must have at least 2 rows, but got {n}.")
+        if usage is not None:
+            if not isinstance(constraints, Rules) or costs is not None:
+                raise InvalidInput(
+                    "usage stands in for costs, and needs constraints=Rules([...]), which say what of it counts."
+                )
+            costs = constraints.logged(usage, labels(actions).tolist(), group)
         if isinstance(constraints, Rules):
             if action_names is not None:
                 raise InvalidInput("action_names come from the rules: do not give them as well.")

@@ -138,7 +138,7 @@ def _check_costs_seen(spec: PolicySpec, problem: Problem) -> None:
     rules = problem.rules
     if spec.costs_seen is None or problem.n_constraints == 0:
         return
-    if rules is None and spec.costs_seen != problem.seen:
+    if rules is None and isinstance(problem.seen, str) and spec.costs_seen != problem.seen:
         raise SpecError(
             f'{spec.where}.costs_seen: must be "{problem.seen}", which is when costs are seen here, '
             f'but got "{spec.costs_seen}"'

@@ -15,7 +15,7 @@ from tightrope.policies.offer import Offer, rounds_given
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
-from tightrope.problem import Setting
+from tightrope.problem import Seen, Setting
 from tightrope.rules import Rules
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -28,6 +28,7 @@ class Constrained(Policy):
     _cost: Any
     _input: Any
     _pending: PendingDecisions
+    _seen: tuple[Seen, ...] | None = None
 
     @abstractmethod
     def _commit(self, offer: Offer) -> Decision:
@@ -112,10 +113,10 @@ class Constrained(Policy):
         return given
 
     def _constraints_as_data(self) -> Any:
-        """What `parameters_from` reads: K, or the rules."""
+        """What `parameters_from` reads: K, when each is seen, or the rules."""
         rules = self.rules
         if rules is None:
-            return self.n_constraints
+            return self.n_constraints if self._seen is None else list(self._seen)
         declared = {} if rules.groups is None else {"groups": list(rules.groups)}
         return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 

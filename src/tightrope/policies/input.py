@@ -14,6 +14,7 @@ from tightrope.models import Model
 from tightrope.models.linear import require_rows_in_ball
 from tightrope.policies.offer import Offer, feature_rows, logged_rows, offered_ids, plain_group
 from tightrope.policies.rule_costs import RuleCosts
+from tightrope.problem import Seen, when_seen, which_before
 from tightrope.rules import Rules
 from tightrope.validation import (
     COST_LIMIT,
@@ -23,6 +24,7 @@ from tightrope.validation import (
     real_array,
     require_finite,
     require_range,
+    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +64,13 @@ class Input:
             )
         self.n_actions = next(iter(said.values()), None)
         self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
+        # Whether ψ is φ where none is given.
+        self.same_features = (
+            cost is not None
+            and cost.takes_features
+            and cost.n_features == reward.n_features
+            and (cost.n_actions is None) == (reward.n_actions is None)
+        )
         self.names = None if rules is None else tuple(map(str, rules.actions))
         self.action_names = ActionNames(self.n_actions if rules is None else rules.actions)
 
@@ -78,6 +87,11 @@ class Input:
             if not self.cost.takes_features:
                 raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
             costs, cost_features = None, costs
+        elif len(self.columns) and costs is not None and cost_features is None and np.ndim(costs) == 1:
+            # One x: costs would have a row for each action.
+            costs, cost_features = None, costs
+        if cost_features is None and self.same_features:
+            cost_features = features
         ids = offered_ids(actions, self.action_names)
         J = None if ids is None else len(ids)
         phi, J = feature_rows("features", features, self.reward, J)
@@ -155,6 +169,18 @@ class Input:
                 f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}."
             )
 
+    def logged_costs(self, costs: Any, usage: Any, group: Any, actions: Any) -> Any:
+        """Costs that were logged, or by name what was used, made costs by the rules."""
+        if usage is None:
+            return costs
+        if costs is not None:
+            raise InvalidInput("give costs, or usage by name, not both.")
+        if self.rules is None:
+            raise InvalidInput("usage needs rules: make the policy with constraints=Rules([...]).")
+        if not isinstance(usage, Mapping):
+            raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
+        return self.rules.logged(usage, actions, group, after=True)
+
     def log(
         self, features: Any, actions: Any, rewards: Any, costs: Any, cost_features: Any, ranges: Array
     ) -> Log:
@@ -168,7 +194,10 @@ class Input:
             if self.cost is None:
                 raise InvalidInput("costs are seen before acting here: warm_start takes the rewards alone.")
             K = len(self.columns)
-            w = real_array("costs", costs, (n, K), *([(n,)] if K == 1 else [])).reshape(n, K)
+            given = real_array(
+                "costs", costs, (n, K), *([(n,)] if K == 1 else []), *([(n, self.K)] if K < self.K else [])
+            )
+            w = given.reshape(n, K) if given.size == n * K else given[:, self.columns]
             w = require_in_ranges(w, ranges)
             if cost_features is None and self.cost.takes_features:
                 cost_features = features
@@ -202,7 +231,10 @@ class Input:
                 )
             costs = self.rule_costs.observed(costs, action, group)
         n = len(self.columns)
-        return real_array("costs", costs, (n,), *([()] if n == 1 else [])).reshape(n)
+        given = real_array(
+            "costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])
+        )
+        return given.reshape(n) if given.size == n else given[self.columns]
 
 
 def encoded(
@@ -239,10 +271,26 @@ def require_in_ranges(costs: Array, ranges: Array) -> Array:
     return costs
 
 
-def seen_before(K: int, rules: Rules | None, cost: Model | None) -> NDArray[np.bool_]:
-    """Which of K costs are seen before acting, (K,)."""
-    if rules is None:
-        return np.full(K, cost is None)
+def read_constraints(
+    constraints: Any, cost: Model | None
+) -> tuple[Rules | None, int, tuple[Seen, ...] | None, NDArray[np.bool_]]:
+    """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting."""
+    if isinstance(constraints, Rules):
+        return constraints, constraints.n_constraints, None, _seen_before(constraints, cost)
+    if isinstance(constraints, tuple | list):
+        K = len(constraints)
+        seen = when_seen("constraints", constraints, K)
+        before = which_before(seen, K)
+        if (cost is None) != before.all():
+            raise InvalidInput(
+                "cost= is the model of the costs that are seen after acting: it is needed where there are any, and only there."
+            )
+        return None, K, seen if isinstance(seen, tuple) else None, before
+    K = whole_number("constraints must be Rules or their number, which", constraints)
+    return None, K, None, np.full(K, cost is None)
+
+
+def _seen_before(rules: Rules, cost: Model | None) -> NDArray[np.bool_]:
     known = np.asarray(rules.seen, dtype=bool)
     if cost is None and not known.all():
         k = int(np.argmin(known))

@@ -65,7 +65,11 @@ class Watch:
             self.since = np.zeros(len(above), dtype=np.int64)
         self.since[~above] = 0
         self.since[above & (self.since == 0)] = policy.rounds
-        for concern in policy.concerns():
+        self.tell(policy, policy.concerns())
+
+    def tell(self, policy: Any, concerns: Sequence[Concern]) -> None:
+        """Tell what is new of these."""
+        for concern in concerns:
             if concern.kind not in self.told:
                 self.told.add(concern.kind)
                 policy.notify(concern)

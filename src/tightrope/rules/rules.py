@@ -252,6 +252,17 @@ class Rules:
         return self._seen
 
     @property
+    def costs_seen(self) -> Any:
+        """When costs are seen: "before" or "after" acting, or where rules differ one word for each column.
+
+        >>> import tightrope as tr
+        >>> tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"]).costs_seen
+        ('before', 'after')
+        """
+        words = tuple("before" if known else "after" for known in self._seen)
+        return words if len(set(words)) > 1 else words[0] if words else "before"
+
+    @property
     def cost_range(self) -> Array:
         """(K, 2): what the costs of each column are known to lie in (read-only)."""
         return self._cost_range
@@ -302,6 +313,46 @@ class Rules:
         """
         costs: Array = self._fill(self.plan(group, (action,), after=True), usage)[0, ~self._seen]
         return costs
+
+    def logged(self, usage: Usage | None, actions: Any, group: Any = None, *, after: bool = False) -> Array:
+        """The costs of n decisions of a log, (n, K); with `after` only the columns that are seen after acting.
+
+        Parameters
+        ----------
+        usage : mapping
+            For each usage one number, or n of them: what the action that was taken used.
+        actions : (n,) names or indices
+            What was done.
+        group : str or (n,) groups, optional
+            Those of each context, as in `costs`.
+
+        Examples
+        --------
+        >>> import tightrope as tr
+        >>> rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
+        >>> rules.logged({"hours": [0.75, 0.25]}, ["a", "b"])
+        array([[ 0.5 ,  0.25],
+               [-0.5 , -0.25]])
+        """
+        ids, asked = (
+            self._names.ids(actions),
+            ~self._seen if after else np.ones(self.n_constraints, dtype=np.bool_),
+        )
+        told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
+        if len(told) not in (1, len(ids)):
+            raise InvalidInput(f"group must be that of each of {len(ids)} decisions, but got {len(told)}")
+        given: dict[str, Any] = dict(usage or {})
+        for name, one in given.items():
+            if np.ndim(one) and len(one) != len(ids):
+                raise InvalidInput(f"usage[{name!r}] must be one number or {len(ids)}, but got {len(one)}")
+        sets = [self._context_groups(one, asked) for one in told] * (len(ids) if len(told) == 1 else 1)
+        costs = np.zeros((len(ids), self.n_constraints))
+        for here in set(sets):
+            rows = [i for i, one in enumerate(sets) if one == here]
+            part = {name: one if np.ndim(one) == 0 else np.asarray(one)[rows] for name, one in given.items()}
+            plan = self._make_plan(here, tuple(ids[i] for i in rows), after)
+            costs[rows] = self._fill(plan._replace(needed=asked[plan.columns]), part)
+        return np.ascontiguousarray(costs[:, ~self._seen]) if after else costs
 
     def plan(self, group: Group = None, actions: Offered = None, *, after: bool = False) -> Plan:
         """What of `costs` does not depend on usage, or of `observed` with `after`; for code that fills in the rest by itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of
+from tightrope.environments.custom import Custom
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.oracle import solve
@@ -187,7 +189,8 @@ class Plan:
             encoder = context.get("encoder")
             value = [value, context, _file_hash(self.folder / encoder) if isinstance(encoder, str) else ""]
         content = _file_hash(self.folder / file) if isinstance(file, str) else ""
-        return _hash([value, content])
+        own = [_file_hash(self.folder / place) for place in sorted(_own_files(value))]
+        return _hash([value, content, *own])
 
 
 _ENVIRONMENT = ("name", "actions", "rule", "environment")
@@ -240,7 +243,14 @@ def _launched(plan: Plan, members: list[tuple[Cell, _Built]], device: Any) -> di
     (_, first), policies = members[0], [built.policy for _, built in members]
     precisely: dict[str, Any] = {"record": plan.recorded(first.size.rounds), "precision": "double"}
     env = first.solved.env
-    runs = simulate_many(policies, env, *first.shape, **precisely, optimum=0.0, device=device)
+    runs = simulate_many(  # it refuses what it can't play
+        policies,
+        env,  # type: ignore[arg-type]
+        *first.shape,
+        **precisely,
+        optimum=0.0,
+        device=device,
+    )
     seconds = (time.perf_counter() - started) / len(members)
     pairs = zip(members, runs, strict=True)
     return {cell.id: _row(plan, cell, built, run, seconds) for (cell, built), run in pairs}
@@ -292,13 +302,19 @@ def shown(value: Any) -> str:
 class _Solved:
     """An environment with its optimum: what cells share, so made once."""
 
-    env: Tabular
+    env: Tabular | Custom
     optimum: float | None
     interval: tuple[float, float] | None
     baseline: str
 
     @classmethod
-    def of(cls, env: Tabular) -> _Solved:
+    def of(cls, env: Tabular | Custom) -> _Solved:
+        if isinstance(env, Custom) and env.optimum is not None:
+            return cls(env, env.optimum, None, "given")
+        if isinstance(env, Custom) and env.means is None:
+            raise InvalidInput(
+                f"settings are ranked by regret, which is not known in {env.name!r}: its `means` tell it, or its `optimum`"
+            )
         try:
             found = solve(env)
         except InfeasibleProblem:
@@ -401,7 +417,7 @@ def _reads_rows(tables: Mapping[str, Any]) -> bool:
     return isinstance(stated, Mapping) and stated.get("kind") == "table"
 
 
-def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular:
+def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular | Custom:
     seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
     parts = (*_ENVIRONMENT, *(["context"] if _reads_rows(tables) else []))
     data = {part: tables[part] for part in parts if part in tables}
@@ -419,6 +435,35 @@ def _measured(run: Result, target: Target | None) -> Row:
 def _head(plan: Plan, cell: Cell) -> Row:
     knobs = {path: cell.settings.get(path) for path in plan.design.paths}
     return {"cell": cell.id, "number": cell.number, **knobs}
+
+
+def moved(value: Any, old: Path, new: Path) -> Any:
+    """The same tables for a spec in another folder: what they name as file.py:Class is found from there.
+
+    >>> moved({"kind": "mine.py:Shop", "of": [1]}, Path("/a"), Path("/a/out"))
+    {'kind': '../mine.py:Shop', 'of': [1]}
+    """
+    if isinstance(value, Mapping):
+        return {name: moved(one, old, new) for name, one in value.items()}
+    if isinstance(value, list):
+        return [moved(one, old, new) for one in value]
+    place, name = _own_class(value)
+    return f"{os.path.relpath(old / place, new)}:{name}" if place else value
+
+
+def _own_files(value: Any) -> set[str]:
+    """The files of classes of your own that a table names, as file.py:Class."""
+    if isinstance(value, Mapping | list):
+        parts = value.values() if isinstance(value, Mapping) else value
+        return {place for one in parts for place in _own_files(one)}
+    place, _ = _own_class(value)
+    return {place} if place else set()
+
+
+def _own_class(value: Any) -> tuple[str, str]:
+    """File and class of a text such as file.py:Class; empty ones of anything else."""
+    place, _, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return (place, name) if place.endswith(".py") and name.isidentifier() else ("", "")
 
 
 def _hash(value: Any) -> str:

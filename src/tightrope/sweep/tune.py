@@ -18,7 +18,7 @@ from tightrope.files import replacing
 from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
-from tightrope.sweep.cells import Cell, Plan, Row
+from tightrope.sweep.cells import Cell, Plan, Row, moved
 from tightrope.sweep.design import Step, refuse
 from tightrope.sweep.engines import EngineName
 from tightrope.sweep.run import Runner, Sweep, running, settings_table
@@ -219,6 +219,7 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
         if isinstance(stated, Mapping) and isinstance(stated.get(field), str):
             file = os.path.relpath(plan.folder / stated[field], path.resolve().parent)
             data[table] = {**stated, field: file}
+    data = moved(data, plan.folder, path.resolve().parent)
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     with replacing(path) as draft:
         draft.write_text(head + dumps(data), encoding="utf-8")

@@ -18,6 +18,50 @@ CLIPPED = 1.25
 _FAR = 10**12
 
 
+class OutsideRewards:
+    """Rewards outside [0, 1]: how many, from what to what, and how far in sum of squares. Not saved, as nothing that was told is.
+
+    The paper's rewards have means in [0, 1] and noise that is 1-sub-Gaussian, so a reward may well lie outside; but the squares of
+    the distances then sum to about one for each reward at most, and are told where they are clearly more.
+    """
+
+    __slots__ = ("count", "far", "high", "low", "squares")
+
+    def __init__(self) -> None:
+        self.count, self.squares, self.low, self.high = 0, 0.0, 0.0, 1.0
+        self.far = False
+
+    def note(self, policy: Any, rewards: Any) -> None:
+        """Look at rewards that were learnt, and tell at once where they can't be noise."""
+        given = np.atleast_1d(np.asarray(0.0 if rewards is None else rewards, dtype=float))
+        distances = np.maximum(-given, given - 1.0)
+        outside = distances > 0.0
+        if not outside.any():
+            return
+        self.count += int(outside.sum())
+        self.squares += float((distances[outside] ** 2).sum())
+        self.low, self.high = min(self.low, float(given.min())), max(self.high, float(given.max()))
+        n = max(self.count, policy._reward.n_learnt)
+        self.far = self.far or self.squares > n + 5.0 * math.sqrt(2.0 * n) + 10.0
+        if self.far:
+            policy._watch.tell(policy, self.concerns())
+
+    def concerns(self) -> list[Concern]:
+        """In words, where they can't be noise."""
+        if not self.far:
+            return []
+        lie = "reward lies" if self.count == 1 else "rewards lie"
+        return [
+            Concern(
+                "rewards outside [0, 1]",
+                f"{self.count:,} {lie} outside [0, 1], all of them in [{self.low:g}, {self.high:g}], which noise of standard "
+                "deviation 1 does not explain: the paper's policy takes mean rewards in [0, 1], clips its estimates at 1, and "
+                "promises nothing beyond.",
+                "Divide by the largest reward that can occur, or take ShadowPrice, to which any unit will do.",
+            )
+        ]
+
+
 def tightening(policy: Any) -> list[Concern]:
     """ε_t is above what any action gives back under some rule, by the range of its costs: the rule's queue can only grow."""
     n, K = policy.rounds, policy.n_constraints

@@ -205,6 +205,8 @@ def decide_after(
         if psi is not None:
             return None
         costs, psi = None, costs
+    if psi is None and policy._input.same_features:
+        psi = phi
     if rule_costs is not None and costs is None:
         decision = decide_late_by_usage(policy, phi, psi, usage, group)
         if decision is not None:
@@ -224,7 +226,7 @@ def decide_after(
     trace, x, z = np.empty(size), np.empty(policy._row_length), np.empty(cost.n_features)
     flat, ranges, core = policy._flat, policy._ranges, policy._core
     if rule_costs is None:
-        if costs is not None or usage is not None or group is not None:
+        if len(columns) < policy.n_constraints or usage is not None or group is not None:
             return None
         row = decide(phi, psi, ids, flat, cost.flat, ranges, columns, core, trace, x, z)
     else:
@@ -252,7 +254,7 @@ def learn_after(
         pending is None
         or pending[0] != _AWAITS
         or (type(reward) is not float and type(reward := as_float(reward)) is not float)
-        or reward - reward != 0.0
+        or not 0.0 <= reward <= 1.0
     ):
         return False
     _, action, x, z, group, _ = pending

@@ -16,7 +16,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import Input, encoded, require_in_ranges, seen_before
+from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import concerns, fast_path
@@ -33,6 +33,7 @@ from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
+from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
 
@@ -59,8 +60,8 @@ class PessimisticOptimistic(Constrained):
     ----------
     reward : Model
         Model of the reward. The policy works on a copy, so a model that has learnt already is a warm start.
-    constraints : int or Rules
-        K, or rules in words, which also state ranges, names and what is seen when.
+    constraints : int, Rules, or a sequence of "before" and "after"
+        K; or rules in words, which also state ranges, names and what is seen when; or for each constraint when its cost is seen.
     cost : Model, optional
         Model of the costs that are seen after acting.
     slater : float, optional
@@ -100,7 +101,7 @@ class PessimisticOptimistic(Constrained):
         self,
         reward: Model,
         *,
-        constraints: int | Rules = 0,
+        constraints: int | Rules | Sequence[Seen] = 0,
         cost: Model | None = None,
         slater: float | None = None,
         horizon: int | None = None,
@@ -110,14 +111,9 @@ class PessimisticOptimistic(Constrained):
         cost_range: Any = None,
         seed: int = 0,
     ) -> None:
-        self.rules = constraints if isinstance(constraints, Rules) else None
-        self.n_constraints = K = (
-            constraints.n_constraints
-            if isinstance(constraints, Rules)
-            else whole_number("constraints must be Rules or their number, which", constraints)
-        )
+        self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
+        K = self.n_constraints
         require_choice("tightening", tightening, get_args(Tightening))
-        known = seen_before(K, self.rules, cost)
         after = np.flatnonzero(~known)
         ranges = cost_ranges(K, self.rules, cost_range)
         self._settings: dict[str, Any] = {
@@ -158,6 +154,7 @@ class PessimisticOptimistic(Constrained):
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
         self._watch, self._look_at = Watch(K), FIRST_LOOK
+        self._outside = concerns.OutsideRewards()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
         # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
@@ -211,6 +208,10 @@ class PessimisticOptimistic(Constrained):
         """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
         return [*concerns.tightening(self), *concerns.clipped(self), *concerns.norms(self)]
 
+    def concerns(self) -> list[Concern]:
+        """Those of every policy, and rewards that do not lie in [0, 1]."""
+        return [*Constrained.concerns(self), *self._outside.concerns()]
+
     def remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
         return concerns.remedy_of_totals(self)
@@ -237,7 +238,7 @@ class PessimisticOptimistic(Constrained):
             W of each action on offer, in [−1, 1]. With `cost=` it is the cost features instead. Where some constraints
             are seen after acting, only the columns of the others, (J, K_before), may be given.
         cost_features : (J, d_w) array, or (p_w,) for `DisjointRidge`
-            ψ of each action on offer, ‖ψ‖ ≤ 1.
+            ψ of each action on offer, ‖ψ‖ ≤ 1; `features` by default, where they are of that size.
         actions : sequence of ids or names
             Which action each row is; 0..J−1 by default.
         usage, group
@@ -402,7 +403,7 @@ class PessimisticOptimistic(Constrained):
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
-            The costs that are seen after acting, in the order of the constraints.
+            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
@@ -414,7 +415,7 @@ class PessimisticOptimistic(Constrained):
             and costs is None
             and usage is None
             and decision.owner == self._pending.owner
-            and reward - reward == 0.0
+            and 0.0 <= reward <= 1.0
         ):
             # The fast path again; what is refused is left to the careful way below.
             waiting = self._pending.pop(decision.number, None)
@@ -428,6 +429,7 @@ class PessimisticOptimistic(Constrained):
         ):
             return
         self._learn_parts(decision, reward, costs, usage)
+        self._outside.note(self, reward)
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting."""
@@ -445,12 +447,13 @@ class PessimisticOptimistic(Constrained):
         costs: Any = None,
         *,
         cost_features: Any = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
         encoder: Encoder | None = None,
     ) -> None:
         """Teach the models what was logged before this policy goes live: t, the queue and the totals stay as they are.
 
-        The log may be of any policy whose choices depended on nothing but what the features tell. Row by row it is what the models'
-        own `learn` does. All rows are checked before the first is learnt.
+        The log may be of any policy whose choices depended on nothing but what the features tell. All rows are checked first.
 
         Parameters
         ----------
@@ -462,6 +465,8 @@ class PessimisticOptimistic(Constrained):
             The costs that are seen after acting. Those seen before are not learnt, so they are not taken.
         cost_features : (n, d_w) array, optional
             ψ of what was done; `features` by default.
+        usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
         encoder : Encoder, optional
             What makes numbers of features that are rows of a table.
 
@@ -474,8 +479,10 @@ class PessimisticOptimistic(Constrained):
         (array([0., 1.]), array([0.]), 0)
         """
         features, cost_features, _ = encoded(encoder, features, cost_features)
+        costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
         self._learn_log(log)
+        self._outside.note(self, log.rewards)
 
     # Slater's constant, measured elsewhere
 

@@ -243,7 +243,7 @@ def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: 
         else:
             return None
         force, _, idle = rule_costs.force(group)
-    elif costs is not None or usage is not None or group is not None:
+    elif len(columns) < K or usage is not None or group is not None:
         return None
     else:
         W[...] = 0.0

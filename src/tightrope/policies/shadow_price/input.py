@@ -25,17 +25,6 @@ class PriceInput(Input):
 
     cost_limit: ClassVar[float] = LARGEST
 
-    def __init__(self, *args: Any) -> None:
-        Input.__init__(self, *args)
-        reward, cost = self.reward, self.cost
-        # Whether ψ is φ where none is given.
-        self.same_features = (
-            cost is not None
-            and cost.takes_features
-            and cost.n_features == reward.n_features
-            and (cost.n_actions is None) == (reward.n_actions is None)
-        )
-
     def set_rules(self, rules: Rules) -> None:
         """Go on with rules of the same names, columns and groups, with other limits."""
         self.rules, self.rule_costs = rules, RuleCosts(rules)
@@ -53,8 +42,6 @@ class PriceInput(Input):
                 # Compiled code writes to none of it, but is made for arrays that could be written to.
                 features = catalogue if is_plain(catalogue) else catalogue.copy()
             costs = dense(costs)
-        if cost_features is None and self.same_features and (costs is None or len(self.known_columns)):
-            cost_features = features
         offer = Input.offer(self, features, costs, cost_features, actions, usage, group)
         self.require_valid(offer)
         self.in_force(offer.group)  # which says what is missing, before anything is changed

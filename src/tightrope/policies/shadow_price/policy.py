@@ -16,7 +16,7 @@ from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import encoded, seen_before
+from tightrope.policies.input import encoded, read_constraints
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import READABLE, as_array, as_float
@@ -31,6 +31,7 @@ from tightrope.policies.shadow_price.sampling import follow_member, sampling_for
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
+from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
 
@@ -59,8 +60,8 @@ class ShadowPrice(Constrained):
     ----------
     reward : Model
         Model of the reward. `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
-    constraints : int or Rules
-        K, or rules in words, which also state names, ranges and what is seen when.
+    constraints : int, Rules, or a sequence of "before" and "after"
+        K; or rules in words, which also state names, ranges and what is seen when; or for each constraint when its cost is seen.
     cost : Model, optional
         Model of the costs that are seen after acting.
     explore : float
@@ -101,7 +102,7 @@ class ShadowPrice(Constrained):
     def __init__(
         self,
         reward: Model,
-        constraints: int | Rules = 0,
+        constraints: int | Rules | Sequence[Seen] = 0,
         cost: Model | None = None,
         *,
         explore: float = 1.0,
@@ -118,13 +119,8 @@ class ShadowPrice(Constrained):
                 raise InvalidInput(
                     f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
                 )
-        self.rules = constraints if isinstance(constraints, Rules) else None
-        self.n_constraints = K = (
-            constraints.n_constraints
-            if isinstance(constraints, Rules)
-            else whole_number("constraints must be Rules or their number, which", constraints)
-        )
-        known = seen_before(K, self.rules, cost)
+        self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
+        K = self.n_constraints
         self._columns = after = np.flatnonzero(~known).astype(np.int64)
         self.explore = finite_number("explore", explore, low=0.0)
         self.caution = finite_number("caution", caution, low=0.0)
@@ -404,7 +400,7 @@ class ShadowPrice(Constrained):
             A decision of this policy (or of the one that it was restored from), or its number.
         reward : float, optional
         costs : (K_after,) array, or with rules a mapping of usage names to numbers, optional
-            The costs that are seen after acting, in the order of the constraints.
+            The costs that are seen after acting, in the order of the constraints, or all K: usage less the limit, over the scale.
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
@@ -478,6 +474,8 @@ class ShadowPrice(Constrained):
         costs: Any = None,
         *,
         cost_features: Any = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
         offers: Sequence[Mapping[str, Any]] | None = None,
         encoder: Encoder | None = None,
     ) -> None:
@@ -496,6 +494,8 @@ class ShadowPrice(Constrained):
         offers : sequence of mappings, optional
             What was on offer in those rounds or in others, each as the arguments of `decide`: prices are made from them from the
             first decision on. Where one x serves all actions and no cost is known before acting, `features` say it already.
+        usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+            With rules, in place of costs: what was used, as `learn` takes it, and the group of each context.
         encoder : Encoder, optional
             What makes numbers of features that are rows of a table, here and in offers.
 
@@ -508,6 +508,7 @@ class ShadowPrice(Constrained):
         (0, array([0.]))
         """
         features, cost_features, offers = encoded(encoder, features, cost_features, offers)
+        costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
         self._learn_log(log)

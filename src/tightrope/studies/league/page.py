@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.environments.scenarios import Scenario
+from tightrope.environments.tabular import seen_words
 from tightrope.files import write_csv, write_json
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate
@@ -133,7 +134,7 @@ def _overview(report: Report, league: League) -> None:
     rows: list[list[Cell]] = []
     for scenario, one in zip(league.scenarios.values(), league.overview(), strict=True):
         name = f"[{scenario.name}](#{scenario.name})"
-        kind = f"{scenario.env.n_constraints}, seen {scenario.env.costs_seen}"
+        kind = f"{scenario.env.n_constraints}, seen {seen_words(scenario.env.costs_seen)}"
         kind += f", {scenario.delay} rounds late" if scenario.delay else ""
         best = [one["best"] or "none", one["regret"]]
         rows.append([name, kind, scenario.slater, *best, one["ours"], _rounded(one["ratio"]), standing(one)])
@@ -174,7 +175,7 @@ def _scenario(report: Report, league: League, scenario: Scenario) -> None:
     report.text(scenario.description)
     env = scenario.env
     report.text(
-        f"Contexts: {env.n_contexts}. Actions: {env.n_actions}. Constraints: {env.n_constraints}, seen {env.costs_seen} acting. Optimum: "
+        f"Contexts: {env.n_contexts}. Actions: {env.n_actions}. Constraints: {env.n_constraints}, seen {seen_words(env.costs_seen)} acting. Optimum: "
         f"{league.optima[scenario.name]:.4f} a round. Slater's constant: {scenario.slater:.4g}."
     )
     if scenario.delay:

@@ -18,6 +18,7 @@ from tightrope.engine import simulate
 from tightrope.engine.replication import environment_draws
 from tightrope.engine.simulation import policy_name
 from tightrope.environments.build import environment_of
+from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Environment, phases_of
 from tightrope.environments.scenarios import SCENARIOS, Scenario
 from tightrope.environments.scenarios import scenario as named_scenario
@@ -155,7 +156,13 @@ def chosen_scenarios(names: Sequence[str] = (), spec: Spec | None = None) -> lis
     """Where to play: the scenarios that are named, and a spec's environment; None, which is all of the league's, without any."""
     found: list[str | Scenario] = list(names)
     if spec is not None and spec.environment is not None:
-        found.append(Scenario(environment_of(spec), f"The environment of {spec.name}."))
+        env = environment_of(spec)
+        if isinstance(env, Custom):
+            raise spec.error(
+                "environment: policies are ranked where all means are listed, in a table: `tightrope simulate` plays those of a spec, "
+                "written [[policy]], in an environment that draws its contexts"
+            )
+        found.append(Scenario(env, f"The environment of {spec.name}."))
     return found or None
 
 

@@ -33,9 +33,9 @@ def default_policy(env: Environment, **settings: Any) -> ShadowPrice:
     >>> default_policy(hospital()).n_constraints
     18
     """
-    if env.costs_seen == "after":
+    if not env.problem().seen_before.all():
         settings = {"cost": _model(env, env.cost_features), "cost_range": env.cost_range, **settings}
-    return ShadowPrice(reward=_model(env, env.features), constraints=env.n_constraints, **settings)
+    return ShadowPrice(reward=_model(env, env.features), constraints=env.problem().constraints, **settings)
 
 
 def papers_policy(env: Tabular, *, bonus: float = 1.0, **schedules: Any) -> PessimisticOptimistic:

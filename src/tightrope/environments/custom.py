@@ -1,0 +1,461 @@
+"""An environment of your own: anything that draws contexts and says what comes of an action.
+
+>>> def draw(round, rng):
+...     return rng.uniform(0.0, 1.0, 2)
+>>> def outcome(context, action, rng):
+...     return float(rng.random() < context[action])
+>>> Custom(draw, outcome, actions=2)
+Custom('custom', actions=2, features=2, constraints=0)
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tightrope.actions import Action, ActionNames
+from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, seen_words
+from tightrope.errors import InvalidInput
+from tightrope.policies.offer import plain_group
+from tightrope.policies.rule_costs import RuleCosts
+from tightrope.problem import Problem, Seen, Vectors, WhenSeen, when_seen, which_before
+from tightrope.rules import Rules
+from tightrope.validation import Array, finite_array, finite_number, real_array, require_range, whole_number
+
+DRAW, OUTCOME = 0, 1  # the slots of a round, each a stream of its own
+
+
+class Context(NamedTuple):
+    """What a round offers: the ids of the actions on offer (n,), their features, and costs W (n, K), 0 where they are seen after.
+
+    Features have one row for each action on offer, or are one x for all of them. `drawn` is what `draw` returned, `usage` what is
+    said of it by name.
+    """
+
+    drawn: Any
+    ids: NDArray[np.int64]
+    features: Array | None
+    cost_features: Array | None
+    W: Array
+    group: Any
+    usage: Mapping[str, Any]
+
+
+class Outcome(NamedTuple):
+    """A reward, and the K_after costs that are seen after acting."""
+
+    reward: float
+    costs: Array
+
+
+class Means(NamedTuple):
+    """Mean rewards (n,) of the actions on offer, and their mean costs (n, K): those seen before acting as they were drawn."""
+
+    rewards: Array
+    costs: Array
+
+
+class Custom:
+    """A world made of two functions, played round by round by the policy object itself.
+
+    `draw` and `outcome` may ask for an `rng`, a NumPy generator that depends on the seed, the replication and the round alone: the
+    same seed gives the same numbers for any number of workers, and `outcome` is handed the same stream whatever the action is, so
+    that policies are compared on the same draws. Who wants a world with a memory passes the methods of an object: every
+    replication plays in a copy of it, as it was when `simulate` was called.
+
+    Parameters
+    ----------
+    draw : callable (round) or (round, rng) → context
+        What comes in a round, 1, 2, …: a mapping with the arguments of `decide`, as far as there are any (`features`,
+        `cost_features`, `costs`, `usage`, `group`, `actions`), and whatever else `outcome` wants to find in it, which no policy is
+        shown; or features alone; or None.
+    outcome : callable (context, action) or (context, action, rng) → reward, or (reward, costs)
+        What comes of an action, by its name where actions have names, in the context as it was drawn. Costs are those that are
+        seen after acting, in their order, or by name what was used.
+    actions : int or sequence of str, optional
+        Their number or names; rules say it themselves.
+    rules : Rules, optional
+        They make costs of usage: what is seen before acting stands in the context, for every action on offer.
+    constraints : int or sequence of str
+        Without rules: the number of costs, or their names.
+    costs_seen : "before", "after", or a sequence of K of them
+        Without rules: when costs are seen.
+    cost_range : (low, high) or (K, 2), optional
+        Without rules: what costs are known to lie in; what lies outside is refused.
+    usage : mapping, optional
+        With rules: what actions always use, by the name of the usage, where contexts do not say it.
+    means : callable (context) → rewards, or (rewards, costs)
+        The true mean reward of each action on offer, and the mean costs, (n, K_after) or by name what is used, of those that are
+        seen after acting. With them regret is known: the optimum is solved for on a sample of contexts, with an interval.
+    optimum : float, optional
+        The best mean reward per round, where it is known otherwise. Without it and `means` a simulation tells rewards and
+        costs, and no regret.
+    name : str
+
+    Examples
+    --------
+    A shop, in which a discount sells more and leaves less:
+
+    >>> import tightrope as tr
+    >>> rules = tr.Rules([tr.Budget("discount", at_most=0.3, seen="after")], actions=["full price", "discount"])
+    >>> def draw(round, rng):
+    ...     return {"features": [1.0, rng.random()]}
+    >>> def outcome(context, action, rng):
+    ...     bought = rng.random() < (0.2 if action == "full price" else 0.2 + 0.6 * context["features"][1])
+    ...     return float(bought), {"discount": float(bought and action == "discount")}
+    >>> shop = Custom(draw, outcome, rules=rules, name="shop")
+    >>> policy = tr.ShadowPrice(tr.DisjointRidge(2, 2), rules, tr.DisjointRidge(2, 2))
+    >>> run = tr.simulate(policy, shop, rounds=300, seed=0)
+    >>> run.optimum is None, bool(run.cost[0, -1, 0] < 20)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        draw: Callable[..., Any],
+        outcome: Callable[..., Any],
+        *,
+        actions: int | Sequence[str] | None = None,
+        rules: Rules | None = None,
+        constraints: int | Sequence[str] = 0,
+        costs_seen: Seen | Sequence[Seen] = "before",
+        cost_range: ArrayLike | None = None,
+        usage: Mapping[str, Any] | None = None,
+        means: Callable[[Any], Any] | None = None,
+        optimum: float | None = None,
+        name: str = "custom",
+    ) -> None:
+        for what, given in (("draw", draw), ("outcome", outcome), ("means", means)):
+            if not callable(given) and (what != "means" or given is not None):
+                raise InvalidInput(f"{what} must be a function, but got {given!r}.")
+        if not isinstance(name, str):
+            raise InvalidInput(f"name must be a string, but got {name!r}.")
+        self._stated: dict[str, Any] = {
+            "draw": draw,
+            "outcome": outcome,
+            "actions": actions,
+            "rules": rules,
+            "constraints": constraints,
+            "costs_seen": costs_seen,
+            "cost_range": cost_range,
+            "usage": usage,
+            "means": means,
+            "optimum": optimum,
+            "name": name,
+        }
+        self.name, self.rules, self.usage = name, rules, dict(usage or {})
+        self.draw, self.outcome, self.means = draw, outcome, means
+        self.optimum = None if optimum is None else finite_number("optimum", optimum)
+        self.action_names = _action_names(actions, rules)
+        self.actions: tuple[str, ...] = _labels(self.action_names)
+        self.costs_seen: WhenSeen
+        if rules is not None:
+            if constraints or cost_range is not None or costs_seen != "before":
+                raise InvalidInput(
+                    "constraints, costs_seen and cost_range come from the rules: leave them out."
+                )
+            self.constraints, self.costs_seen = rules.names, rules.costs_seen
+            self.cost_range: Array | None = np.asarray(rules.cost_range)
+        else:
+            if self.usage:
+                raise InvalidInput("usage is for rules, which say what of it counts.")
+            names = None if isinstance(constraints, int) else constraints
+            count = whole_number("constraints", constraints) if names is None else len(names)
+            self.constraints = declared_names("constraints", names, "constraint", count)
+            K = len(self.constraints)
+            self.costs_seen = when_seen("costs_seen", costs_seen, K)
+            self.cost_range = None if cost_range is None else declared_ranges(cost_range, K)
+        self.seen_before = which_before(self.costs_seen, len(self.constraints))
+
+    @classmethod
+    def of(cls, world: Any) -> Custom:
+        """An object that has `draw` and `outcome`, and says the rest by the names of the parameters: `actions`, `means`, …
+
+        >>> class Coins:
+        ...     actions = ["fair", "bent"]
+        ...     def draw(self, round):
+        ...         return None
+        ...     def outcome(self, context, action, rng):
+        ...         return float(rng.random() < (0.5 if action == "fair" else 0.7))
+        >>> Custom.of(Coins())
+        Custom('Coins', actions=2, features=0, constraints=0)
+        """
+        if isinstance(world, Custom):
+            return world
+        for method in ("draw", "outcome"):
+            if not callable(getattr(world, method, None)):
+                raise InvalidInput(
+                    f"an environment must be a Tabular, a Drifting, or have `draw` and `outcome`, but {world!r} has no {method}."
+                )
+        parameters = [name for name in inspect.signature(cls).parameters if hasattr(world, name)]
+        given: dict[str, Any] = {name: getattr(world, name) for name in parameters}
+        return cls(**{"name": type(world).__name__, **given})
+
+    def changed(self, **changes: Any) -> Custom:
+        """The same environment but for some of its parameters."""
+        return type(self)(**{**self._stated, **changes})
+
+    @property
+    def n_actions(self) -> int:
+        """J."""
+        return len(self.actions)
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return len(self.constraints)
+
+    @property
+    def truth(self) -> Tabular | None:
+        """All contexts with their weights and means, where they are so few that they can be listed."""
+        return None
+
+    def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
+        """The problem that it poses, by what the first round brings; for `tells` see `Problem`."""
+        first = self._first
+        return Problem(
+            n_actions=self.n_actions,
+            features=_vectors(first.features),
+            cost_features=_vectors(first.cost_features),
+            n_constraints=self.n_constraints,
+            seen=self.costs_seen,
+            cost_range=self.cost_range,
+            actions=self.actions,
+            tells=tells or {},
+        )
+
+    def play(self, seed: int, replication: int) -> Play:
+        """One replication of it, from the state that it is in now."""
+        return Play(self, seed, replication)
+
+    def sampled(self, n: int, rounds: int, seed: int, replication: int = 0) -> Tabular:
+        """n contexts as they come in a run of so many rounds, with their true means, each with weight 1/n.
+
+        The rounds are spread evenly over the run; nothing is chosen, so a world that remembers what was done stays as it was.
+        """
+        play, J, K = self.play(seed, replication), self.n_actions, self.n_constraints
+        rewards, costs, available = np.zeros((n, J)), np.zeros((n, J, K)), np.zeros((n, J), dtype=bool)
+        for i in range(n):
+            context = play.context(1 + (i * rounds) // n, i)
+            means = play.means(context)
+            assert means is not None
+            rewards[i, context.ids], costs[i, context.ids] = means
+            available[i, context.ids] = True
+        low, high = costs.min(axis=(0, 1), initial=0.0), costs.max(axis=(0, 1), initial=0.0)
+        return Tabular(
+            np.full(n, 1.0 / n),
+            rewards=rewards,
+            costs=costs,
+            reward_noise="none",
+            cost_range=np.column_stack([low, high]),
+            costs_seen=self.costs_seen,
+            available=available,
+            actions=self.actions,
+            constraints=self.constraints,
+            name=self.name,
+        )
+
+    @cached_property
+    def _first(self) -> Context:
+        return self.play(0, 0).context(1)
+
+    def __repr__(self) -> str:
+        features = self._first.features
+        length = 0 if features is None else features.shape[-1]
+        seen = "" if not self.n_constraints else f", seen {seen_words(self.costs_seen)}"
+        head = f"{type(self).__name__}({self.name!r}, actions={self.n_actions}, features={length}"
+        return f"{head}, constraints={self.n_constraints}{seen})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_first"}
+
+
+class Play:
+    """One replication of a custom environment: a copy of its world, and the randomness that is its own."""
+
+    def __init__(self, env: Custom, seed: int, replication: int) -> None:
+        self.env, self._key = env, np.array([seed, replication], dtype=np.uint64)
+        # Together: what two of them share, they go on sharing.
+        self._draw, self._outcome, self._means = copy.deepcopy((env.draw, env.outcome, env.means))
+        self._draw_takes_rng, self._outcome_takes_rng = _takes_rng(env.draw), _takes_rng(env.outcome)
+        self._names = [env.action_names.name(i) for i in range(env.n_actions)]
+        self._everyone = np.arange(env.n_actions)
+        self._after = np.flatnonzero(~env.seen_before)
+        self._rule_costs = None if env.rules is None else RuleCosts(env.rules)
+
+    def context(self, t: int, sample: int = 0) -> Context:
+        """What round t brings; `sample` tells apart several draws of one round."""
+        if self._draw_takes_rng:
+            return self.read(t, self._draw(t, rng=self._rng(t, DRAW + 2 * sample)))
+        return self.read(t, self._draw(t))
+
+    def read(self, t: int, drawn: Any) -> Context:
+        """What was drawn for round t, in one form; or what is wrong with it."""
+        where = f"draw({t})"
+        given: Mapping[str, Any] = drawn if isinstance(drawn, Mapping) else {"features": drawn}
+        offered = given.get("actions")
+        ids = self._everyone
+        if offered is not None:
+            ids = np.array(
+                self.env.action_names.ids(offered, f"actions of {where}", once=True), dtype=np.int64
+            )
+        features = _rows(f"features of {where}", given.get("features"), len(ids))
+        cost_features = _rows(f"cost_features of {where}", given.get("cost_features"), len(ids))
+        usage = {**self.env.usage, **(given.get("usage") or {})}
+        W = self._costs_before(where, given, usage, ids)
+        return Context(drawn, ids, features, cost_features, W, given.get("group"), usage)
+
+    def outcome(self, t: int, context: Context, action: int) -> Outcome:
+        """What comes of an action, by its id."""
+        where, name = f"outcome in round {t}", self._names[action]
+        if self._outcome_takes_rng:
+            told = self._outcome(context.drawn, name, rng=self._rng(t, OUTCOME))
+        else:
+            told = self._outcome(context.drawn, name)
+        reward, costs = _parted(where, told)
+        y = finite_number(f"the reward of {where}", reward)
+        return Outcome(y, self._costs_after(where, costs, action, context.group))
+
+    def means(self, context: Context) -> Means | None:
+        """The true means of what is on offer, where they are known."""
+        if self._means is None:
+            return None
+        told, n = self._means(context.drawn), len(context.ids)
+        rewards, costs = _parted("means", told) if isinstance(told, tuple | Mapping) else (told, None)
+        r = finite_array("rewards of means", rewards, (n,))
+        W = context.W.copy()
+        if isinstance(costs, Mapping) and self._rule_costs is not None:
+            group = plain_group(context.group)
+            made = self._rule_costs.costs({**context.usage, **costs}, group, self._some(context.ids))
+            W[:, self._after] = made[:, self._after]
+        elif len(self._after):
+            W[:, self._after] = finite_array("costs of means", costs, (n, len(self._after)))
+        return Means(r, W)
+
+    def _some(self, ids: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if ids is self._everyone else ids
+
+    def _rng(self, t: int, slot: int) -> np.random.Generator:
+        counter = np.array([0, 0, slot, t], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=self._key, counter=counter))
+
+    def _costs_before(
+        self, where: str, given: Mapping[str, Any], usage: Mapping[str, Any], ids: NDArray[np.int64]
+    ) -> Array:
+        """W of the actions on offer, 0 where it is seen after acting."""
+        env, before = self.env, self.env.seen_before
+        W, n = np.zeros((len(ids), env.n_constraints)), int(before.sum())
+        if self._rule_costs is not None and "costs" not in given:
+            try:
+                made = self._rule_costs.costs(usage, plain_group(given.get("group")), self._some(ids))
+            except InvalidInput as error:
+                raise InvalidInput(f"{where}: {error}") from error
+            W[:, before] = made[:, before]
+        elif n:
+            if given.get("costs") is None:
+                raise InvalidInput(
+                    f"{where} must have costs, {n} for each action on offer, but has none: a context is a mapping with `costs`."
+                )
+            costs = finite_array(
+                f"costs of {where}", given["costs"], (len(ids), n), (len(ids), env.n_constraints)
+            )
+            W[:, before] = costs if costs.shape[1] == n else costs[:, before]
+        if n and env.cost_range is not None:
+            low, high = env.cost_range[before].T
+            require_range(f"costs of {where}", W[:, before], low - _ROUNDING, high + _ROUNDING)
+        return W
+
+    def _costs_after(self, where: str, costs: Any, action: int, group: Any) -> Array:
+        """The costs that are seen after acting, (K_after,)."""
+        env, n = self.env, len(self._after)
+        if self._rule_costs is not None and (costs is None or isinstance(costs, Mapping)):
+            if not n:
+                return np.zeros(0)
+            try:
+                return self._rule_costs.observed({**env.usage, **(costs or {})}, action, plain_group(group))
+            except InvalidInput as error:
+                raise InvalidInput(f"{where}: {error}") from error
+        if costs is None:
+            if n:
+                raise InvalidInput(
+                    f"{where} must be (reward, costs) with {n} costs that are seen after acting."
+                )
+            return np.zeros(0)
+        if isinstance(costs, Mapping):
+            raise InvalidInput(
+                f"{where}: usage by name needs rules, which say what of it counts: give costs."
+            )
+        shapes: list[tuple[int | None, ...]] = [(n,), *([()] if n == 1 else [])]
+        w = finite_array(f"costs of {where}", costs, *shapes).reshape(n)
+        if env.cost_range is not None:
+            low, high = env.cost_range[self._after].T
+            require_range(f"costs of {where}", w, low - _ROUNDING, high + _ROUNDING)
+        return w
+
+
+_ROUNDING = 1e-9
+
+
+def _takes_rng(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.name == "rng" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _parted(where: str, told: Any) -> tuple[Any, Any]:
+    """Reward and costs, of what may be a reward alone, a pair, or a mapping."""
+    if isinstance(told, Mapping):
+        for field in told:
+            if field not in ("reward", "costs", "usage"):
+                raise InvalidInput(f"{where} must have reward, and costs or usage, but has {field!r}.")
+        if "reward" not in told or ("costs" in told and "usage" in told):
+            raise InvalidInput(f"{where} must have reward, and costs or usage, but has {list(told)}.")
+        return told["reward"], told.get("costs", told.get("usage"))
+    if isinstance(told, tuple):
+        if len(told) != 2:
+            raise InvalidInput(f"{where} must be a reward, or (reward, costs), but got {told!r}.")
+        return told
+    return told, None
+
+
+def _rows(name: str, given: Any, n: int) -> Array | None:
+    """A row for each of n actions, or one x for all."""
+    if given is None:
+        return None
+    rows = real_array(name, given, (None,), (n, None))
+    if rows.shape[-1] == 0:
+        raise InvalidInput(f"{name} must have at least one number; leave them out for arms alone.")
+    if not np.isfinite(rows).all():
+        raise InvalidInput(f"{name} must be finite, but got {rows.tolist()}.")
+    return rows
+
+
+def _vectors(features: Array | None) -> Vectors | None:
+    return None if features is None else Vectors(features.shape[-1], features.ndim == 2)
+
+
+def _action_names(actions: int | Sequence[str] | None, rules: Rules | None) -> ActionNames:
+    if rules is not None:
+        if actions is not None and _labels(ActionNames(actions)) != _labels(rules.action_names):
+            raise InvalidInput(
+                f"actions must be those of the rules, {list(rules.actions)}, or be left out, but got {actions!r}."
+            )
+        return rules.action_names
+    if actions is None:
+        raise InvalidInput("actions must be given, their number or names, where there are no rules.")
+    return ActionNames(actions)
+
+
+def _labels(actions: ActionNames) -> tuple[str, ...]:
+    def label(action: Action) -> str:
+        return action if isinstance(action, str) else f"action {action}"
+
+    return tuple(label(actions.name(i)) for i in range(len(actions)))

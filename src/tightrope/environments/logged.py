@@ -1,0 +1,248 @@
+"""A log of decisions as a world to simulate in: its rows come again, and of an action comes what came of it in rows like it.
+
+>>> frame = {"age": [20, 30, 40, 50] * 20, "sent": ["a", "b", "a", "b"] * 20, "bought": [1, 0, 0, 1] * 20}
+>>> env = from_log(frame, context=["age"], action="sent", reward="bought", neighbours=1)
+>>> env
+Logged('log', actions=2, features=2, constraints=0)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.encoder import Encoder
+from tightrope.environments.custom import Custom
+from tightrope.environments.table import FEW_ROWS, PerAction, TableRows, WeakEvidence
+from tightrope.environments.tabular import Tabular
+from tightrope.errors import InvalidInput
+from tightrope.rules import Rules
+from tightrope.validation import Array, require_finite, whole_number
+
+
+def from_log(
+    frame: Any,
+    *,
+    context: Sequence[str] | Mapping[str, Any] | Encoder,
+    action: str,
+    reward: str,
+    cost: Mapping[str, str | PerAction] | None = None,
+    rules: Rules | None = None,
+    group: str | None = None,
+    neighbours: int = 20,
+    in_order: bool = False,
+    name: str = "log",
+) -> Logged:
+    """Make an environment that plays a log again, for policies that choose otherwise than was chosen then.
+
+    In every round a row of the log comes. What is then done has the outcome, reward and usage together, of one of the rows in which
+    the same was done and whose context is nearest, drawn at random. Nothing is fitted: noise, units and what rewards and usage have
+    in common are those of the log. `from_table` is the other way, by regression: it is faster, and fills in actions that were rare.
+
+    Parameters
+    ----------
+    frame : DataFrame of pandas or polars, pyarrow Table, mapping of columns, or list of rows
+    context : sequence of column names, mapping of names to declarations, or Encoder
+        As in `from_table`; nearness is measured on what the encoder makes of them.
+    action, reward : str
+        Columns: what was done, and what came of it, in any unit.
+    cost : mapping, optional
+        For each usage that `rules` speak of: the column of what was used, for rules that are seen after acting; or a mapping from
+        actions to columns or numbers, where it is known of every action, as it must be for rules that are seen before.
+    rules : Rules, optional
+        Its actions are the environment's.
+    group : str, optional
+        Column of each row's group, for rules `among` groups.
+    neighbours : int
+        Among how many of the nearest rows an outcome is drawn; all of them where an action has fewer.
+    in_order : bool
+        Rows come in the order of the log, over and over; by default at random.
+    name : str
+
+    Returns
+    -------
+    Logged
+        A `Custom` environment that knows its true means: regret is exact, with respect to this world.
+
+    Warns
+    -----
+    WeakEvidence
+        When an action has fewer than 30 rows.
+
+    Examples
+    --------
+    >>> import tightrope as tr
+    >>> rng = np.random.default_rng(0)
+    >>> age, sent = rng.uniform(20, 80, 2000), rng.choice(["email", "letter"], 2000)
+    >>> spent = np.where(sent == "letter", age, 40.0) + rng.normal(0.0, 5.0, 2000)
+    >>> rules = tr.Rules([tr.Capacity("letter", at_most=0.2)], actions=["email", "letter"])
+    >>> env = from_log({"age": age, "sent": sent, "spent": spent}, context=["age"], action="sent", reward="spent", rules=rules)
+    >>> run = tr.simulate(tr.ShadowPrice(tr.DisjointRidge(2, 2), rules), env, rounds=1000, seed=0)
+    >>> bool(45 < run.optimum < 49), bool(run.average_reward.mean[-1] > 43)
+    (True, True)
+    """
+    table = TableRows(frame, context, group)
+    codes, actions = table.codes(action, rules)
+    rewards = table.numbers(reward)
+    require_finite(f"column {reward!r}", rewards)
+    if rules is None and cost:
+        raise InvalidInput("cost must come with the rules that limit it")
+    known: dict[str, Array] = {}
+    used: dict[str, Array] = {}
+    for usage, source in (cost or {}).items():
+        if isinstance(source, str):
+            used[usage] = table.numbers(source)
+        else:
+            known[usage] = table.known(source, actions, f"cost[{usage!r}]")
+    _require_usage(rules, known, used)
+    counts = np.bincount(codes, minlength=len(actions))
+    for one, count in zip(actions, counts.tolist()):
+        if count < FEW_ROWS:
+            what = (
+                f"action {one!r} has only {count} of {codes.size} rows: what comes of it is drawn from these"
+            )
+            warnings.warn(what, WeakEvidence, stacklevel=2)
+    if not counts.all():
+        raise InvalidInput(
+            f"column {action!r} must hold every action at least once, but {actions[int(np.argmin(counts))]!r} never comes."
+        )
+    world = _Log(
+        table, codes, actions, rewards, known, used, whole_number("neighbours", neighbours, low=1), in_order
+    )
+    return Logged(world, rules, name)
+
+
+class Logged(Custom):
+    """A `Custom` made by `from_log`, which knows how its rows were read.
+
+    Attributes
+    ----------
+    encoder : Encoder
+        What makes features of a row, of this log or a new one.
+    """
+
+    def __init__(self, world: _Log, rules: Rules | None, name: str) -> None:
+        actions = None if rules is not None else world.actions
+        Custom.__init__(
+            self, world.draw, world.outcome, means=world.means, actions=actions, rules=rules, name=name
+        )
+        self._world, self.encoder = world, world.table.encoder
+
+    def changed(self, **changes: Any) -> Logged:
+        """The same environment under another name, or with other rules."""
+        fields: dict[str, Any] = {"rules": self.rules, "name": self.name}
+        if other := set(changes) - {*fields, "actions", "usage"}:
+            raise InvalidInput(
+                f"of a log's environment only rules and name can be changed, not {sorted(other)}."
+            )
+        fields |= {name: value for name, value in changes.items() if name in fields}
+        _require_usage(fields["rules"], self._world.known, self._world.used)
+        return Logged(self._world, fields["rules"], fields["name"])
+
+    @cached_property
+    def truth(self) -> Tabular | None:
+        """Its rows with their weights and means; None where they come in order, and so not by chance."""
+        world = self._world
+        if world.in_order:
+            return None
+        play, n = self.play(0, 0), len(world.codes)
+        rewards, costs = np.zeros((n, self.n_actions)), np.zeros((n, self.n_actions, self.n_constraints))
+        for i in range(n):
+            means = play.means(play.read(1, world.context(i)))
+            assert means is not None
+            rewards[i], costs[i] = means
+        return Tabular(
+            np.full(n, 1.0 / n),
+            rewards=rewards,
+            costs=costs,
+            reward_noise="none",
+            cost_range=(min(-1.0, costs.min(initial=0.0)), max(1.0, costs.max(initial=0.0))),
+            costs_seen=self.costs_seen,
+            actions=self.actions,
+            constraints=self.constraints,
+            name=self.name,
+        )
+
+
+class _Log:
+    """The rows of a log, and for each of them and each action the rows like it in which that was done. It never changes."""
+
+    def __init__(
+        self,
+        table: TableRows,
+        codes: NDArray[np.int64],
+        actions: tuple[str, ...],
+        rewards: Array,
+        known: dict[str, Array],
+        used: dict[str, Array],
+        neighbours: int,
+        in_order: bool,
+    ) -> None:
+        self.table, self.codes, self.actions, self.rewards = table, codes, actions, rewards
+        self.known, self.used, self.in_order = known, used, bool(in_order)
+        self._ids = {one: j for j, one in enumerate(actions)}
+        self._near = [_nearest(table, np.flatnonzero(codes == j), neighbours) for j in range(len(actions))]
+
+    def __deepcopy__(self, memo: Any) -> _Log:
+        return self
+
+    def context(self, i: int) -> dict[str, Any]:
+        """Row i."""
+        c = self.table.context[i]
+        context: dict[str, Any] = {"row": i, "features": self.table.features[c]}
+        if self.known:
+            context["usage"] = {usage: one[i] for usage, one in self.known.items()}
+        if self.table.groups is not None:
+            context["group"] = self.table.groups[c]
+        return context
+
+    def draw(self, round: int, rng: np.random.Generator) -> dict[str, Any]:
+        n = len(self.codes)
+        return self.context((round - 1) % n if self.in_order else int(rng.integers(n)))
+
+    def outcome(self, context: dict[str, Any], action: str, rng: np.random.Generator) -> Any:
+        near = self._rows_like(context, self._ids[action])
+        row = near[int(rng.random() * len(near))]
+        return float(self.rewards[row]), {usage: float(one[row]) for usage, one in self.used.items()}
+
+    def means(self, context: dict[str, Any]) -> Any:
+        near = [self._rows_like(context, j) for j in range(len(self.actions))]
+        rewards = np.array([self.rewards[rows].mean() for rows in near])
+        return rewards, {
+            usage: np.array([one[rows].mean() for rows in near]) for usage, one in self.used.items()
+        }
+
+    def _rows_like(self, context: dict[str, Any], j: int) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self._near[j][self.table.context[context["row"]]]
+        return rows
+
+
+def _nearest(table: TableRows, rows: NDArray[np.int64], neighbours: int) -> NDArray[np.int64]:
+    """For each context the nearest of these rows, (C, k); of equally near ones those that come first."""
+    from scipy.spatial import cKDTree
+
+    k = min(neighbours, len(rows))
+    if not k:
+        return np.zeros((len(table.rows), 0), dtype=np.int64)
+    _, found = cKDTree(table.x[rows]).query(table.x[table.rows], k=[*range(1, k + 1)])
+    return np.sort(rows[found], axis=1)
+
+
+def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[str, Any]) -> None:
+    """Refuse rules on usages that the log does not tell, or not of the actions that they are asked of."""
+    for rule in rules or ():
+        usage = rule.quantity.usage
+        if usage is None or usage in known:
+            continue
+        if usage not in used:
+            raise InvalidInput(f"cost[{usage!r}] is missing: a rule reads '{rule}'")
+        if rule.seen == "before":
+            raise InvalidInput(
+                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting: "
+                'a log has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule seen="after".'
+            )
