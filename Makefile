@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 TOOLS  := $(VENV)/.tools
+PAGES  := $(VENV)/.pages
 
-.PHONY: help setup reproduce test lint types layers unit bench bench-peers torture clean
+.PHONY: help setup reproduce test lint types layers unit docs bench bench-peers torture clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -22,6 +23,10 @@ $(READY): requirements/lock.txt pyproject.toml
 
 $(TOOLS): scripts/install-test-tools $(READY)
 	@bash scripts/install-test-tools
+	@touch $@
+
+$(PAGES): requirements/docs.txt $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt -r requirements/docs.txt
 	@touch $@
 
 reproduce: $(READY)  ## run the main job
@@ -41,6 +46,10 @@ layers: $(READY)
 
 unit: $(READY) $(TOOLS)
 	NUMBA_CACHE_DIR=$$(mktemp -d) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: $(READY) $(TOOLS) $(PAGES)  ## the documentation's site: runs the tutorials, leaves build/site/index.html, checks what was built
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q tests/site/built_site.py
 
 bench: $(READY)  ## speed against plain NumPy loops (benchmarks/README.md)
 	$(BIN)/tightrope bench --out out/bench

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # coupons
+
+# %%
+print(1)

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # exposure
+
+# %%
+print(1)

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # llm-routing
+
+# %%
+print(1)

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # log-to-service
+
+# %%
+print(1)

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # wards
+
+# %%
+print(1)
