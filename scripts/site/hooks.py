@@ -94,7 +94,8 @@ def outside_fences(markdown: str, change: Any) -> str:
 def site_uri(path: str) -> str:
     """Where a file of the repository is in the site."""
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        uri = path.removeprefix("docs/")
+        return uri.removesuffix(".py") + ".md" if uri.startswith("tutorials/") and uri.endswith(".py") else uri
     return f"{MIRROR}/{path}" if path.endswith((".md", *PICTURES)) else f"{MIRROR}/{path}.md"
 
 
