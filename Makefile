@@ -4,8 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 TOOLS  := $(VENV)/.tools
+KERNELS := $(VENV)/kernels
+PAGES  := $(VENV)/.pages
 
-.PHONY: help setup reproduce test lint types layers unit bench bench-peers torture package image clean
+.PHONY: help setup reproduce test lint types layers unit docs bench bench-peers torture package image clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -24,6 +26,10 @@ $(TOOLS): scripts/install-test-tools clients/typescript/package-lock.json $(READ
 	@bash scripts/install-test-tools
 	@touch $@
 
+$(PAGES): requirements/docs.txt $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt -r requirements/docs.txt
+	@touch $@
+
 reproduce: $(READY)  ## run the main job
 	$(BIN)/tightrope reproduce
 
@@ -39,8 +45,17 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY) $(TOOLS)
-	NUMBA_CACHE_DIR=$$(mktemp -d) $(BIN)/python -m pytest -n 2 --dist loadfile
+# Compiled for this machine, kept by what their sources say.
+$(KERNELS)/.compiled: scripts/compile-kernels $(READY) $(wildcard src/tightrope/kernels/*.py)
+	NUMBA_CACHE_DIR=$(CURDIR)/$(KERNELS) $(BIN)/python scripts/compile-kernels
+	@touch $@
+
+unit: $(READY) $(TOOLS) $(KERNELS)/.compiled
+	NUMBA_CACHE_DIR=$(CURDIR)/$(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: $(READY) $(TOOLS) $(PAGES)  ## the documentation's site: runs the tutorials, leaves build/site/index.html, checks what was built
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q tests/site/built_site.py
 
 bench: $(READY)  ## speed against plain NumPy loops (benchmarks/README.md)
 	$(BIN)/tightrope bench --out out/bench
