@@ -53,7 +53,7 @@ def environment_of(spec: Spec) -> Tabular | Custom:
         raise spec.error(str(error)) from error
 
 
-def load(path: str | os.PathLike[str]) -> Tabular:
+def load(path: str | os.PathLike[str]) -> Tabular | Custom:
     """The environment of a spec in a file: what `save` of a table wrote, or any other with an ``[environment]``.
 
     >>> import tempfile

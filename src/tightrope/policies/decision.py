@@ -81,10 +81,10 @@ class Decision:
     @property
     def trace(self) -> Array:
         """The numbers behind the decision, packed as the policy packs them; what replay compares."""
-        ids, trace, *rest = self._behind
+        ids, trace, labels, probability, shown = self._behind
         if callable(trace):
             trace = trace()
-            self._behind = (ids, trace, *rest)
+            self._behind = (ids, trace, labels, probability, shown)
         return trace
 
     def explain(self) -> Explanation:

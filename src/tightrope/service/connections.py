@@ -18,8 +18,8 @@ from uvicorn.server import ServerState
 
 from tightrope.service.bodies import Refusal
 
-# In a request's `scope["extensions"]`: what `whole_body` and `write_whole` take. A body mostly comes with its head, and then there is
-# nothing to wait for; an answer mostly goes out at once.
+# In a request's `scope["extensions"]`: what `whole_body` and `write_whole` take. A body mostly comes with its head, and then there
+# is nothing to wait for; an answer mostly goes out at once.
 WHOLE: Final = "tightrope.whole"
 
 _SWEEP_SECONDS: Final = 0.5
@@ -205,7 +205,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
-        self.scope["extensions"] = {WHOLE: self.cycle}
+        self.scope["extensions"] = {WHOLE: self.cycle}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of, policies_of
+from tightrope.environments.custom import Custom
 from tightrope.environments.table_file import table_environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -34,7 +35,7 @@ class Start:
 
     spec: Spec
     folder: Path
-    env: Tabular
+    env: Tabular | Custom
     best: Solution
     run: Result
     doubts: tuple[str, ...]
