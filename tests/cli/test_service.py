@@ -177,3 +177,11 @@ def test_help_helps(capsys: pytest.CaptureFixture[str]) -> None:
         "tightrope evaluate data",
     ):
         assert word in text
+
+
+def test_openapi_prints_what_a_service_shows(capsys):
+    from tightrope.service.app import document
+
+    assert main(["openapi"]) == 0
+    assert json.loads(capsys.readouterr().out) == document()
+    assert main(["openapi", "no-such-file.toml"]) == 2
