@@ -10,13 +10,13 @@ import pytest
 
 import tightrope as tr
 from tightrope.environments.build import (
-from tightrope.environments.table_file import TableSettings
     ENVIRONMENTS,
     build_environment,
     environment_of,
     policies_of,
     register,
 )
+from tightrope.environments.table_file import TableSettings
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, Number
 from tightrope.spec import (
