@@ -16,6 +16,7 @@ from tightrope.environments.build import (
     policies_of,
     register,
 )
+from tightrope.environments.table_file import TableSettings
 from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.features import Category, Number
 from tightrope.spec import (
@@ -584,7 +585,10 @@ DOCS = Path(__file__).parents[1] / "docs" / "spec.md"
 @pytest.mark.parametrize(
     "block", re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.S), ids=lambda b: b.split("\n")[0]
 )
-def test_the_examples_of_the_documentation_work(block):
+def test_the_examples_of_the_documentation_work(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{20 + i},{('email', 'letter')[i % 2]},{i % 3 % 2},{1 + 8 * (i % 2)}" for i in range(40)]
+    (tmp_path / "log.csv").write_text("\n".join(["age,sent,bought,minutes", *rows]) + "\n")
     spec = read_spec(block)
     if spec.environment is not None:
         assert policies_of(spec, environment_of(spec))
@@ -592,7 +596,7 @@ def test_the_examples_of_the_documentation_work(block):
 
 def test_the_documentation_names_every_field():
     text = DOCS.read_text()
-    structs = (ModelSpec, PowerSpec, PolicySpec, SimulationSpec, Number, Category)
+    structs = (ModelSpec, PowerSpec, PolicySpec, SimulationSpec, Number, Category, TableSettings)
     fields = {field for struct in structs for field in struct.__struct_fields__} - {
         "settings",
         "where",

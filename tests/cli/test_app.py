@@ -132,6 +132,6 @@ def test_a_reader_that_leaves_early_is_no_crash(small):
 
 def test_every_command_is_documented():
     text = (EXAMPLES.parent / "docs" / "commands.md").read_text()
-    for command in ("oracle", "simulate", "reproduce", "calibrate hospital", "version"):
+    for command in ("init", "oracle", "simulate", "reproduce", "calibrate hospital", "version"):
         assert f"## `tightrope {command}" in text
         assert f"$ tightrope {command}" in text

@@ -96,7 +96,7 @@ USAGE_WORDS = frozenset(
             "latency",
             "calls",
         ),
-        *("days", "beds", "workload", "load", "paid", "expense", "expenses"),
+        *("days", "beds", "workload", "load", "paid", "expense", "expenses", "cents", "euros", "dollars"),
     )
 )
 GOOD_WORDS = ("yes", "y", "true", "success", "won", "good", "positive", "accepted", "bought", "ok", "1")
