@@ -6,8 +6,8 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from html_page import Page
 
+from html_page import Page
 from tightrope import progress
 from tightrope.progress import progress_bar
 
@@ -71,7 +71,8 @@ def test_a_bar_is_cleared_when_the_work_fails(notebook):
         with progress_bar("hospital", 3, "runs"):
             raise ZeroDivisionError
 
-    pytest.raises(ZeroDivisionError, work)
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert notebook.drawn[-1]["text/html"] == ""
 
 

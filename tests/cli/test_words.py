@@ -47,7 +47,6 @@ BAD = [
     ("simulate", BANDIT, "--rounds 0", "--rounds must be a whole number"),
     ("simulate", BANDIT, "--rounds many", '--rounds: must be a whole number, but got "many"'),
     ("simulate", BANDIT, "--seed -1", "--seed must be"),
-    ("simulate", BANDIT, "--engine gpu", "--engine gpu needs"),
     ("simulate", '[environment]\nkind = "bandt"\n', "", "(did you mean 'bandit'?)"),
     (
         "simulate",

@@ -460,11 +460,11 @@ def test_a_group_that_was_not_declared_is_refused_with_a_suggestion():
     known = regions(groups=["North", "South", "West"])
     assert known.costs(group="West").tolist() == [[0.0], [0.0]]
     assert known.costs(group=()).tolist() == [[0.0], [0.0]]
-    for given in ("north", ["West", "north"]):
+    for slip in ("north", ["West", "north"]):
         with pytest.raises(
             InvalidInput, match=r"unknown group 'north' \(did you mean 'North'\?\); known: North, South, West"
         ):
-            known.costs(group=given)
+            known.costs(group=slip)
     with pytest.raises(InvalidInput, match="unknown group 'East'"):
         known.in_force("East")
 

@@ -296,7 +296,8 @@ def test_a_group_that_the_spec_does_not_declare_is_refused() -> None:
     rules = [{"kind": "share", "action": "a", "at_least": 0.2, "among": "Young"}]
     bench = Bench(make_spec({"actions": ["a", "b"], "groups": ["Young", "old"], "rule": rules}))
     assert bench.decide({"group": "old"}).status == 200
+    assert bench.decide({"costs": [[-0.8], [0.2]]}).status == 200
     answer = bench.decide({"group": "tall"})
     assert answer.status == 422
     assert "unknown group 'tall'" in answer.body.decode()
-    assert verify(bench.journal).decisions == 1
+    assert verify(bench.journal).decisions == 2

@@ -65,6 +65,8 @@ class Policy(ABC):
     sees_costs: bool = False
     # Whether `decide` is told the number of the context, which no learner is.
     sees_context: bool = False
+    # Whether `decide` asks for the group of the context, where rules are among groups, even if it is given all costs.
+    asks_for_group: ClassVar[bool] = False
     # Whether its choices are drawn from a `mixture` that has a closed form.
     randomised: ClassVar[bool] = False
     # Whether outcomes are looked at, and in what range rewards must lie.

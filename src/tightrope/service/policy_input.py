@@ -12,6 +12,7 @@ from tightrope.errors import InvalidInput
 from tightrope.features import Category
 from tightrope.models import Model
 from tightrope.policies import Policy
+from tightrope.rules.rule import members
 from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
@@ -40,7 +41,8 @@ class PolicyInput:
         self._names = ActionNames(spec.actions or None)
         self._capped = any(one.hard for one in spec.rule_specs)
         self._none_before = rules is None or not bool(rules.seen.any())
-        self._grouped = rules is not None and any(rule.among is not None for rule in rules)
+        self._groups = sorted({one for rule in rules or () for one in members(rule.among)})
+        self._grouped = bool(self._groups)
         self._fixed = {
             name: one.usage
             for one in spec.rule_specs
@@ -138,9 +140,10 @@ class PolicyInput:
             "cost_features": self.rows(policy._cost, x, ids),
             "actions": ids,
         }
-        # A policy with prices remembers which rules were in force, whenever their costs are seen.
-        if self._grouped and policy.n_constraints and (self.awaits_costs or hasattr(policy, "prices")):
-            offer["group"] = request.group
+        if self._grouped and policy.n_constraints and (self.awaits_costs or policy.asks_for_group):
+            # Who sends the costs of every rule says that all of them are in force.
+            every = policy.asks_for_group and request.costs is not None
+            offer["group"] = self._groups if every else request.group
         if policy.sees_context:
             offer["context"] = self._context_number(request)
         return offer

@@ -96,6 +96,7 @@ class ShadowPrice(Constrained):
     """
 
     loop: ClassVar[str | None] = "shadow-price"
+    asks_for_group: ClassVar[bool] = True
     randomised: ClassVar[bool] = True
     reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
 
