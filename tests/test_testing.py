@@ -191,7 +191,7 @@ class ImpossibleChoice(Good):
 
 
 class WantsMore(Good):
-    setting = Setting(n_actions=9)
+    setting = Setting(n_contexts=9)
 
 
 class Raises(Good):
@@ -214,7 +214,7 @@ class Raises(Good):
         (ImpossibleChoice, "to which mixture gave probability 0"),
         (
             WantsMore,
-            "setting must admit an environment of its own kind, but the problem says ['it has 4 actions",
+            "setting must admit an environment of its own kind, but the problem says ['it has 5 contexts",
         ),
         (Raises, "RuntimeError: out of ideas"),
     ],

@@ -244,5 +244,6 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
         if rule.seen == "before":
             raise InvalidInput(
                 f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting: "
-                'a log has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule seen="after".'
+                "a log has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule "
+                'seen="after".'
             )
