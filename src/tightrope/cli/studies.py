@@ -40,7 +40,9 @@ def reproduce(name: str = "all", /, *, runs: Runs = AS_STATED, output: Output = 
     output.show(data, summary_table(data["rows"], "study", "variant"), f"the report is {page}")
 
 
-@command("tightrope compare --quick --policy examples/own_policy.py:Prudent --scenario model-routing --out out/league")
+@command(
+    "tightrope compare --quick --policy examples/own_policy.py:Prudent --scenario model-routing --out out/league"
+)
 def compare(
     spec: Path | None = None,
     /,
