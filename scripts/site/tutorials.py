@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "tutorials"
-MOST_SECONDS = 300  # a cell, on a machine that has compiled nothing yet
+MOST_SECONDS = 900  # a cell, on a machine that has compiled nothing yet
 # Figures are drawn the same everywhere.
 SETUP = """
 import matplotlib_inline.backend_inline as inline
