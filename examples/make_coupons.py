@@ -1,6 +1,6 @@
 """The made-up table `coupons.csv`: 600 customers, the coupon that a coin sent to each, and whether they bought.
 
-    python examples/make_coupons.py examples/coupons.csv
+python examples/make_coupons.py examples/coupons.csv
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Customers come to a running service, get a coupon, and buy or not; for `docs/start.md`.
 
-    python examples/send_coupons.py --customers 1000
+python examples/send_coupons.py --customers 1000
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ table.head()
 # `cents` is what the coupon costs when it is sent. What was sent, what that cost and how often it worked:
 
 # %%
-table.groupby("coupon").agg(customers=("bought", "size"), cents=("cents", "mean"), bought=("bought", "mean")).round(2).sort_values("cents")
+table.groupby("coupon").agg(
+    customers=("bought", "size"), cents=("cents", "mean"), bought=("bought", "mean")
+).round(2).sort_values("cents")
 
 # %% [markdown]
 # ## From the table to a served policy
@@ -32,12 +34,11 @@ import tightrope as tr
 
 table = pd.read_csv("examples/coupons.csv")
 cents = {"none": 0, "delivery": 200, "five": 500, "ten": 1000}
-rules = tr.Rules(
-    [tr.Budget("cents", at_most=250, range=(0, 1000)), tr.Share("none", at_least=0.1)], actions=list(cents)
-)
-env = tr.environments.from_table(
-    table, context=["age", "visits", "member"], action="coupon", reward="bought", cost={"cents": cents}, rules=rules, name="coupons"
-)
+limits = [tr.Budget("cents", at_most=250, range=(0, 1000)), tr.Share("none", at_least=0.1)]
+rules = tr.Rules(limits, actions=list(cents))
+known = ["age", "visits", "member"]
+columns = {"context": known, "action": "coupon", "reward": "bought", "cost": {"cents": cents}}
+env = tr.environments.from_table(table, **columns, rules=rules, name="coupons")
 env.to_spec("coupons.toml")
 
 # %% [markdown]
@@ -67,14 +68,26 @@ print(f"one more cent per customer would earn {best.duals[0] / 1000:.5f} purchas
 
 # %%
 size = (env.n_actions, env.n_features)
-ours = tr.simulate(tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules), env, rounds=5000, replications=20, seed=1)
-plain = tr.simulate(tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, rounds=5000, replications=20, seed=1)
+ours = tr.simulate(
+    tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules),
+    env,
+    rounds=5000,
+    replications=20,
+    seed=1,
+)
+plain = tr.simulate(
+    tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, rounds=5000, replications=20, seed=1
+)
 
 
 def in_words(run):
     """Where a run ended, in the shop's own units."""
     cents, without = run.mean_cost_curve.mean[-1] / run.n_rounds
-    return {"bought": run.average_reward.at().mean, "cents per customer": 250 + 1000 * cents, "without a coupon": 0.1 - without}
+    return {
+        "bought": run.average_reward.at().mean,
+        "cents per customer": 250 + 1000 * cents,
+        "without a coupon": 0.1 - without,
+    }
 
 
 pd.DataFrame({"ShadowPrice": in_words(ours), "LinUCB": in_words(plain)}).T.round(3)
@@ -92,6 +105,7 @@ spent.set(title="cents per customer so far", xlabel="customers")
 bought.set(title="share that bought so far", xlabel="customers")
 for axes in (spent, bought):
     axes.legend()
+plt.show()
 
 # %% [markdown]
 # The plain bandit sells a little more, with money that was not to be spent. How often the total of a rule was above its limit, and when for the last time:
@@ -111,8 +125,11 @@ import sys
 
 from tightrope.service import Client
 
-server = subprocess.Popen([sys.executable, "-m", "tightrope", "serve", "coupons.toml", "--data", "data", "--port", "8123"],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+server = subprocess.Popen(
+    [sys.executable, "-m", "tightrope", "serve", "coupons.toml", "--data", "data", "--port", "8123"],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+)
 
 # %%
 sys.path.append("examples")
@@ -124,7 +141,9 @@ with Client("http://127.0.0.1:8123", patience=200) as client:
     for i in range(1000):
         customer = table.iloc[rng.integers(len(table))][["age", "visits", "member"]].to_dict()
         decision = client.decide(customer, event_id=f"customer-{i}")
-        buys = rng.random() < chance(customer["age"], customer["visits"], customer["member"] == "yes", decision["name"])
+        buys = rng.random() < chance(
+            customer["age"], customer["visits"], customer["member"] == "yes", decision["name"]
+        )
         client.learn(decision["event_id"], reward=float(buys))
     state = client.state()
     last = client.decide({"age": 30, "visits": 1, "member": "no"}, explain=True)
@@ -140,7 +159,7 @@ pd.DataFrame(last["explanation"]["actions"]).round(3)
 
 # %%
 server.terminate()
-server.wait();
+_ = server.wait()
 
 # %% [markdown]
 # ## Where to go from here

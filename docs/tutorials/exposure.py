@@ -13,15 +13,19 @@ import tightrope as tr
 sellers = ["anna", "bert", "cleo", "dina", "emil"]
 rng = np.random.default_rng(4)
 n = 400
-visitors = pd.DataFrame({
-    "region": rng.choice(["north", "south"], n, p=[0.35, 0.65]),
-    "returning": rng.random(n) < 0.4,
-    "minutes": rng.gamma(2.0, 3.0, n).round(1),
-})
+visitors = pd.DataFrame(
+    {
+        "region": rng.choice(["north", "south"], n, p=[0.35, 0.65]),
+        "returning": rng.random(n) < 0.4,
+        "minutes": rng.gamma(2.0, 3.0, n).round(1),
+    }
+)
 # How likely a visitor buys from each seller: anna is everybody's favourite, dina and emil are small and from the north.
 for seller, base in zip(sellers, (0.45, 0.35, 0.3, 0.16, 0.12)):
     local = 0.18 * ((visitors.region == "north") & (seller in ("dina", "emil")))
-    visitors[seller] = (base + local + 0.01 * visitors.minutes + 0.05 * visitors.returning * (seller == "bert")).clip(0, 0.95)
+    visitors[seller] = (
+        base + local + 0.01 * visitors.minutes + 0.05 * visitors.returning * (seller == "bert")
+    ).clip(0, 0.95)
 visitors.head().round(2)
 
 # %% [markdown]
@@ -31,7 +35,8 @@ visitors.head().round(2)
 
 # %%
 rules = tr.Rules(
-    [tr.Share(seller, at_least=0.1) for seller in sellers] + [tr.Share(("dina", "emil"), at_least=0.4, among="north")],
+    [tr.Share(seller, at_least=0.1) for seller in sellers]
+    + [tr.Share(("dina", "emil"), at_least=0.4, among="north")],
     actions=sellers,
 )
 print(rules)
@@ -51,27 +56,42 @@ except tr.InfeasibleProblem as error:
 # Here every visitor's chances are known, so the table is a world that is exact. The oracle tells what the best shop window earns with the rules and without, and the
 # price of each rule.
 
+
 # %%
 def world(rules):
     return tr.environments.from_table(
-        visitors, context=["region", "returning", "minutes"], reward={s: s for s in sellers}, rules=rules,
-        group="region", name="window",
+        visitors,
+        context=["region", "returning", "minutes"],
+        reward={s: s for s in sellers},
+        rules=rules,
+        group="region",
+        name="window",
     )
 
 
 env = world(rules)
 best = tr.solve(env)
-print(f"purchases per visitor: {visitors[sellers].max(axis=1).mean():.4f} without rules, {best.value:.4f} with them")
+print(
+    f"purchases per visitor: {visitors[sellers].max(axis=1).mean():.4f} without rules, {best.value:.4f} with them"
+)
 pd.Series(best.duals, index=env.constraints, name="one more point of share costs").round(4).to_frame()
 
 # %% alt="What the best window earns by the share that is promised to each seller: the line falls, ever more steeply."
 import matplotlib.pyplot as plt
 
 promised = np.linspace(0, 0.2, 11)
-earned = [tr.solve(world(tr.Rules([tr.Share(s, at_least=p) for s in sellers], actions=sellers))).value for p in promised]
+earned = [
+    tr.solve(world(tr.Rules([tr.Share(s, at_least=p) for s in sellers], actions=sellers))).value
+    for p in promised
+]
 figure, axes = plt.subplots(figsize=(6, 3))
 axes.plot(100 * promised, earned, marker="o")
-axes.set(xlabel="share promised to each seller (%)", ylabel="purchases per visitor", title="what fairness costs, at best");
+axes.set(
+    xlabel="share promised to each seller (%)",
+    ylabel="purchases per visitor",
+    title="what fairness costs, at best",
+)
+plt.show()
 
 # %% [markdown]
 # ## Learn it with the promises kept
@@ -81,15 +101,26 @@ axes.set(xlabel="share promised to each seller (%)", ylabel="purchases per visit
 # %%
 size = (env.n_actions, env.n_features)
 runs = {
-    "ShadowPrice": tr.simulate(tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules), env, 4000, 20, seed=2),
-    "with guard": tr.simulate(tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules, guard=True), env, 4000, 20, seed=2),
-    "no rules": tr.simulate(tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, 4000, 20, seed=2, warn=False),
+    "ShadowPrice": tr.simulate(
+        tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules), env, 4000, 20, seed=2
+    ),
+    "with guard": tr.simulate(
+        tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules, guard=True), env, 4000, 20, seed=2
+    ),
+    "no rules": tr.simulate(
+        tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, 4000, 20, seed=2, warn=False
+    ),
 }
-pd.DataFrame({
-    name: {"purchases per visitor": run.average_reward.at().mean, "worst rule's total": run.mean_cost_curve.mean[-1].max(),
-           **{f"share {s}": run.shares.mean[-1, j] for j, s in enumerate(sellers)}}
-    for name, run in runs.items()
-}).round(3)
+pd.DataFrame(
+    {
+        name: {
+            "purchases per visitor": run.average_reward.at().mean,
+            "worst rule's total": run.mean_cost_curve.mean[-1].max(),
+            **{f"share {s}": run.shares.mean[-1, j] for j, s in enumerate(sellers)},
+        }
+        for name, run in runs.items()
+    }
+).round(3)
 
 # %% alt="Exposure of the five sellers so far, by visitor, with the rules and without them: without rules two sellers are hardly shown."
 figure, panels = plt.subplots(1, 2, sharey=True)
@@ -99,7 +130,8 @@ for axes, name in zip(panels, ("ShadowPrice", "no rules")):
     axes.axhline(0.1, color="black", linewidth=1)
     axes.set(title=name, xlabel="visitors")
 panels[0].set_ylabel("share of exposure so far")
-panels[1].legend();
+panels[1].legend()
+plt.show()
 
 # %% [markdown]
 # A total is what was promised less what was given, added up over all visitors: at or below zero the promise is kept. The small cost of learning comes on top of what fairness costs at best.

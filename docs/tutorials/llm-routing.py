@@ -16,7 +16,7 @@
 import numpy as np
 
 models = ["small", "medium", "large"]
-price = np.array([0.05, 0.25, 1.5])      # cents for 1,000 tokens
+price = np.array([0.05, 0.25, 1.5])  # cents for 1,000 tokens
 
 
 def question(rng):
@@ -50,15 +50,14 @@ for j, name in enumerate(models):
 import tightrope as tr
 
 rules = tr.Rules([tr.Budget("cents", at_most=0.4, range=(0, 10), seen="after")], actions=models)
-policy = tr.ShadowPrice(
-    reward=tr.DisjointRidge(3, 4), cost=tr.DisjointRidge(3, 4), constraints=rules, seed=1
-)
+policy = tr.ShadowPrice(reward=tr.DisjointRidge(3, 4), cost=tr.DisjointRidge(3, 4), constraints=rules, seed=1)
 print(rules)
 
 # %% [markdown]
 # ## 4,000 questions
 #
 # The loop is the same in production: `decide`, call the model, `learn` what came of it.
+
 
 # %%
 def run(choose, told, n=4000, seed=7):
@@ -120,7 +119,8 @@ for j, name in enumerate(models):
     who.bar(hardness, shares, bottom=bottom, label=name)
     bottom += shares
 who.set(title="who answers, later half", xlabel="steps, two more if there is code", ylim=(0, 1))
-who.legend();
+who.legend()
+plt.show()
 
 # %% [markdown]
 # ## What the budget is worth
@@ -129,8 +129,12 @@ who.legend();
 # somebody asks whether the budget should go up.
 
 # %%
-print(f"one more cent a question would earn {policy.prices[0]:.3f} right answers a question, by what is known now")
-print(f"total so far: {10 * policy.totals[0]:+.1f} cents against what was allowed (0 or less: the rule holds)")
+print(
+    f"one more cent a question would earn {policy.prices[0]:.3f} right answers a question, by what is known now"
+)
+print(
+    f"total so far: {10 * policy.totals[0]:+.1f} cents against what was allowed (0 or less: the rule holds)"
+)
 
 # %% [markdown]
 # And why the last question went where it did:

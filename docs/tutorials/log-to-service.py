@@ -15,16 +15,25 @@ who = ["template", "junior", "senior"]
 
 def ticket(rng):
     """What is known when a ticket comes in."""
-    return {"topic": str(rng.choice(["billing", "access", "bug"], p=[0.5, 0.3, 0.2])), "words": int(rng.lognormal(4.0, 0.7)),
-            "angry": bool(rng.random() < 0.25)}
+    return {
+        "topic": str(rng.choice(["billing", "access", "bug"], p=[0.5, 0.3, 0.2])),
+        "words": int(rng.lognormal(4.0, 0.7)),
+        "angry": bool(rng.random() < 0.25),
+    }
 
 
 def handled(rng, topic, words, angry, name):
     """Whether the customer was content, and the minutes it took."""
     good = {"template": 0.55, "junior": 0.65, "senior": 0.8}[name]
-    good -= {"billing": 0.0, "access": 0.05, "bug": {"template": 0.4, "junior": 0.2, "senior": 0.05}[name]}[topic]
+    good -= {"billing": 0.0, "access": 0.05, "bug": {"template": 0.4, "junior": 0.2, "senior": 0.05}[name]}[
+        topic
+    ]
     good -= 0.2 * angry * (name == "template") + 0.0008 * min(words, 300) * (name != "senior")
-    minutes = {"template": 0.0, "junior": 8.0, "senior": 14.0}[name] * (0.5 + 0.008 * min(words, 150)) * rng.lognormal(0, 0.2)
+    minutes = (
+        {"template": 0.0, "junior": 8.0, "senior": 14.0}[name]
+        * (0.5 + 0.008 * min(words, 150))
+        * rng.lognormal(0, 0.2)
+    )
     return float(rng.random() < good), float(min(minutes, 60.0))
 
 
@@ -33,7 +42,15 @@ rows = []
 for _ in range(2500):
     now, name = ticket(rng), who[rng.choice(3, p=[0.4, 0.3, 0.3])]
     content, minutes = handled(rng, **now, name=name)
-    rows.append({**now, "handled_by": name, "chance": {"template": 0.4}.get(name, 0.3), "content": content, "minutes": round(minutes, 1)})
+    rows.append(
+        {
+            **now,
+            "handled_by": name,
+            "chance": {"template": 0.4}.get(name, 0.3),
+            "content": content,
+            "minutes": round(minutes, 1),
+        }
+    )
 log = pd.DataFrame(rows)
 log.head()
 
@@ -45,8 +62,15 @@ log.head()
 # %%
 import tightrope as tr
 
-found = tr.fit(log, ["arm-means", "linear", "logistic"], action="handled_by", reward="content", probability="chance",
-               context=["topic", "words", "angry"], name="tickets")
+found = tr.fit(
+    log,
+    ["arm-means", "linear", "logistic"],
+    action="handled_by",
+    reward="content",
+    probability="chance",
+    context=["topic", "words", "angry"],
+    name="tickets",
+)
 for sentence in found.words():
     print(sentence)
 
@@ -57,8 +81,15 @@ for sentence in found.words():
 
 # %%
 rules = tr.Rules([tr.Budget("minutes", at_most=5.0, range=(0, 60), seen="after")], actions=who)
-env = tr.environments.from_table(log, context=["topic", "words", "angry"], action="handled_by", reward="content",
-                                 cost={"minutes": "minutes"}, rules=rules, name="tickets")
+env = tr.environments.from_table(
+    log,
+    context=["topic", "words", "angry"],
+    action="handled_by",
+    reward="content",
+    cost={"minutes": "minutes"},
+    rules=rules,
+    name="tickets",
+)
 tr.solve(env)
 
 # %% [markdown]
@@ -70,8 +101,18 @@ tr.solve(env)
 # %%
 from tightrope.offpolicy import Log, evaluate
 
-over = (log[["minutes"]] - 5.0).to_numpy()  # of each ticket, above zero where it took longer than is allowed on average
-logged = Log(log.handled_by, log.content, over, propensities=log.chance, contexts=log, encoder=env.encoder, action_names=who)
+over = (
+    log[["minutes"]] - 5.0
+).to_numpy()  # of each ticket, above zero where it took longer than is allowed on average
+logged = Log(
+    log.handled_by,
+    log.content,
+    over,
+    propensities=log.chance,
+    contexts=log,
+    encoder=env.encoder,
+    action_names=who,
+)
 print(evaluate(logged, np.where(log.topic == "bug", who.index("senior"), who.index("template")), "dr"))
 print(evaluate(logged, np.full(len(log), who.index("senior")), "dr"))
 
@@ -85,11 +126,20 @@ size = (env.n_actions, env.n_features)
 cold = tr.ShadowPrice(reward=tr.DisjointRidge(*size), cost=tr.DisjointRidge(*size), constraints=rules)
 warm = cold.copy()
 warm.warm_start(log, log.handled_by, log.content, costs=over / 60, encoder=env.encoder)
-runs = {name: tr.simulate(policy, env, rounds=2000, replications=20, seed=5) for name, policy in (("cold", cold), ("warm", warm))}
-pd.DataFrame({
-    name: {"content": run.average_reward.at().mean, "minutes per ticket": 5 + 60 * run.mean_cost_curve.mean[-1, 0] / run.n_rounds, "regret": run.regret.mean[-1]}
-    for name, run in runs.items()
-}).T.round(3)
+runs = {
+    name: tr.simulate(policy, env, rounds=2000, replications=20, seed=5)
+    for name, policy in (("cold", cold), ("warm", warm))
+}
+pd.DataFrame(
+    {
+        name: {
+            "content": run.average_reward.at().mean,
+            "minutes per ticket": 5 + 60 * run.mean_cost_curve.mean[-1, 0] / run.n_rounds,
+            "regret": run.regret.mean[-1],
+        }
+        for name, run in runs.items()
+    }
+).T.round(3)
 
 # %% alt="Regret by ticket: that of the warm policy is a fraction of the cold one's. Beside it minutes per ticket, both below the limit of 5."
 import matplotlib.pyplot as plt
@@ -97,12 +147,15 @@ import matplotlib.pyplot as plt
 figure, (regret, minutes) = plt.subplots(1, 2)
 for (name, run), style in zip(runs.items(), ("--", "-")):
     regret.plot(run.rounds, run.regret.mean, style, label=name)
-    minutes.plot(run.rounds[15:], (5 + 60 * run.mean_cost_curve.mean[:, 0] / run.rounds)[15:], style, label=name)
+    minutes.plot(
+        run.rounds[15:], (5 + 60 * run.mean_cost_curve.mean[:, 0] / run.rounds)[15:], style, label=name
+    )
 minutes.axhline(5, color="black", linewidth=1, label="limit")
 regret.set(title="regret so far", xlabel="tickets")
 minutes.set(title="minutes per ticket so far", xlabel="tickets")
 for axes in (regret, minutes):
     axes.legend()
+plt.show()
 
 # %% [markdown]
 # ## Serve it, warm
@@ -114,13 +167,16 @@ from pathlib import Path
 
 log.to_csv("log.csv", index=False)
 spec = env.to_spec("tickets.toml")
-spec.write_text(spec.read_text() + """
+spec.write_text(
+    spec.read_text()
+    + """
 [warm_start]
 file = "log.csv"
 action = "handled_by"
 reward = "content"
 usage = { minutes = "minutes" }
-""")
+"""
+)
 print(spec.read_text())
 
 # %%
@@ -134,7 +190,11 @@ def tightrope(*arguments):
     return [sys.executable, "-m", "tightrope", *arguments]
 
 
-server = subprocess.Popen(tightrope("serve", "tickets.toml", "--data", "data", "--port", "8124"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+server = subprocess.Popen(
+    tightrope("serve", "tickets.toml", "--data", "data", "--port", "8124"),
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+)
 rng = np.random.default_rng(12)
 with Client("http://127.0.0.1:8124", patience=200) as client:
     for i in range(600):
@@ -143,12 +203,14 @@ with Client("http://127.0.0.1:8124", patience=200) as client:
         content, minutes = handled(rng, **now, name=decision["name"])
         client.learn(f"ticket-{i}", reward=content, costs={"minutes": minutes})
     state = client.state()
-print(f"{state['decisions']} tickets, {state['outcomes']['mean_reward']:.3f} content; {state['constraints'][0]['rule']}")
+print(
+    f"{state['decisions']} tickets, {state['outcomes']['mean_reward']:.3f} content; {state['constraints'][0]['rule']}"
+)
 pd.DataFrame(state["actions"])[["name", "share"]].set_index("name").T.round(3)
 
 # %%
 server.terminate()
-server.wait();
+_ = server.wait()
 
 # %% [markdown]
 # ## What the journal is good for
@@ -156,18 +218,25 @@ server.wait();
 # Every decision is on disk with its probability, so the service's own journal is the next log. It can be verified, every decision made again and compared bit for bit:
 
 # %%
-print(subprocess.run(tightrope("replay", "data/tickets.sqlite"), capture_output=True, text=True, check=True).stdout)
+print(
+    subprocess.run(
+        tightrope("replay", "data/tickets.sqlite"), capture_output=True, text=True, check=True
+    ).stdout
+)
 
 # %% [markdown]
-# and another policy judged on it before it is served:
+# and another policy is judged on it before it is served. Where the journal can't tell, because an action had no chance where the candidate would take it, it says so in place of a number:
 
 # %%
-Path("candidate.toml").write_text("""
+_ = Path("candidate.toml").write_text("""
 [policy]
 kind = "shadow-price"
 explore = 0.3
 """)
-print(subprocess.run(tightrope("evaluate", "data", "--policy", "candidate.toml"), capture_output=True, text=True).stdout)
+done = subprocess.run(
+    tightrope("evaluate", "data", "--policy", "candidate.toml"), capture_output=True, text=True
+)
+print(done.stdout or done.stderr)
 
 # %% [markdown]
 # - [Another policy, judged on what the service recorded](../evaluation.md): what the intervals are worth.

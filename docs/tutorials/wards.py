@@ -26,7 +26,9 @@ import pandas as pd
 
 best = tr.solve(env)
 print(f"{best.value:.4f} patients stay well per patient; certificate: gap {best.certificate.gap:.1e}")
-rules = pd.DataFrame({"rule": env.constraints, "slack": best.slack, "price": best.duals, "binds": best.binding})
+rules = pd.DataFrame(
+    {"rule": env.constraints, "slack": best.slack, "price": best.duals, "binds": best.binding}
+)
 rules[rules.binds].round(4)
 
 # %% [markdown]
@@ -42,16 +44,21 @@ policies = {
     "LinUCB, no rules": tr.LinUCB(reward=tr.DisjointRidge(env.n_actions, env.n_features, m=4, bonus=0.1)),
     "round robin": tr.RoundRobin(env.n_actions),
 }
-runs = {name: tr.simulate(policy, env, rounds=10_000, replications=20, seed=0, warn=False) for name, policy in policies.items()}
-pd.DataFrame({
-    name: {
-        "regret": run.regret.mean[-1],
-        "violation at the end": run.violation.mean[-1],
-        "last round with a rule broken": run.last_violated().mean,
-        "largest share of a ward": run.shares.mean[-1].max(),
+runs = {
+    name: tr.simulate(policy, env, rounds=10_000, replications=20, seed=0, warn=False)
+    for name, policy in policies.items()
+}
+pd.DataFrame(
+    {
+        name: {
+            "regret": run.regret.mean[-1],
+            "violation at the end": run.violation.mean[-1],
+            "last round with a rule broken": run.last_violated().mean,
+            "largest share of a ward": run.shares.mean[-1].max(),
+        }
+        for name, run in runs.items()
     }
-    for name, run in runs.items()
-}).T.round(2)
+).T.round(2)
 
 # %% [markdown]
 # **Regret** is what was lost against someone who knew everything, in patients. **Violation** is by how much the totals of all rules together were above their limits.
@@ -67,7 +74,8 @@ fullest.axhline(0.2, color="black", linewidth=1)
 fullest.text(10_000, 0.2, "limit ", ha="right", va="bottom")
 regret.set(title="regret so far", xlabel="patients")
 fullest.set(title="share of the fullest ward", xlabel="patients", ylim=(0, None))
-regret.legend();
+regret.legend()
+plt.show()
 
 # %% [markdown]
 # A bandit without rules loses less, or even wins against the yardstick, because the yardstick keeps the rules and it does not.
@@ -85,11 +93,20 @@ for kind in rng.choice(env.n_contexts, size=3000, p=env.weights):
     decision = policy.decide(env.features[kind], env.costs[kind])
     policy.learn(decision, float(rng.random() < env.rewards[kind, decision.action]))
 totals = pd.Series(policy.totals, index=env.constraints)
-print(f"{(totals <= 0).sum()} of 18 rules hold after 3,000 patients; the closest: {totals.idxmax()}, {totals.max():+.1f}")
+print(
+    f"{(totals <= 0).sum()} of 18 rules hold after 3,000 patients; the closest: {totals.idxmax()}, {totals.max():+.1f}"
+)
 
 # %%
 shown = decision.explain()
-pd.DataFrame({"ward": env.actions or range(6), "expected": shown.rewards, "value": shown.values, "probability": shown.probabilities}).round(3)
+pd.DataFrame(
+    {
+        "ward": env.actions or range(6),
+        "expected": shown.rewards,
+        "value": shown.values,
+        "probability": shown.probabilities,
+    }
+).round(3)
 
 # %% [markdown]
 # *Value* is the expected reward less what the prices take for the rules that the ward uses up. The choice is drawn around it, as wide as what is not yet known

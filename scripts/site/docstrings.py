@@ -20,9 +20,9 @@ class Fenced(griffe.Extension):
 
 
 def fenced(docstring: str) -> str:
-    """The text with fences around its examples.
+    r"""The text with fences around its examples.
 
-    >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2\\n\\nThat is all."))
+    >>> print(fenced("Adds.\n\n>>> 1 + 1\n2\n\nThat is all."))
     Adds.
     <BLANKLINE>
     ```pycon

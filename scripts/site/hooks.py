@@ -18,13 +18,21 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import tutorials  # noqa: E402
+import tutorials
 
 ROOT = Path(__file__).resolve().parents[2]
 MIRROR = "repository"
 # In the menu whether linked to or not.
 PROJECT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
-LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".ts": "typescript", ".sh": "bash", ".yml": "yaml", ".yaml": "yaml"}
+LANGUAGES = {
+    ".py": "python",
+    ".toml": "toml",
+    ".json": "json",
+    ".ts": "typescript",
+    ".sh": "bash",
+    ".yml": "yaml",
+    ".yaml": "yaml",
+}
 PICTURES = (".png", ".svg", ".jpg")
 FENCE = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2`*[ \t]*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=(?:#[^)\s]*)?\))")
@@ -32,7 +40,9 @@ LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=(?:#[^)\s]*)?\))")
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Tutorials as pages with what they printed and drew, and every file of the repository that a page links to."""
-    for source in [file for file in files if file.src_uri.startswith("tutorials/") and file.src_uri.endswith(".py")]:
+    for source in [
+        file for file in files if file.src_uri.startswith("tutorials/") and file.src_uri.endswith(".py")
+    ]:
         files.remove(source)
         for uri, content in tutorials.rendered(ROOT / "docs" / source.src_uri).items():
             files.append(File.generated(config, uri, content=content))
@@ -95,7 +105,9 @@ def site_uri(path: str) -> str:
     """Where a file of the repository is in the site."""
     if path.startswith("docs/"):
         uri = path.removeprefix("docs/")
-        return uri.removesuffix(".py") + ".md" if uri.startswith("tutorials/") and uri.endswith(".py") else uri
+        return (
+            uri.removesuffix(".py") + ".md" if uri.startswith("tutorials/") and uri.endswith(".py") else uri
+        )
     return f"{MIRROR}/{path}" if path.endswith((".md", *PICTURES)) else f"{MIRROR}/{path}.md"
 
 

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "tutorials"
-MOST_SECONDS = 300  # a cell, on a machine that has compiled nothing yet
+MOST_SECONDS = 900  # a cell, on a machine that has compiled nothing yet
 # Figures are drawn the same everywhere.
 SETUP = """
 import matplotlib_inline.backend_inline as inline
@@ -52,10 +52,10 @@ def rendered(source: Path) -> dict[str, str | bytes]:
             elif kind == "text/html":
                 parts.append(f'<div class="output">\n{as_block(text)}\n</div>')
             elif text.strip():
-                parts.append(f'```{{ .text .output }}\n{text.rstrip()}\n```')
+                parts.append(f"```{{ .text .output }}\n{text.rstrip()}\n```")
     parts.append(
-        f'*Every output and figure above was made by running this page when the site was built '
-        f'({notebook.metadata["seconds"]:.0f} seconds). [Download it as a notebook]({name}.ipynb).*'
+        f"*Every output and figure above was made by running this page when the site was built "
+        f"({notebook.metadata['seconds']:.0f} seconds). [Download it as a notebook]({name}.ipynb).*"
     )
     files[f"tutorials/{name}.md"] = "\n\n".join(parts) + "\n"
     return files
@@ -90,7 +90,9 @@ def executed(source: Path) -> Any:
 def stamp(source: Path) -> str:
     """What the outputs depend on, as far as it is in the repository."""
     digest = hashlib.sha256(source.read_bytes())
-    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "docs" / "start").rglob("*"), Path(__file__)]):
+    for path in sorted(
+        [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs" / "start").rglob("*"), Path(__file__)]
+    ):
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

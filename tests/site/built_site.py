@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
 from chromium import Browser, Page, browser, without_chromium
 
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
