@@ -13,7 +13,6 @@ import numpy as np
 
 from tightrope.engine import simulate
 from tightrope.environments.build import environment_of, policies_of
-from tightrope.environments.custom import Custom
 from tightrope.environments.table_file import table_environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
@@ -35,7 +34,7 @@ class Start:
 
     spec: Spec
     folder: Path
-    env: Tabular | Custom
+    env: Tabular
     best: Solution
     run: Result
     doubts: tuple[str, ...]
@@ -273,6 +272,8 @@ def start(
         else "the world that was guessed …"
     )
     env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
+    # A table, or one that was made up from answers.
+    assert isinstance(env, Tabular)
     tell("the best that any policy could earn …")
     best = solve(env)
     write(folder / SPEC, text)
