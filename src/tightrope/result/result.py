@@ -433,10 +433,9 @@ class Result(AsFrame):
         title, summary = self.summary().html_parts()
         return displays.page(title, summary, displays.figure(lines))
 
-    def _line(self, name: str, curve: Curve, level: float, called: str) -> displays.Line:
+    def _line(self, name: str, curve: Curve, level: float | None, called: str) -> displays.Line:
         low, high = (None, None) if self.n_replications == 1 else (curve.low.tolist(), curve.high.tolist())
-        known = None if math.isnan(level) else level
-        return displays.Line(name, self.rounds.tolist(), curve.mean.tolist(), low, high, known, called)
+        return displays.Line(name, self.rounds.tolist(), curve.mean.tolist(), low, high, level, called)
 
     def _described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""

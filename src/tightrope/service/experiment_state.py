@@ -65,6 +65,7 @@ from tightrope.service.journal import (
     Started,
     WarmStarted,
     Written,
+    difference,
     digest_of,
     entry_of,
     hash_of,
@@ -498,7 +499,7 @@ class ExperimentState:
             again.probability = again.probabilities = None
         if again != entry:
             raise JournalDamaged(
-                f"row {row.position} does not come out as it was recorded: {_difference(entry, again)}. Was it written by another "
+                f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
                 "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
             )
         self.advance(row, head)
@@ -694,16 +695,3 @@ def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, by
     if math.isnan(probability):
         return None, None
     return probability, None if probability == 1.0 else chances.tobytes()
-
-
-_NUMBERS = ("trace", "queue", "probabilities")
-
-
-def _difference(recorded: Entry, again: Entry | None) -> str:
-    for name in recorded.__struct_fields__:
-        old, new = getattr(recorded, name), getattr(again, name, None)
-        if old != new:
-            if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
-                return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
-            return f"{name} was {old!r}, and now is {new!r}"
-    return "its kind differs"

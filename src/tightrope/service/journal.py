@@ -579,3 +579,17 @@ def unpacked_arrays(plain: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
             raise JournalDamaged(f"a snapshot's array {name!r} does not have the size that it states.")
         arrays[name] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
     return arrays
+
+
+_NUMBERS = ("trace", "queue", "probabilities")
+
+
+def difference(recorded: Entry, again: Entry | None) -> str:
+    """In what an entry that was made again differs from the recorded one."""
+    for name in recorded.__struct_fields__:
+        old, new = getattr(recorded, name), getattr(again, name, None)
+        if old != new:
+            if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
+                return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
+            return f"{name} was {old!r}, and now is {new!r}"
+    return "its kind differs"

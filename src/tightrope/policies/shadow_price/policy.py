@@ -365,11 +365,9 @@ class ShadowPrice(Constrained):
         >>> policy.rounds, proposed.action == policy.decide(costs=[[0.5], [-0.5]]).action
         (0, True)
         """
-        offer = self._offer(*args, **kwargs)
+        ids = (offer := self._offer(*args, **kwargs)).ids
         row, trace, _ = self._proposed(offer)
-        return Decision(
-            int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels, None
-        )
+        return Decision(int(ids[row]), row, self._pending.made, NOBODY, ids, trace, self._labels, None)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
