@@ -1,21 +1,20 @@
-"""What the README says of its two commands, the command line and the pictures: one test for each, "
-"named after it."""
+"""What the README says of its first picture, how to begin and the command line: one test for each, named after it."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import tightrope as tr
-from policy_tools import unwatched
 from readme_claims import README, claim
 from tightrope.cli import main
+from tightrope.extras import remedy
 from tightrope.service.server import make_service
 from tightrope.spec import read_spec
-from tightrope.studies import mab
-from tightrope.studies.hospital import balanced_shares
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(
@@ -58,55 +57,55 @@ def test_a_spec_is_one_toml_file_the_same_for_every_command_that_takes_one(
     assert make_service([read_spec(Path(spec))], data=tmp_path / "data") is not None
 
 
-@unwatched  # that rewards are at their clip is what it is about
 @claim(
-    "no violation at the end of any horizon",
-    "With the paper's full confidence radius the policy only balances the shares, as a round-robin does; "
-    "with a tenth of it, it learns",
+    "With nothing set and nothing known at the start, ShadowPrice has earned 97 % of what the best policy with both rules would earn "
+    "after 5,000 customers, at 247 cents each; a plain bandit earns 6 % more than ShadowPrice and spends 489"
 )
-def test_in_the_hospital_the_full_radius_balances_shares_and_a_tenth_of_it_learns() -> None:
-    env = tr.environments.hospital()
-    m = tr.check(env).m
-    for horizon in (2_500, 22_500):
-        regret = {}
-        for bonus in (1.0, 0.1):
-            policy = tr.PessimisticOptimistic(
-                reward=tr.DisjointRidge(6, 10, bonus=bonus, m=m),
-                constraints=18,
-                V=tr.Power(4.0, 0.5),
-                epsilon=tr.Power(1.0, -0.5),
-                horizon=horizon,
-            )
-            run = tr.simulate(policy, env, rounds=horizon, replications=10)
-            assert run.violation.mean[-1] == 0
-            regret[bonus] = run.regret.mean[-1]
-        robin = tr.simulate(
-            tr.policies.RoundRobin(6, shares=balanced_shares(env)), env, rounds=horizon, replications=10
-        )
-        assert regret[1.0] == pytest.approx(robin.regret.mean[-1], rel=0.15)
-        assert horizon == 2_500 or regret[0.1] < 0.95 * regret[1.0], (
-            "there is little to learn in 2,500 rounds"
-        )
+def test_what_the_first_picture_says_of_coupons() -> None:
+    spec = importlib.util.spec_from_file_location("readme_figure", ROOT / "examples" / "readme_figure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    figure = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figure)
+    env = figure.world()
+    ours, plain = figure.runs(env).values()
+    earned = [run.average_reward.mean[-1] for run in (ours, plain)]
+    assert earned[0] / tr.solve(env).value == pytest.approx(0.97, abs=0.005)
+    assert earned[1] / earned[0] == pytest.approx(1.06, abs=0.005)
+    assert [round(figure.spent(run)[-1]) for run in (ours, plain)] == [247, 489]
+    assert ours.violation.mean[-1] == 0
 
 
-@unwatched  # ε above every cost is one of the schedules
 @claim(
-    "Four arms, threshold 0.1, cost seen after acting (tightrope reproduce mab): the constraint binds, and the schedules "
-    "and the range to which unknown costs are clipped decide what happens"
+    "The base package brings policies, simulator and command line; extras bring the service, models, Parquet files and the GPU, and "
+    "whatever misses one says which"
 )
-def test_on_four_arms_the_constraint_binds_and_schedules_and_clip_decide_what_happens() -> None:
-    env = tr.environments.bandit(threshold=0.1, costs_seen="after")
-    assert tr.solve(env).duals[0] > 0.5
-    regret = {
-        (schedule, clip): tr.simulate(
-            mab._policy(clip, V=mab._V(schedule, 0.1), epsilon=mab._epsilon(schedule)), env, 3_000, 10
-        ).regret.mean[-1]
-        for schedule in ("paper", "A")
-        for clip in ((-0.1, 0.9), (-1.0, 1.0))
-    }
-    by_schedule = [abs(regret["paper", clip] - regret["A", clip]) for clip in ((-0.1, 0.9), (-1.0, 1.0))]
-    by_clip = [
-        abs(regret[schedule, (-0.1, 0.9)] - regret[schedule, (-1.0, 1.0)]) for schedule in ("paper", "A")
-    ]
-    assert max(by_schedule) > 100
-    assert max(by_clip) > 100
+def test_extras_bring_the_rest_and_a_missing_one_is_named() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    base = {re.split(r"[<>=\[ ]", one)[0].lower() for one in project["dependencies"]}
+    assert not base & {"uvicorn", "starlette", "scikit-learn", "pandas", "polars", "cupy", "psycopg"}
+    for extra in ("service", "models", "data", "gpu"):
+        assert project["optional-dependencies"][extra], extra
+    for module in ("uvicorn", "apsw", "sklearn"):
+        assert "pip install" in remedy(ModuleNotFoundError(f"No module named {module!r}", name=module))
+
+
+@claim(
+    "Start here goes from nothing to a served experiment that learns, in ten minutes, on a table that comes along"
+)
+def test_the_page_to_start_with_brings_its_table_and_serves_it() -> None:
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    commands = "\n".join(re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    named = set(re.findall(r"examples/[\w.]+", commands))
+    assert named
+    for file in named:
+        assert (ROOT / file).is_file(), file
+    for step in (
+        "pip install",
+        "tightrope init --from",
+        "tightrope serve",
+        "/v1/outcomes",
+        "tightrope replay",
+    ):
+        assert step in commands, step

@@ -21,11 +21,11 @@ An oracle.
 Fast.
 No silence.
 A league.
-The total of each rule, as long as it is near zero; above zero it is violated (tightrope evidence, what else it measures).
+A shop may spend 250 cents per customer on coupons, and one customer in ten gets none.
 The best possible reward, and how close a policy comes:
 On a fresh machine with Python 3.11 or newer:
 Measured on two cores: make reproduce takes about three minutes the first time, most of it to compile; later about one.
-From its report:
+Python 3.11 or newer.
 Apache-2.0.
 The hospital's calibrated numbers come from Diabetes 130-US Hospitals for Years 1999–2008 (Clore, Cios, DeShazo, Strack 2014, UCI Machine Learning Repository, CC BY 4.0); see docs/hospital.md.
 """  # noqa: E501
