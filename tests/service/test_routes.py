@@ -80,7 +80,7 @@ def test_every_field_that_is_sent_is_declared(spec: Spec) -> None:
         "spec",
         "event_ids",
     } <= seen
-    assert ("price" in seen) == ("used" in seen) == (spec.policies[0].kind == "shadow-price")
+    assert ("price" in seen) == ("total" in seen) == (spec.policies[0].kind == "shadow-price")
 
 
 def test_everything_has_a_name_and_words() -> None:
