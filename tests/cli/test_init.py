@@ -130,6 +130,7 @@ def test_machines_are_told_the_same(told):
         "left out",
     }
     assert any("best that any policy could earn" in one for one in told["words"])
+    assert any("'nurse_hours': a tenth more would earn 0.0" in one for one in told["words"])
     assert told["page"].endswith("index.html")
 
 

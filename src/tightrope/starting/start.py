@@ -189,20 +189,19 @@ class Start:
         return rows
 
     def _priced(self) -> list[str]:
-        """The rule that costs most, in words."""
+        """The rule that costs most, in words: by a tenth of each limit, since units differ."""
         assert self.spec.rules is not None
-        prices = [dual / column.rule.scale for dual, column in zip(self.best.duals, self.spec.rules.columns)]
-        k = int(np.argmax(prices))
-        if prices[k] <= 1e-9:
-            return ["No rule costs anything: without them the best policy would do the same."]
-        column = self.spec.rules.columns[k]
-        side = "more" if column.side == "at_most" else "less"
-        if column.rule.quantity.usage is None:
-            moved, price = f"one percentage point {side}", prices[k] / 100.0
-        else:
-            moved, price = f"one unit {side}", prices[k]
+        columns = self.spec.rules.columns
+        tenths = [
+            0.1 * abs(column.limit) * dual / column.rule.scale
+            for dual, column in zip(self.best.duals, columns)
+        ]
+        k = int(np.argmax(tenths))
+        if tenths[k] <= 1e-9:
+            return ["No limit costs anything: without the rules the best policy would do the same."]
+        side = "more" if columns[k].side == "at_most" else "less"
         return [
-            f"The limit that costs most is that of {column.name!r}: {moved} would earn {_short(price)} a decision."
+            f"The limit that costs most is that of {columns[k].name!r}: a tenth {side} would earn {_short(tenths[k])} a decision."
         ]
 
     def _logged_shares(self) -> list[float] | None:
