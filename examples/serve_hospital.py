@@ -77,8 +77,13 @@ def show(state: dict[str, Any], refused: int) -> None:
         print(f"  {action['name']:<12} {action['share']:6.1%}")
     print("rules:")
     for one in state["constraints"]:
-        verdict, limit = "holds" if one["left"] >= 0 else "VIOLATED", "allowed" if one["side"] == "at_most" else "required"
-        print(f"  {one['rule']:<48}  {verdict}: {one['used']:,.1f} of {one['allowed']:,.1f} {one['unit']} {limit}")
+        verdict, limit = (
+            "holds" if one["left"] >= 0 else "VIOLATED",
+            "allowed" if one["side"] == "at_most" else "required",
+        )
+        print(
+            f"  {one['rule']:<48}  {verdict}: {one['used']:,.1f} of {one['allowed']:,.1f} {one['unit']} {limit}"
+        )
     outcomes = state["outcomes"]
     print(
         f"outcomes: mean reward {outcomes['mean_reward']:.3f} over {outcomes['rewards']}; "

@@ -1,6 +1,6 @@
 """Make docs/figures/dashboard.png: the ward example after 2,000 patients, in Chromium.
 
-    .venv/bin/python scripts/dashboard_figure.py
+.venv/bin/python scripts/dashboard_figure.py
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "service")]
 
-from chromium import browser  # noqa: E402
 from PIL import Image  # noqa: E402
-from workbench import running  # noqa: E402
 
+from chromium import browser  # noqa: E402
 from tightrope.service.app import Service  # noqa: E402
 from tightrope.service.experiment import Experiment  # noqa: E402
 from tightrope.service.storage.memory import MemoryJournal  # noqa: E402
 from tightrope.spec import read_spec  # noqa: E402
+from workbench import running  # noqa: E402
 
 WIDTH = 1120
 PATIENTS = "2000"
@@ -33,7 +33,11 @@ def main() -> None:
     """Serve, play, look."""
     experiment = Experiment(read_spec(ROOT / "examples" / "hospital.toml"), MemoryJournal())
     experiment.open()
-    with running(Service([experiment])) as web, tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as one:
+    with (
+        running(Service([experiment])) as web,
+        tempfile.TemporaryDirectory() as folder,
+        browser(Path(folder)) as one,
+    ):
         played = threading.Thread(target=_play, args=(str(web.base_url),))
         played.start()
         played.join()
@@ -44,7 +48,9 @@ def main() -> None:
         page.wait("document.getElementById('rules-lead').innerText.includes('remembered decisions')", 60.0)
         height = page.js("document.documentElement.scrollHeight")
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
-        taken = page.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
+        taken = page.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)[
+            "data"
+        ]
     picture = Image.open(io.BytesIO(base64.b64decode(taken))).convert("RGB").quantize(128)
     picture.save(ROOT / "docs" / "figures" / "dashboard.png", optimize=True)
 
