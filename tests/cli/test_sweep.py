@@ -49,3 +49,16 @@ def test_commands_for_people(tmp_path, capsys, monkeypatch):
     assert "the spec as it stands, fresh draws" in shown
     assert "worth it" in shown
     assert os.path.join("out", "tune-s", "tuned.toml") in shown
+
+
+def test_tune_where_the_spec_as_it_stands_cannot_run(tmp_path, capsys):
+    """The settings are served all the same, and the words say that there was nothing to compare with."""
+    spec = tmp_path / "odd.toml"
+    spec.write_text(
+        '[policy]\nexplore = "much"\n[environment]\nkind = "bandit"\n[simulation]\nrounds = 20\nreplications = 2\n'
+        '[sweep]\n"policy.explore" = [1.0]\n'
+    )
+    assert (
+        main(["tune", str(spec), "--target", "violation<=50", "--workers", "1", "--out", str(tmp_path)]) == 0
+    )
+    assert "explore must be a number, but got 'much'" in capsys.readouterr().out

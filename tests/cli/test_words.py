@@ -61,12 +61,6 @@ BAD = [
         "",
         "rule[0].among: unknown group 'a' (did you mean 'A'?)",
     ),
-    (
-        "tune",
-        '[policy]\nexplore = "much"\n' + BANDIT + "[simulation]\nrounds = 4\nreplications = 2\n",
-        "--workers 1",
-        "explore must be a number",
-    ),
     ("tune", BANDIT, "--target foo<=0", "foo"),
     ("sweep", BANDIT, "", "sweep: is missing"),
     ("compare", None, "--policy shadowprice", "shadowprice"),

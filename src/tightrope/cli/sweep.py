@@ -102,7 +102,8 @@ def tune(
         write_page(missed.sweep)
         raise
     data = found.as_data() | {"sweep": write_page(found.sweep, found.words)}
-    rows = [{"run": f"{found.than}, fresh draws", **row} for row in found.untouched]
+    untouched = (row for row in found.untouched if row["error"] is None)
+    rows = [{"run": f"{found.than}, fresh draws", **row} for row in untouched]
     if found.chosen is not None:
         tuned = [{"run": "tuned, fresh draws", **row} for row in found.checked]
         rows = [{"run": "tuned, in the sweep", **found.chosen}, *tuned, *rows]
