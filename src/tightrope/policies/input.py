@@ -277,7 +277,11 @@ def read_constraints(
     """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting."""
     if isinstance(constraints, Rules):
         return constraints, constraints.n_constraints, None, _seen_before(constraints, cost)
-    if isinstance(constraints, tuple | list):
+    if (
+        isinstance(constraints, tuple | list)
+        and constraints
+        and all(isinstance(one, str) for one in constraints)
+    ):
         K = len(constraints)
         seen = when_seen("constraints", constraints, K)
         before = which_before(seen, K)

@@ -57,6 +57,7 @@ def unit(draw: np.random.Generator, *shape: int) -> np.ndarray:
     return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
+@pytest.mark.filterwarnings("ignore:.*outside .0, 1.:tightrope.errors.PolicyWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_optimistic_reward_is_below_zero_whatever_was_learnt(way: str) -> None:
     model, offered = WAYS[way]

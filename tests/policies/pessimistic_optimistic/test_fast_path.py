@@ -207,6 +207,7 @@ def test_the_fast_path_by_rules():
         same(array, short.state()[name])
 
 
+@pytest.mark.filterwarnings("ignore:.*outside .0, 1.:tightrope.errors.PolicyWarning")
 def test_a_list_of_features_and_any_number_as_a_reward_take_the_fast_path(monkeypatch):
     x, w = np.array([0.6, 0.6]), np.array([0.25])
     before = tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=1, slater=0.5)

@@ -143,7 +143,6 @@ CASES = [
     ("disjoint", lambda p: p.decide(OK_PHI[:2], OK_W[:2]), "features must have shape (2,) or (3, 2), but got (2, 2)"),
     ("disjoint", lambda p: p.decide([0.6, 0.0], OK_W[:2]), "costs must have shape (3, 2), but got (2, 2)"),
     # cost features
-    ("B", lambda p: p.decide(OK_PHI), "cost_features are needed by Ridge: 2 numbers an action"),
     ("B", lambda p: p.decide(OK_PHI, spoilt(OK_PHI, (1, 1), NAN)), "cost_features[1, 1] must be finite, but got nan"),
     ("B", lambda p: p.decide(OK_PHI, cost_features=OK_PHI * 3), "cost_features[0] must have a Euclidean norm of at most 1"),
     ("B", lambda p: p.decide(OK_PHI * 3, OK_PHI), "features[0] must have a Euclidean norm of at most 1"),

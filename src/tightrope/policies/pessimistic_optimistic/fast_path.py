@@ -242,9 +242,7 @@ def decide_after(
     return Decision(row, row, number, policy._pending.owner, ids, trace, policy._labels)
 
 
-def learn_after(
-    policy: Any, fast: FastPath, decision: Any, reward: Any, costs: Any, usage: Any = None
-) -> bool:
+def learn_after(policy: Any, decision: Any, reward: Any, costs: Any, usage: Any = None) -> bool:
     """Where costs are seen after acting; whether the fast path was open."""
     waiting = policy._pending
     if type(decision) is not Decision or decision.owner != waiting.owner:
@@ -254,7 +252,7 @@ def learn_after(
         pending is None
         or pending[0] != _AWAITS
         or (type(reward) is not float and type(reward := as_float(reward)) is not float)
-        or not 0.0 <= reward <= 1.0
+        or not ((inside := 0.0 <= reward <= 1.0) or reward - reward == 0.0)
     ):
         return False
     _, action, x, z, group, _ = pending
@@ -279,7 +277,7 @@ def learn_after(
     elif not readable(costs) or costs.ndim != 1:
         return False
     else:
-        due = fast.learn(
+        due = policy._fast_after.learn(
             g, h, x, z, reward, costs, policy._flat, cost.flat, policy._ranges, policy._input.columns, policy._core
         )  # fmt: skip
     if due < 0:
@@ -289,4 +287,6 @@ def learn_after(
         policy._reward.refresh(g)
     if due & 2:
         cost.refresh(h)
+    if not inside:
+        policy._outside.note(policy, reward)
     return True

@@ -415,7 +415,7 @@ class PessimisticOptimistic(Constrained):
             and costs is None
             and usage is None
             and decision.owner == self._pending.owner
-            and 0.0 <= reward <= 1.0
+            and ((inside := 0.0 <= reward <= 1.0) or reward - reward == 0.0)
         ):
             # The fast path again; what is refused is left to the careful way below.
             waiting = self._pending.pop(decision.number, None)
@@ -423,10 +423,10 @@ class PessimisticOptimistic(Constrained):
                 g = waiting[1] if self._disjoint else 0
                 if fast.learn(g, waiting[2], reward, self._flat, self._core):
                     self._reward.refresh(g)
+                if not inside:
+                    self._outside.note(self, reward)
                 return
-        elif self._fast_after is not None and fast_path.learn_after(
-            self, self._fast_after, decision, reward, costs, usage
-        ):
+        elif self._fast_after is not None and fast_path.learn_after(self, decision, reward, costs, usage):
             return
         self._learn_parts(decision, reward, costs, usage)
         self._outside.note(self, reward)
