@@ -58,8 +58,8 @@ def test_a_spec_is_one_toml_file_the_same_for_every_command_that_takes_one(
 
 
 @claim(
-    "With nothing set and nothing known at the start, ShadowPrice has earned 97 % of what the best policy with both rules would earn "
-    "after 5,000 customers, at 247 cents each; a plain bandit earns 6 % more than ShadowPrice and spends 489"
+    "With nothing set and nothing known at the start, ShadowPrice has earned 97 % of what the best policy with both rules would "
+    "earn after 5,000 customers, at 247 cents each; a plain bandit earns 6 % more than ShadowPrice and spends 489"
 )
 def test_what_the_first_picture_says_of_coupons() -> None:
     spec = importlib.util.spec_from_file_location("readme_figure", ROOT / "examples" / "readme_figure.py")
@@ -77,8 +77,8 @@ def test_what_the_first_picture_says_of_coupons() -> None:
 
 
 @claim(
-    "The base package brings policies, simulator and command line; extras bring the service, models, Parquet files and the GPU, and "
-    "whatever misses one says which"
+    "The base package brings policies, simulator and command line; extras bring the service, models, Parquet files and the GPU, "
+    "and whatever misses one says which"
 )
 def test_extras_bring_the_rest_and_a_missing_one_is_named() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:

@@ -280,6 +280,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds.
+         * @description Needs a key with the scope `read`.
+         */
+        get: operations["show_rules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots": {
         parameters: {
             query?: never;
@@ -335,6 +355,8 @@ export interface components {
         ActionShare: {
             decisions: number;
             name: string;
+            /** @description In how many decisions it could have been; null in a journal that began before this was counted. */
+            offered: number | null;
             share: number;
         };
         /**
@@ -412,11 +434,21 @@ export interface components {
          * @description Where a constraint stands.
          */
         ConstraintState: {
+            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            allowed: number | null;
             /** @description Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds. */
             cumulative_cost: number;
+            /** @description How many it applied to; null in a journal that began before this was counted, as are `used` and `allowed`. */
+            decisions: number | null;
             /** @description Whether it can't be met on what was seen. */
             infeasible: boolean;
+            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            left: number;
+            /** @description What each decision is allowed on average, in the rule's units. */
+            limit: number;
             name: string;
+            /** @description One more unit of the limit, in words. */
+            one_more: string;
             /** @description What one more unit of the limit would earn, in the rule's units. */
             price?: number;
             /** @description Price or queue that the policy goes by, in the same scale. */
@@ -427,6 +459,10 @@ export interface components {
             seen: "after" | "before";
             /** @description Of a rule with two sides. */
             side: string;
+            /** @description What is counted. */
+            unit: string;
+            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            used: number | null;
         };
         /**
          * Decision
@@ -620,10 +656,14 @@ export interface components {
          * @description Where a hard cap stands: `used` of `total`, in the rule's units.
          */
         HardCapState: {
+            left: number;
             name: string;
             rule: string;
             total: number;
+            unit: string;
             used: number;
+            /** @description What it keeps off offer now; null if nothing, or where that is not counted. */
+            withheld: components["schemas"]["Withheld"] | null;
         };
         /**
          * Health
@@ -642,17 +682,25 @@ export interface components {
             actions: {
                 [key: string]: number[];
             };
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            allowed: {
+                [key: string]: (number | null)[];
+            };
+            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
             cumulative_costs: {
                 [key: string]: number[];
             };
             /** @description How many there had been, and the sum of the rewards. */
             decisions: number[];
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            left: {
+                [key: string]: number[];
+            };
+            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
             prices?: {
                 [key: string]: number[];
             };
-            /** @description By constraint; prices of a policy that has some. */
+            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
             queues: {
                 [key: string]: number[];
             };
@@ -879,6 +927,18 @@ export interface components {
             restore: "all" | "learnt";
         };
         /**
+         * RuleCosts
+         * @description About what each rule costs in reward, on the rounds that the policy remembers.
+         */
+        RuleCosts: {
+            /** @description What a decision earns on average with all rules; null where it can't be said, and `why` says why. */
+            reward: number | null;
+            /** @description How many rounds it is judged by. */
+            rounds: number;
+            rules: components["schemas"]["WithoutRule"][];
+            why: string | null;
+        };
+        /**
          * Snapshot
          * @description A snapshot of the state after the entry at `position`: its SHA-256, and its name, if it has one.
          */
@@ -933,6 +993,33 @@ export interface components {
             slater: number | null;
             time: number;
         };
+        /**
+         * Withheld
+         * @description What a hard cap has kept off offer without a break.
+         */
+        Withheld: {
+            /** @description How often each action was kept off offer. */
+            actions: {
+                [key: string]: number;
+            };
+            /** @description In how many. */
+            decisions: number;
+            /** @description Of decisions before and since; null where there is none. */
+            mean_reward_before: number | null;
+            /** @description Of decisions before and since; null where there is none. */
+            mean_reward_since: number | null;
+            sequence: number;
+            /** @description When that began, at the decision `sequence`. */
+            since: number;
+        };
+        /**
+         * WithoutRule
+         * @description About what a decision would earn on average without one rule.
+         */
+        WithoutRule: {
+            name: string;
+            without: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -972,10 +1059,13 @@ export type Readiness = components['schemas']['Readiness'];
 export type RecordedDecision = components['schemas']['RecordedDecision'];
 export type Rollback = components['schemas']['Rollback'];
 export type RollbackRequest = components['schemas']['RollbackRequest'];
+export type RuleCosts = components['schemas']['RuleCosts'];
 export type Snapshot = components['schemas']['Snapshot'];
 export type SnapshotList = components['schemas']['SnapshotList'];
 export type SnapshotRequest = components['schemas']['SnapshotRequest'];
 export type State = components['schemas']['State'];
+export type Withheld = components['schemas']['Withheld'];
+export type WithoutRule = components['schemas']['WithoutRule'];
 export type $defs = Record<string, never>;
 export interface operations {
     show_docs: {
@@ -2215,6 +2305,87 @@ export interface operations {
             };
             /** @description A field is not what it must be; the message names it. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key has sent more requests a second than it may. */
+            429: {
+                headers: {
+                    /** @description After so many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id. */
+            503: {
+                headers: {
+                    /** @description After so many seconds the same request may be sent again. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    show_rules: {
+        parameters: {
+            query?: {
+                /** @description Its name; needed where several are served. */
+                experiment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done, and durable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleCosts"];
+                };
+            };
+            /** @description Not JSON (the message names the byte), or several experiments and none named. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No known key. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The key does not open this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such event, experiment, snapshot or route. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
