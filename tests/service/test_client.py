@@ -172,6 +172,7 @@ def test_every_call_gets_what_its_route_answers(
         one["event_id"] for one in client.outcomes("pending", limit=1000)["outcomes"]
     ]
     assert client.state()["decisions"] == client.history()["decisions"][-1]
+    assert client.rules()["why"]
     assert client.experiments()["experiments"][0]["name"] == "ward"
     taken = client.take_snapshot(f"before {base}")
     assert taken in client.snapshots()["snapshots"]

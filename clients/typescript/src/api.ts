@@ -355,7 +355,7 @@ export interface components {
         ActionShare: {
             decisions: number;
             name: string;
-            /** @description In how many decisions it could have been; null in a journal that began before this was counted. */
+            /** @description How often it was on offer; null where an earlier release did not count. */
             offered: number | null;
             share: number;
         };
@@ -434,20 +434,20 @@ export interface components {
          * @description Where a constraint stands.
          */
         ConstraintState: {
-            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
             allowed: number | null;
             /** @description Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds. */
             cumulative_cost: number;
-            /** @description How many it applied to; null in a journal that began before this was counted, as are `used` and `allowed`. */
+            /** @description How many it was counted over; null where an earlier release did not count. */
             decisions: number | null;
             /** @description Whether it can't be met on what was seen. */
             infeasible: boolean;
-            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
             left: number;
-            /** @description What each decision is allowed on average, in the rule's units. */
+            /** @description The limit as the rule states it, and what it is counted in. */
             limit: number;
             name: string;
-            /** @description One more unit of the limit, in words. */
+            /** @description What one more unit of the limit is, in words. */
             one_more: string;
             /** @description What one more unit of the limit would earn, in the rule's units. */
             price?: number;
@@ -459,9 +459,9 @@ export interface components {
             seen: "after" | "before";
             /** @description Of a rule with two sides. */
             side: string;
-            /** @description What is counted. */
+            /** @description The limit as the rule states it, and what it is counted in. */
             unit: string;
-            /** @description In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was. */
+            /** @description In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and the difference. Null: not known. */
             used: number | null;
         };
         /**
@@ -653,7 +653,7 @@ export interface components {
         };
         /**
          * HardCapState
-         * @description Where a hard cap stands: `used` of `total`, in the rule's units.
+         * @description Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now.
          */
         HardCapState: {
             left: number;
@@ -662,7 +662,6 @@ export interface components {
             total: number;
             unit: string;
             used: number;
-            /** @description What it keeps off offer now; null if nothing, or where that is not counted. */
             withheld: components["schemas"]["Withheld"] | null;
         };
         /**
@@ -682,25 +681,25 @@ export interface components {
             actions: {
                 [key: string]: number[];
             };
-            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            /** @description By constraint, in the rule's units; `allowed` is empty where an earlier release did not count. */
             allowed: {
-                [key: string]: (number | null)[];
+                [key: string]: number[];
             };
-            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            /** @description By constraint; prices of a policy that has some. */
             cumulative_costs: {
                 [key: string]: number[];
             };
             /** @description How many there had been, and the sum of the rewards. */
             decisions: number[];
-            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            /** @description By constraint, in the rule's units; `allowed` is empty where an earlier release did not count. */
             left: {
                 [key: string]: number[];
             };
-            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            /** @description By constraint; prices of a policy that has some. */
             prices?: {
                 [key: string]: number[];
             };
-            /** @description By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some. */
+            /** @description By constraint; prices of a policy that has some. */
             queues: {
                 [key: string]: number[];
             };
@@ -927,15 +926,23 @@ export interface components {
             restore: "all" | "learnt";
         };
         /**
+         * RuleCost
+         * @description What would be earned a round without a rule.
+         */
+        RuleCost: {
+            name: string;
+            without: number;
+        };
+        /**
          * RuleCosts
-         * @description About what each rule costs in reward, on the rounds that the policy remembers.
+         * @description About what rules cost in reward, on remembered rounds.
          */
         RuleCosts: {
-            /** @description What a decision earns on average with all rules; null where it can't be said, and `why` says why. */
+            /** @description What is earned a round with all rules; null where that is not known, and `why` says the reason. */
             reward: number | null;
             /** @description How many rounds it is judged by. */
             rounds: number;
-            rules: components["schemas"]["WithoutRule"][];
+            rules: components["schemas"]["RuleCost"][];
             why: string | null;
         };
         /**
@@ -995,30 +1002,23 @@ export interface components {
         };
         /**
          * Withheld
-         * @description What a hard cap has kept off offer without a break.
+         * @description What a hard cap keeps off offer.
          */
         Withheld: {
-            /** @description How often each action was kept off offer. */
+            /** @description How often it kept each action off. */
             actions: {
                 [key: string]: number;
             };
-            /** @description In how many. */
+            /** @description How many it has been since. */
             decisions: number;
-            /** @description Of decisions before and since; null where there is none. */
+            /** @description Null where no reward is known. */
             mean_reward_before: number | null;
-            /** @description Of decisions before and since; null where there is none. */
+            /** @description Null where no reward is known. */
             mean_reward_since: number | null;
+            /** @description When it began, and with which decision. */
             sequence: number;
-            /** @description When that began, at the decision `sequence`. */
+            /** @description When it began, and with which decision. */
             since: number;
-        };
-        /**
-         * WithoutRule
-         * @description About what a decision would earn on average without one rule.
-         */
-        WithoutRule: {
-            name: string;
-            without: number;
         };
     };
     responses: never;
@@ -1059,13 +1059,13 @@ export type Readiness = components['schemas']['Readiness'];
 export type RecordedDecision = components['schemas']['RecordedDecision'];
 export type Rollback = components['schemas']['Rollback'];
 export type RollbackRequest = components['schemas']['RollbackRequest'];
+export type RuleCost = components['schemas']['RuleCost'];
 export type RuleCosts = components['schemas']['RuleCosts'];
 export type Snapshot = components['schemas']['Snapshot'];
 export type SnapshotList = components['schemas']['SnapshotList'];
 export type SnapshotRequest = components['schemas']['SnapshotRequest'];
 export type State = components['schemas']['State'];
 export type Withheld = components['schemas']['Withheld'];
-export type WithoutRule = components['schemas']['WithoutRule'];
 export type $defs = Record<string, never>;
 export interface operations {
     show_docs: {

@@ -160,6 +160,11 @@ export class Client<Context extends object = AnyContext> {
     return this.#get("/v1/history", {}, options);
   }
 
+  /** About what each rule costs in reward. */
+  rules(options?: CallOptions) {
+    return this.#get("/v1/rules", {}, options);
+  }
+
   /** Changes of its configuration, newest first. */
   changes(query: Query<"/v1/changes"> = {}, options?: CallOptions) {
     return this.#get("/v1/changes", query, options);

@@ -233,7 +233,7 @@ class ActionShare(TypedDict):
     Attributes
     ----------
     offered : int
-        In how many decisions it could have been; null in a journal that began before this was counted.
+        How often it was on offer; null where an earlier release did not count.
     """
 
     name: str
@@ -251,16 +251,15 @@ class ConstraintState(TypedDict):
         In words.
     side : str
         Of a rule with two sides.
-    limit : float
-        What each decision is allowed on average, in the rule's units.
-    unit : str
-        What is counted.
+    limit, unit : float, str
+        The limit as the rule states it, and what it is counted in.
     one_more : str
-        One more unit of the limit, in words.
+        What one more unit of the limit is, in words.
     decisions : int
-        How many it applied to; null in a journal that began before this was counted, as are `used` and `allowed`.
+        How many it was counted over; null where an earlier release did not count.
     used, allowed, left : float
-        In the rule's units; of a rule with a minimum what there was, what was required, and how much more there was.
+        In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and
+        the difference. Null: not known.
     cumulative_cost : float
         Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds.
     queue : float
@@ -289,18 +288,18 @@ class ConstraintState(TypedDict):
 
 
 class Withheld(TypedDict):
-    """What a hard cap has kept off offer without a break.
+    """What a hard cap keeps off offer.
 
     Attributes
     ----------
-    since : float
-        When that began, at the decision `sequence`.
+    since, sequence : number
+        When it began, and with which decision.
     decisions : int
-        In how many.
+        How many it has been since.
     actions : object
-        How often each action was kept off offer.
+        How often it kept each action off.
     mean_reward_before, mean_reward_since : float
-        Of decisions before and since; null where there is none.
+        Null where no reward is known.
     """
 
     since: float
@@ -312,13 +311,7 @@ class Withheld(TypedDict):
 
 
 class HardCapState(TypedDict):
-    """Where a hard cap stands: `used` of `total`, in the rule's units.
-
-    Attributes
-    ----------
-    withheld : object
-        What it keeps off offer now; null if nothing, or where that is not counted.
-    """
+    """Where a hard cap stands: `used` of `total`, in the rule's units, and what it keeps off offer now."""
 
     name: str
     rule: str
@@ -401,8 +394,10 @@ class History(TypedDict):
     ----------
     decisions, rewards, reward_sum : list
         How many there had been, and the sum of the rewards.
-    cumulative_costs, left, allowed, queues, prices : object
-        By constraint, `left` and `allowed` in the rule's units; prices of a policy that has some.
+    cumulative_costs, queues, prices : object
+        By constraint; prices of a policy that has some.
+    left, allowed : object
+        By constraint, in the rule's units; `allowed` is empty where an earlier release did not count.
     actions : object
         How often each was served.
     """
@@ -413,33 +408,33 @@ class History(TypedDict):
     reward_sum: list[float]
     cumulative_costs: dict[str, list[float]]
     left: dict[str, list[float]]
-    allowed: dict[str, list[float | None]]
+    allowed: dict[str, list[float]]
     queues: dict[str, list[float]]
     prices: NotRequired[dict[str, list[float]]]
     actions: dict[str, list[float]]
 
 
-class WithoutRule(TypedDict):
-    """About what a decision would earn on average without one rule."""
+class RuleCost(TypedDict):
+    """What would be earned a round without a rule."""
 
     name: str
     without: float
 
 
 class RuleCosts(TypedDict):
-    """About what each rule costs in reward, on the rounds that the policy remembers.
+    """About what rules cost in reward, on remembered rounds.
 
     Attributes
     ----------
     reward : float
-        What a decision earns on average with all rules; null where it can't be said, and `why` says why.
+        What is earned a round with all rules; null where that is not known, and `why` says the reason.
     rounds : int
         How many rounds it is judged by.
     """
 
     reward: float | None
     rounds: Count
-    rules: list[WithoutRule]
+    rules: list[RuleCost]
     why: str | None
 
 

@@ -341,6 +341,11 @@ def history(self: Settings, /) -> Call[answers.History]:
     return _get(self, "/v1/history")
 
 
+def rules(self: Settings, /) -> Call[answers.RuleCosts]:
+    """About what each rule costs in reward."""
+    return _get(self, "/v1/rules")
+
+
 def changes(self: Settings, /, *, limit: int = 20, before: int | None = None) -> Call[answers.ChangePage]:
     """Changes of its configuration, newest first."""
     return _get(self, "/v1/changes", limit=limit, before=before)
