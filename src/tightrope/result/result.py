@@ -424,20 +424,21 @@ class Result(AsFrame):
         return f"Result({who}, rounds={self.n_rounds}, replications={self.n_replications})"
 
     def _repr_html_(self) -> str:
-        at, reward = self.rounds.tolist(), self.average_reward
-        band = (None, None) if self.n_replications == 1 else (reward.low.tolist(), reward.high.tolist())
-        lines = [
-            displays.Line(
-                "reward per round", at, reward.mean.tolist(), *band, self.optimum, "the best there is"
+        at = self.rounds.tolist()
+
+        def line(name: str, curve: Curve, level: float | None, level_name: str) -> displays.Line:
+            # One run says nothing about the spread between runs.
+            low, high = (
+                (None, None) if self.n_replications == 1 else (curve.low.tolist(), curve.high.tolist())
             )
-        ]
+            return displays.Line(name, at, curve.mean.tolist(), low, high, level, level_name)
+
+        lines = [line("reward per round", self.average_reward, self.optimum, "the best there is")]
         if self.constraints:
             # Of all constraints the one that stands highest at the end.
             worst = int(np.argmax(self.mean_cost_curve.mean[-1]))
             cost = self.mean_cost_curve.column(worst)
-            band = (None, None) if self.n_replications == 1 else (cost.low.tolist(), cost.high.tolist())
-            name = f"total of {self.constraints[worst]}"
-            lines.append(displays.Line(name, at, cost.mean.tolist(), *band, 0.0, "the limit"))
+            lines.append(line(f"total of {self.constraints[worst]}", cost, 0.0, "the limit"))
         title, summary = self.summary().html_parts()
         return displays.page(title, summary, displays.figure(lines))
 
