@@ -1,7 +1,7 @@
 """Which model behind the prices? Linear, random features, boosted trees, forests and networks on two tables with rules.
 
-Satimage with no class named in more than a fifth of the rounds, and handwritten digits with five rules. Rows are drawn with
-replacement, and beside it each row comes once. All models have their defaults. What is finished stands in OUT/runs.jsonl and is not
+Satimage with no class named in more than a fifth of the rounds, handwritten digits with five rules, and a made-up world with noisy
+rewards and two rules. Rows are drawn with replacement, and beside it each row comes once. All models have their defaults. What is finished stands in OUT/runs.jsonl and is not
 run again, so that the command can be stopped and go on later.
 
     python examples/models.py [--data DIR] [--out out/models] [--runs 2] [--rounds 50000] [--workers 2] [--world …] [--model …]
@@ -23,7 +23,7 @@ import tightrope as tr
 from tightrope.studies.shadow_price.tables import TABLES
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-WORLDS = ("satimage", "digits")
+WORLDS = ("satimage", "digits", "noisy")
 MODELS: dict[str, Callable[[int, int], tr.models.Model]] = {
     "linear": lambda J, p: tr.Standardised(p, J),
     "random features": lambda J, p: tr.Features("fourier", tr.Standardised(p, J)),
@@ -32,15 +32,38 @@ MODELS: dict[str, Callable[[int, int], tr.models.Model]] = {
     "extra-trees": lambda J, p: tr.Ensemble("extra-trees", J, p),
     "random-forest": lambda J, p: tr.Ensemble("random-forest", J, p),
     "mlp": lambda J, p: tr.Ensemble("mlp", J, p),
+    "auto": lambda J, p: tr.Auto(J, p),
 }
 MARKS = (2_000, 10_000, 50_000)
 # A total above zero in the first rounds is what it costs to learn.
 SETTLED = 500
 
 
+def environment(world: str, data: Path) -> tr.environments.Tabular:
+    """The world of that name."""
+    return noisy() if world == "noisy" else TABLES[world](data).env
+
+
+def noisy(contexts: int = 6_000) -> tr.environments.Tabular:
+    """Four actions that pay off half of the time and a little more where their own features say so; two have a cap of 30 %."""
+    x = np.random.default_rng(0).normal(size=(contexts, 6))
+    waves = [
+        0.25 * np.sign(x[:, 0] * x[:, 1]),
+        0.25 * np.sin(2.0 * x[:, 2]),
+        0.2 * np.tanh(x[:, 3]),
+        0.0 * x[:, 4],
+    ]
+    costs = np.full((4, 2), -0.3)
+    costs[[0, 1], [0, 1]] = 0.7
+    weights = np.full(contexts, 1.0 / contexts)
+    return tr.environments.Tabular(
+        weights, x, 0.5 + np.stack(waves, axis=1), np.tile(costs, (contexts, 1, 1))
+    )
+
+
 def run(world: str, name: str, seed: int, rounds: int | None, data: Path, labels: bool) -> dict[str, Any]:
     """One run: `rounds` rows drawn with replacement, or each row once for None."""
-    env = TABLES[world](data).env
+    env = environment(world, data)
     J, p, K = env.n_actions, env.n_features, env.n_constraints
     draw = np.random.default_rng([seed, 16])
     rows = draw.permutation(env.n_contexts) if rounds is None else draw.integers(env.n_contexts, size=rounds)
@@ -53,7 +76,7 @@ def run(world: str, name: str, seed: int, rounds: int | None, data: Path, labels
         decision = policy.decide(env.features[c], env.costs[c])
         seconds[t] = time.perf_counter() - start
         right[t] = env.rewards[c, decision.action]
-        policy.learn(decision, float(right[t]))
+        policy.learn(decision, float(draw.random() < right[t]))
         totals += env.costs[c, decision.action]
         highest[t] = totals.max()
     above = np.flatnonzero(highest > 1e-9)
