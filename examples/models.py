@@ -1,8 +1,8 @@
 """Which model behind the prices? Linear, random features, boosted trees, forests and networks on two tables with rules.
 
 Satimage with no class named in more than a fifth of the rounds, handwritten digits with five rules, and a made-up world with noisy
-rewards and two rules. Rows are drawn with replacement, and beside it each row comes once. All models have their defaults. What is finished stands in OUT/runs.jsonl and is not
-run again, so that the command can be stopped and go on later.
+rewards and two rules. Rows are drawn with replacement, and beside it each row comes once. All models have their defaults. What is
+finished stands in OUT/runs.jsonl and is not run again, so that the command can be stopped and go on later.
 
     python examples/models.py [--data DIR] [--out out/models] [--runs 2] [--rounds 50000] [--workers 2] [--world …] [--model …]
 """
