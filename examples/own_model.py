@@ -31,9 +31,7 @@ class Neighbours(tr.models.Model):
     def __init__(self, n_actions, n_features, *, reach=0.1, memory=400, n_outputs=1):
         self.n_actions, self.n_features, self.n_outputs = n_actions, n_features, n_outputs
         self.reach, self.memory, self.seen = reach, memory, np.zeros(1, dtype=np.int64)
-        self.kept = np.full(
-            (memory, n_features + 1 + n_outputs), -1.0
-        )  # where, which action, what came of it
+        self.kept = np.full((memory, n_features + 1 + n_outputs), -1.0)
 
     def arrays(self):
         return {"seen": self.seen, "kept": self.kept}

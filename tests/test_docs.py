@@ -108,7 +108,7 @@ def commands(page: Path) -> Iterator[tuple[int, str]]:
     """Commands in blocks for a shell, ours and curl; of `[a|b]` in a synopsis the first, as if it had been chosen."""
     for block in blocks(page, *COMMANDS):
         prompt = "$ " if block.language == "console" else ""
-        for i, line in enumerate(block.text.splitlines()):
+        for i, line in enumerate(block.text.replace("\\\n", " ").splitlines()):
             if not block.not_run and line.startswith((f"{prompt}tightrope ", f"{prompt}curl ")):
                 line = line.removeprefix(prompt)
                 if line.startswith("tightrope "):

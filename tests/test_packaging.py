@@ -49,8 +49,10 @@ def test_the_lock_is_within_the_lower_bounds():
         return [int(part) for part in re.findall(r"\d+", version)]
 
     pins = dict(
-        line.lower().replace("_", "-").split("==")
-        for line in (ROOT / "requirements" / "lock.txt").read_text().split()
+        line.split("#")[0].strip().lower().replace("_", "-").split("==")
+        for file in ("docs.txt", "lock.txt")
+        for line in (ROOT / "requirements" / file).read_text().splitlines()
+        if "==" in line
     )
     extras = PROJECT["optional-dependencies"]
     for line in (

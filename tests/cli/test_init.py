@@ -213,7 +213,7 @@ def test_without_a_table_questions_are_asked(tmp_path, monkeypatch, capsys):
         (["--actions", "one"], "at least two different names"),
         (["--chance", "a=2"], "chance of 'a' must lie in [0, 1]"),
         (["--chance", "c=0.5"], "chance 'c' is of no action"),
-        (["--chance", "a"], "--chance must be such as letter=0.4"),
+        (["--chance", "a"], "--chance must be such as 'letter=0.4'"),
         (["--context", "age"], "context must be such as 'age: 0..120'"),
         (["--rule", "minutes <= 4"], "--usage minutes:a=1,b=1"),
         (["--usage", "minutes"], "--usage must be such as"),

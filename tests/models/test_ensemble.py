@@ -411,9 +411,7 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr("tightrope.models.objects.importlib.import_module", missing)
-    with pytest.raises(
-        tr.InvalidInput, match=r"needs the package sklearn.*pip install 'tightrope\[models\]'"
-    ):
+    with pytest.raises(tr.InvalidInput, match=r"needs scikit-learn.*pip install 'tightrope\[models\]'"):
         Ensemble("mlp", 2, 2)
 
 

@@ -109,3 +109,17 @@ def test_the_page_to_start_with_brings_its_table_and_serves_it() -> None:
         "tightrope replay",
     ):
         assert step in commands, step
+
+
+@claim("make docs makes a site of these pages, to read and search without a network")
+def test_make_docs_makes_a_site_of_these_pages() -> None:
+    """What is built is looked at by `make docs` itself; here it is what it is built of."""
+    assert "\ndocs: " in (ROOT / "Makefile").read_text(encoding="utf-8")
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(r"\]\(docs/([\w/-]+\.md)[#)]", README.split("## Documentation")[1])
+    assert len(pages) > 40
+    for page in pages:
+        assert page in menu, page
+    assert "search" in menu
+    assert "font: false" in menu
+    assert not re.search(r"(?:script|css)\s*:.*https?://", menu)

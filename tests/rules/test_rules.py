@@ -249,7 +249,10 @@ def test_usage_may_overshoot_its_range_by_rounding_only():
     ("usage", "message"),
     [
         (None, r"usage\['h'\] is missing: a rule reads 'h: at most 0.5 per decision on average'"),
-        ({"hh": 1.0, "h": 1.0}, r"usage: no rule counts 'hh'; the rules count \['h', 'w'\]"),
+        (
+            {"hh": 1.0, "h": 1.0},
+            r"usage: no rule counts 'hh' \(did you mean 'h'\?\); the rules count \['h', 'w'\]",
+        ),
         ({"h": [0.1, np.nan, 0.1], "w": 0}, r"usage\['h'\]\[1\] must lie in \[0, 1\].*but got nan"),
         ({"h": [0.1, 0.1, 1.7], "w": 0}, r"usage\['h'\]\[2\] must lie in \[0, 1\].*but got 1.7"),
         ({"h": np.inf, "w": 0}, r"usage\['h'\] must lie in \[0, 1\].*but got inf"),
@@ -303,7 +306,7 @@ def test_a_group_that_matters_must_be_said():
         ([Capacity("a", 0.5), Share(0, 0.5)], ABC, r"rules\[1\]: unknown action 0"),
         ([Capacity(3, 0.5)], 3, r"rules\[0\]: unknown action 3"),
         ([Capacity("a", 0.5), Capacity("a", 0.5)], ABC, r"rules\[1\] repeats rules\[0\]"),
-        (["capacity"], ABC, r"rules\[0\] must be a Budget, Capacity, Mean or Share"),
+        (["capacity"], ABC, r"rules\[0\] must be a Budget, Capacity, Mean"),
         (
             [Budget("h", 0.5), Mean("h", 0.5, range=(0, 2))],
             ABC,

@@ -60,6 +60,7 @@ READS = [
     "/v1/outcomes?status=pending",
     "/v1/changes",
     "/v1/snapshots",
+    "/v1/rules",
 ]
 
 

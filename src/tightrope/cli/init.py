@@ -238,7 +238,7 @@ def _chance(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise InvalidInput(f"--chance must be such as letter=0.4, but got {text!r}.") from None
+        raise InvalidInput(f"--chance must be such as 'letter=0.4', but got {text!r}.") from None
 
 
 def _ask(question: str, default: str) -> str:

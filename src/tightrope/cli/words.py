@@ -36,7 +36,7 @@ _SUBJECT: Final = re.compile(r"^[a-z_]+(?= must )")
 _CALL: Final = re.compile(r"(?<![\w.:'\"/])[A-Z]\w*(?=\()")
 _WORD: Final = re.compile(r"(?<![\w.:'\"/])[A-Z][a-z]*[A-Z]\w*\b")
 _GIVEN: Final = re.compile(
-    r"(?<![\w.\-\"'?&])([a-zA-Z_]\w*)=(?:'([^']*)'|\"([^\"]*)\"|([^\s=,;)]*[^\s=,;.):]))?"
+    r"(?<![\w.\-\"'?&:,])([a-zA-Z_]\w*)=(?:'([^']*)'|\"([^\"]*)\"|([^\s=,;)]*[^\s=,;.):]))?"
 )
 _CONSTANTS: Final = {
     "None": "nothing",

@@ -89,7 +89,8 @@ def _state_changed(passed: Callable[[], bool]) -> None:
 
     def patched(self: ExperimentState, *args: Any, **kwargs: Any) -> Any:
         entry = decide(self, *args, **kwargs)
-        if passed():
+        # What is decided before the journal is opened is no decision.
+        if not entry.event_id.startswith("warm-up") and passed():
             die()
         return entry
 
@@ -113,9 +114,9 @@ def _half_answered(passed: Callable[[], bool]) -> None:
 def _half_an_answer(passed: Callable[[], bool]) -> None:
     send = app._send
 
-    async def patched(out: Any, answer: Any) -> None:
+    async def patched(scope: Any, out: Any, answer: Any) -> None:
         if not passed():
-            await send(out, answer)
+            await send(scope, out, answer)
             return
         headers = [(b"content-length", str(len(answer.body)).encode())]
         await out({"type": "http.response.start", "status": answer.status, "headers": headers})
