@@ -489,7 +489,7 @@ def test_declared_groups_are_saved_and_limits_can_change(tmp_path):
     policy.save(tmp_path / "policy")
     assert tr.load(tmp_path / "policy").rules == policy.rules
     assert regions() != regions(groups=["North", "South"])
-    assert eval(repr(policy.rules), vars(tr)) == policy.rules
+    assert eval(repr(policy.rules), globals()) == policy.rules
 
 
 @pytest.mark.parametrize("groups", ["North", [], ["North", ""], ["North", "North"], [1], 3])
