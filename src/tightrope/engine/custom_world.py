@@ -61,15 +61,8 @@ class CustomWorld:
         costs = context.W[row].copy()
         costs[self._late] = late
         means = self._play.means(context)
-        mean, mean_costs = reward, costs
-        if means is not None:
-            mean, mean_costs = (
-                float(means.rewards[row]),
-                costs if self._before is not None else means.costs[row],
-            )
-            if self._before is not None and len(self._late):
-                mean_costs = costs.copy()
-                mean_costs[self._late] = means.costs[row, self._late]
+        # What is seen before acting is its own mean.
+        mean, mean_costs = (reward, costs) if means is None else (float(means.rewards[row]), means.costs[row])
         told = (reward, late) if self._after else (reward,)
         return Outcome(told, reward, mean, costs, mean_costs)
 
