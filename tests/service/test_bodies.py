@@ -114,6 +114,8 @@ def test_hostile_decisions_are_refused_and_change_nothing(
         (b'{"reward": 1}', "event_id is missing"),
         (b'{"event_id": "e", "costs": {"hours": false}}', "costs.hours must be a number"),
         (b'{"event_id": "e", "costs": {"hours": 1, "hours": 0}}', "hours comes twice"),
+        (b'{"event_id": "e", "reward": 1, "\\u0072eward": 0}', "reward comes twice"),
+        (b'{"event_id": "a:b", "costs": {"a:": 1, "a:": 0}}', "a: comes twice"),
         (b'{"event_id": "e", "costs": [1, "x"]}', "costs[1] must be a number"),
     ],
 )

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tightrope.service import answers, dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
-from tightrope.service.connections import WHOLE, whole_body, write_whole
+from tightrope.service.connections import WHOLE, RequestResponseCycle, whole_body, write_whole
 from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
@@ -119,12 +119,15 @@ class Service:
                 await self(scope, receive, send, noted)
             return
         began = time.perf_counter()
+        # Out of the scope, which it refers to: a circle for each request would keep the garbage collector busy.
+        cycle = scope.get("extensions", {}).pop(WHOLE, None)
         route = self._hot.get((scope["method"], scope["path"]))
         path, status = "other", 500
         try:
             if route is not None:
                 path = route.path
-                answer = await self._answer(route, scope, receive)
+                whole = None if cycle is None else whole_body(cycle)
+                answer = await self._answer(route, scope, receive, whole)
                 status = answer.status
             else:
                 path, status = await self._counted(scope, receive, send)
@@ -135,10 +138,12 @@ class Service:
             if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
                 _tell(scope, path, status, seconds, noted)
         if route is not None:
-            await _send(scope, send, answer)
+            await _send(cycle, send, answer)
 
-    async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
-        """What an experiment answers: only when what it says is durable."""
+    async def _answer(
+        self, route: Route, scope: Scope, receive: Receive, whole: bytes | None = None
+    ) -> Answer:
+        """What an experiment answers: only when what it says is durable. `whole` is the body, if all of it has come."""
         text = scope["query_string"].decode("latin-1")
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         by: str | None = None
@@ -147,8 +152,6 @@ class Service:
             by = scope["key"] = None if key is None else key.id
             name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
-                cycle = scope.get("extensions", {}).get(WHOLE)
-                whole = None if cycle is None else whole_body(cycle)
                 body = await self._body(receive, by) if whole is None else whole
                 if len(body) <= _SHORT:
                     op = Op(route.handler, read_body(body, route.request, self._limits), by)
@@ -320,7 +323,7 @@ class Service:
         if "\n" in scope["path"]:
             # Which Starlette's patterns would overlook at the end of a path.
             refusal = Refusal(404, "not-found", "a path holds no line feeds")
-            await _send(scope, send, refusal.answer())
+            await _send(None, send, refusal.answer())
             return "other", refusal.status
         await self._starlette(scope, receive, note)
         route = scope.get("route")
@@ -428,11 +431,10 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 def _require_no_browser(scope: Scope) -> None:
     """Without keys, what protects a service on loopback from any page that its user visits."""
-    host = _header(scope, b"host") or ""
+    host, origin = _header(scope, b"host") or "", _header(scope, b"origin")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name not in _LOOPBACK:
         raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")
-    origin = _header(scope, b"origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Refusal(403, "forbidden", "without keys no other page may send requests")
 
@@ -465,8 +467,8 @@ def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-async def _send(scope: Scope, send: Send, answer: Answer) -> None:
-    cycle, headers = scope.get("extensions", {}).get(WHOLE), _headers(answer)
+async def _send(cycle: RequestResponseCycle | None, send: Send, answer: Answer) -> None:
+    headers = _headers(answer)
     if cycle is None or not write_whole(cycle, answer.status, headers, answer.body):
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})

@@ -563,10 +563,16 @@ class Writer:
         """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
         assert self._loop is not None
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        with self._wake:
-            self._inbox.append((op, answer))
-            self._wake.notify()
+        if not self._inbox:
+            # The thread is woken when the requests that have come together are all here: a batch is one fsync.
+            self._loop.call_soon(self._notify)
+        self._inbox.append((op, answer))
         return answer
+
+    def _notify(self) -> None:
+        with self._wake:
+            if self._inbox:
+                self._wake.notify()
 
     def stop(self) -> None:
         """Finish what was submitted, close the experiment, end; a writer that does not end in time is left."""

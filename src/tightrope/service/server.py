@@ -9,7 +9,6 @@ import logging
 import os
 import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -63,8 +62,6 @@ def serve(
 
     require_safe(host, keys)
     service = make_service(specs, keys=keys, **options)
-    # Writers hold the interpreter for milliseconds at a time; the loop should not wait 5 ms for its turn.
-    sys.setswitchinterval(0.0005)
     # What is loaded by now stays: the collector need not look at it again, which would stop everything for 50 ms each time.
     gc.collect()
     gc.freeze()
