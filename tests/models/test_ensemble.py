@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
 from tightrope.service import operations
 from tightrope.service.bodies import SnapshotRequest
+from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.journal import Refitted, entry_of
 from tightrope.service.replay import verify
 from tightrope.spec import make_spec
 from tightrope.testing import ModelSuite
@@ -444,21 +447,111 @@ def test_a_spec_names_it() -> None:
         build_policy(wrong.policies[0], wrong.problem())
 
 
-def test_it_is_served_with_fits_in_the_background_and_replayed() -> None:
-    bench, random = Bench(spec(estimator="extra-trees", **SMALL), snapshot_every=40), np.random.default_rng(0)
+def play(bench: Bench, first: int, last: int) -> None:
+    """Decisions, and the outcomes of three of four."""
+    for i in range(first, last):
+        x = (37 * i % 101) / 101
+        read(bench.decide({"event_id": str(i), "context": {"x": x}}))
+        if i % 4:
+            read(bench.learn(str(i), reward=float((11 * i % 17) / 17 < x)))
 
-    def play(first: int, last: int) -> None:
-        for i in range(first, last):
-            body = {"event_id": str(i), "context": {"x": float(random.uniform())}}
-            read(bench.decide(body))
-            if i % 4:
-                read(bench.learn(str(i), reward=float(random.uniform())))
 
-    play(0, 60)
-    read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
-    alive = bench.digest()
+def fits_of(bench: Bench) -> int:
+    return sum(isinstance(entry_of(row), Refitted) for row in bench.journal.rows())
+
+
+@pytest.mark.parametrize("since", [4, 5])
+def test_it_is_served_with_fits_in_the_background_and_replayed(
+    since: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from a journal of before fits had entries of their own, in which they take effect at fixed outcomes."""
+    with monkeypatch.context() as then:
+        then.setattr("tightrope.service.experiment_state.ENTRIES", since)
+        bench = Bench(spec(estimator="extra-trees", **SMALL), snapshot_every=40)
+        play(bench, 0, 40)
+        settle(bench, since)
+        play(bench, 40, 60)
+        read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
+        alive = bench.digest()
     assert verify(bench.journal).digest == alive
     bench.reopened()
     assert bench.digest() == alive
-    play(60, 110)
+    play(bench, 60, 110)
+    settle(bench, since)
+    play(bench, 110, 120)
+    assert (fits_of(bench) > 0) == (since > 4)
     assert verify(bench.journal).digest == bench.digest()
+
+
+def test_no_request_waits_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for one that never ends, nor after a restart for that in force; when it is made it takes effect, and is replayed."""
+    bench = Bench(spec(estimator="extra-trees", **SMALL))
+    play(bench, 0, 60)
+    settle(bench)
+    before, go_on, fit = fits_of(bench), threading.Event(), ensemble.fit_members
+
+    def slow(*given: Any) -> Any:
+        assert go_on.wait(60)
+        return fit(*given)
+
+    with monkeypatch.context() as hung:
+        hung.setattr(ensemble, "fit_members", slow)
+        play(bench, 60, 160)
+        assert fits_of(bench) == before
+        go_on.set()
+        settle(bench)
+    assert fits_of(bench) > before
+    with monkeypatch.context() as made:
+        bench.reopened()
+        made.setattr(
+            ensemble, "fit_members", lambda *given: pytest.fail("it was made before the experiment was ready")
+        )
+        read(bench.decide({"event_id": "next", "context": {"x": 0.5}}))
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def settle(bench: Bench, since: int = 5) -> None:
+    """Let time go by until no fit is under way, in a journal that says when fits take effect."""
+    state = bench.experiment.state
+    assert state is not None
+    [model] = state.policy.refits()
+    assert isinstance(model, Ensemble)
+    until = time.monotonic() + 60
+    while since >= 5 and model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
+        bench.experiment.process([])
+        time.sleep(0.01)
+
+
+def test_a_journal_that_tells_of_a_fit_that_is_not_there_is_refused() -> None:
+    state = ExperimentState(spec(estimator="extra-trees", **SMALL))
+    for models in ([0], [1], [-1]):
+        with pytest.raises(tr.InvalidInput, match=r"no fit is under way|not fitted in the background"):
+            state._repeat(Refitted(models=models), 0)
+
+
+def test_fits_inside_other_models_wait_for_their_keeper_too() -> None:
+    within = [
+        tr.Auto(
+            2, 2, candidates=["standardised", {"model": "ensemble", "estimator": "extra-trees", **SMALL}]
+        ),
+        tr.Features("sklearn.preprocessing:StandardScaler", Ensemble("extra-trees", 2, 2, **SMALL), first=20),
+    ]
+    for model in within:
+        for one in model.refits():
+            one.deferred = True
+        taught(model, 60)
+        ready = [one for one in model.refits() if _made(one)]
+        assert ready, model
+        for one in ready:
+            fits = one.fits
+            one.take_fit()
+            assert one.fits == fits + 1
+
+
+def _made(model: Any) -> bool:
+    until = time.monotonic() + 60
+    while model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
+        if model.fit_ready:
+            return True
+        time.sleep(0.01)
+    return False

@@ -19,7 +19,7 @@ from tightrope.kernels import normal
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes
 from tightrope.models.members import Members, Plan, fit_members, units_of
-from tightrope.models.model import Ids, Model, checked_outcome, half_life_of, known_action, register
+from tightrope.models.model import Ids, Model, Refits, checked_outcome, half_life_of, known_action, register
 from tightrope.validation import (
     Array,
     finite_number,
@@ -35,6 +35,8 @@ __all__ = ["Ensemble"]
 _LEAST_APART = 10
 # A fit in the background takes effect after this part of the outcomes that lie between two fits.
 _LAG = 0.1
+# When a fit takes effect that waits for `take_fit`.
+_NEVER = 1 << 62
 # In the place of the replication of draws, for what is said before the first fit.
 _STREAM = 0x656E73
 
@@ -101,6 +103,8 @@ class Ensemble(Model):
     >>> model.means([[0.5, 0.5], [0.5, -0.5]], [0, 0]).round()
     array([1., 0.])
     """
+
+    deferred = False
 
     def __init__(
         self,
@@ -262,7 +266,9 @@ class Ensemble(Model):
         clock = self._clock
         self._kept.choose()
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
-        lag = max(1, math.floor(_LAG * apart)) if background else 0
+        lag = 0
+        if background:
+            lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(_LAG * apart))
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
         if lag:
@@ -285,6 +291,33 @@ class Ensemble(Model):
             if mark != clock[MARK_IN_FORCE]:
                 fit.cancel()
                 del self._fitted[mark]
+
+    # What a keeper asks that says when fits take effect
+
+    def refits(self) -> list[Refits]:
+        """Itself, if its fits are made in the background."""
+        return [self] if self.refit == "background" else []
+
+    @property
+    def fit_ready(self) -> bool:
+        """Whether a fit is made and has not taken effect."""
+        mark = int(self._clock[MARK_UNDER_WAY])
+        if not self._clock[UNDER_WAY]:
+            return False
+        if not self._is_made(mark):
+            self._start_next()
+        return self._fitted[mark].done()
+
+    def take_fit(self) -> None:
+        """The fit under way takes effect."""
+        if not self._clock[UNDER_WAY]:
+            raise InvalidInput("no fit is under way.")
+        self._take_up()
+
+    def prepare(self) -> None:
+        """Wait until the fit in force is made, as after loading."""
+        if self.fits:
+            self._in_force()
 
     def _counted(self) -> float:
         """How many outcomes the chosen sample is worth, older ones counted by the half-life."""

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models import transformers
-from tightrope.models.model import MODELS, Model, checked_outcome, known_action, model_from_settings, register
+from tightrope.models.model import (
+    MODELS,
+    Model,
+    Refits,
+    checked_outcome,
+    known_action,
+    model_from_settings,
+    register,
+)
 from tightrope.validation import Array, real_array, require_finite, whole_number
 
 
@@ -184,6 +192,10 @@ class Features(Model):
     def n_learnt(self) -> int:
         """Outcomes learnt so far."""
         return int(self.seen[0])
+
+    def refits(self) -> list[Refits]:
+        """Those of the inner model, before and after the transformer is fitted."""
+        return [*self._raw.refits(), *self._model.refits()]
 
     @property
     def fits(self) -> int:

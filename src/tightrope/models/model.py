@@ -12,7 +12,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,23 @@ Ids = NDArray[np.int64]
 
 MODELS = Registry("model", __package__)
 register = MODELS.register
+
+
+class Refits(Protocol):
+    """A model that is fitted in the background, and may leave it to its keeper when a fit takes effect."""
+
+    # Whether a fit waits for `take_fit`; else it takes effect by itself, at a fixed outcome.
+    deferred: bool
+
+    @property
+    def fit_ready(self) -> bool:
+        """Whether a fit is made and has not taken effect."""
+
+    def take_fit(self) -> None:
+        """The fit under way takes effect; whoever asks next waits for it if it is not made yet."""
+
+    def prepare(self) -> None:
+        """Wait for what the next answer needs, as after loading."""
 
 
 class Model(ABC):
@@ -124,6 +141,10 @@ class Model(ABC):
     def fits(self) -> int:
         """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
         return 0
+
+    def refits(self) -> list[Refits]:
+        """Those of the models that it is made of, or itself, that are fitted in the background; always in the same order."""
+        return []
 
     def check_outcome(self, outcome: Any) -> None:
         """Refuse an outcome that it can't learn; a policy asks before it changes anything."""

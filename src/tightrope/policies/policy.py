@@ -17,6 +17,7 @@ from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, model_from_settings
+from tightrope.models.model import Refits
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import (
     Offer,
@@ -374,6 +375,11 @@ class Policy(ABC):
         for model in (self._reward, self._cost):
             if model is not None and isinstance(model.half_life, str):
                 model.elapse(finite_number("seconds", seconds, low=0.0))
+
+    def refits(self) -> list[Refits]:
+        """The models that are fitted in the background, always in the same order."""
+        models = (one for one in (self._reward, self._cost) if isinstance(one, Model))
+        return [one for model in models for one in model.refits()]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""

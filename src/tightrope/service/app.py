@@ -26,11 +26,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tightrope.service import answers, dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
-from tightrope.service.connections import WHOLE, RequestResponseCycle, whole_body, write_whole
+from tightrope.service.connections import WHOLE, whole_body, write_whole
 from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of

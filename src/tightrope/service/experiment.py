@@ -290,6 +290,9 @@ class Experiment:
             expired = state.expire(batch.now)
             if expired is not None:
                 batch.write(expired)
+            refitted = state.take_fits()
+            if refitted is not None:
+                batch.write(refitted)
             for op in ops:
                 batch.by, position = op.by, state.position
                 try:
@@ -460,6 +463,7 @@ class Experiment:
                 words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
                 log.warning(words, self.name)
             self._reconfigure(state)
+        state.prepare()
         state.policy.notify = self._log_concern
         for concern in state.concerns:
             self._log_concern(concern)

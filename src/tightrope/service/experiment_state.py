@@ -58,6 +58,7 @@ from tightrope.service.journal import (
     Learnt,
     Measured,
     ModeChanged,
+    Refitted,
     Refused,
     RolledBack,
     Row,
@@ -157,6 +158,7 @@ class ExperimentState:
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
         self.policy.notify = ignore
         self.measures = self.policy.defer_slater()
+        self._defer_fits()
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
@@ -388,6 +390,16 @@ class ExperimentState:
         self.measured = rounds
         return Measured(rounds=rounds, slater=slater)
 
+    def take_fits(self) -> Refitted | None:
+        """Go on with the fits that have been made in the background; None if there are none."""
+        made = [i for i, model in enumerate(self._deferred) if model.fit_ready]
+        return self._refit(made) if made else None
+
+    def prepare(self) -> None:
+        """Wait for what models need to answer, so that no caller has to."""
+        for model in self.policy.refits():
+            model.prepare()
+
     def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
@@ -416,6 +428,7 @@ class ExperimentState:
             )
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
         self.format = entry.format
+        self._defer_fits()
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> Started:
@@ -478,6 +491,7 @@ class ExperimentState:
         state.format = entry.format
         if entry.format < 4:
             state.counts = None
+        state._defer_fits()
         return state
 
     def replay(self, row: Row) -> Entry:
@@ -571,6 +585,8 @@ class ExperimentState:
                 return self.refuse(entry.event_id, entry.reason, entry.reward, entry.costs)
             case Measured():
                 return self.take_slater(entry.slater, entry.rounds)
+            case Refitted():
+                return self._refit(entry.models)
             case ModeChanged():
                 return self.change_mode(entry.mode, entry.default)
             case RolledBack():
@@ -583,6 +599,20 @@ class ExperimentState:
                 return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
             case Erased():
                 return self.erase(entry)
+
+    def _defer_fits(self) -> None:
+        """Fits of the policy's models wait for `take_fits`, but in a journal of before."""
+        models, deferred = self.policy.refits(), self.format >= 5
+        for model in models:
+            model.deferred = deferred
+        self._deferred = models if deferred else []
+
+    def _refit(self, models: list[int]) -> Refitted:
+        for i in models:
+            if not 0 <= i < len(self._deferred):
+                raise InvalidInput(f"model {i} is not fitted in the background.")
+            self._deferred[i].take_fit()
+        return Refitted(models=models)
 
     def _begin_from(self, entry: WarmStarted) -> WarmStarted:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
@@ -603,6 +633,7 @@ class ExperimentState:
         new.notify = old.notify
         self.policy = new
         self.measures = new.defer_slater()
+        self._defer_fits()
         if not (same and getattr(old, "slater", None) is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0

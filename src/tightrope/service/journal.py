@@ -35,8 +35,9 @@ from tightrope.spec import named_kinds
 
 FORMAT: Final = 1  # of the tables
 # Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
-# spent over to every hard cap of the same usage; since 4 snapshots hold `Counts`, in journals that began so.
-ENTRIES: Final = 4
+# spent over to every hard cap of the same usage; since 4 snapshots hold `Counts`, in journals that began so; since 5 a fit of a
+# model takes effect when it is made, which an entry says, and not at a fixed outcome.
+ENTRIES: Final = 5
 
 
 class JournalError(TightropeError):
@@ -133,6 +134,12 @@ class Measured(_Entry, tag="measured"):
     slater: float
 
 
+class Refitted(_Entry, tag="refitted"):
+    """Some models, by their numbers in `Policy.refits`, go on with the fits that were made of what they had learnt."""
+
+    models: list[int]
+
+
 class ModeChanged(_Entry, tag="mode"):
     """Live, shadow (with the action that is served by default) or paused."""
 
@@ -203,6 +210,7 @@ Written: TypeAlias = (
     | Snapshotted
     | Erased
     | WarmStarted
+    | Refitted
 )
 Entry: TypeAlias = Written | Blank
 
@@ -219,6 +227,7 @@ KINDS: Final[dict[type[Any], int]] = {
     Snapshotted: 9,
     Erased: 10,
     WarmStarted: 11,
+    Refitted: 12,
 }
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
 # What may be personal, or was computed of it, and is therefore sealed in a row.

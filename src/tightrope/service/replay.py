@@ -47,6 +47,7 @@ from tightrope.service.journal import (
     Learnt,
     Measured,
     ModeChanged,
+    Refitted,
     Refused,
     RolledBack,
     Row,
@@ -345,6 +346,8 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                 flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
             case Measured():
                 flat["detail"] = _text({"slater": entry.slater, "rounds": entry.rounds})
+            case Refitted():
+                flat["detail"] = _text({"models": entry.models})
             case ModeChanged():
                 default = None if entry.default is None else actions[entry.default]
                 flat["detail"] = _text({"mode": entry.mode, "default": default})
