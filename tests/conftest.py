@@ -1,9 +1,13 @@
-"""What every test has: how Hypothesis searches, and pytest's explanations in the modules that tests share."""
+"""What every test has: how Hypothesis searches, pytest's explanations in the modules that tests share, and a browser."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from chromium import Browser, browser, without_chromium
 
 pytest.register_assert_rewrite("workbench")
 
@@ -12,3 +16,13 @@ settings.register_profile(
     "tightrope", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tightrope")
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser without a window; who asks for one is skipped where there is none."""
+    problem = without_chromium()
+    if problem:
+        pytest.skip(problem)
+    with browser(tmp_path_factory.mktemp("chromium")) as one:
+        yield one

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from chromium import Browser, Page, browser, without_chromium
+from chromium import Browser, Page
 from tightrope.service import create_key, dashboard
 from tightrope.service.app import Service
 from tightrope.service.experiment import Experiment
@@ -113,15 +113,6 @@ def test_the_page_comes_without_plotly_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # --- what is seen ---
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    problem = without_chromium()
-    if problem:
-        pytest.skip(problem)
-    with browser(tmp_path_factory.mktemp("chromium")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@ pages that fit a desk and a phone. Not part of `make test`, which has no site.""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from chromium import Browser, Page, browser, without_chromium
+from chromium import Browser, Page
 
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 PAGES = sorted(path for path in SITE.rglob("*.html") if path.name != "404.html")
@@ -81,15 +80,6 @@ def test_every_tutorial_shows_what_it_made() -> None:
 
 
 # --- in a browser that can reach nothing ---
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    problem = without_chromium()
-    if problem:
-        pytest.skip(problem)
-    with browser(tmp_path_factory.mktemp("chromium")) as one:
-        yield one
 
 
 def opened(chromium: Browser, path: str, width: int = 1440, **options: bool) -> Page:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from chromium import browser, without_chromium
 from tightrope.environments.scenarios import SCENARIOS, Scenario, scenario
 from tightrope.spec import PolicySpec
 from tightrope.studies import league
@@ -461,23 +460,17 @@ def test_the_documentation_describes_every_scenario(name):
     assert row.endswith(f"| {size} | {seen} | {one.optimum:.4f} | {one.slater:.4g} |")
 
 
-def test_the_page_is_cut_neither_on_a_wide_screen_nor_on_a_phone(found, tmp_path):
-    problem = without_chromium()
-    if problem:
-        pytest.skip(problem)
+def test_the_page_is_cut_neither_on_a_wide_screen_nor_on_a_phone(found, chromium, tmp_path):
     path = league.write_page(found, tmp_path / "league")
     text = path.read_text(encoding="utf-8")
     assert text.index("In short") < text.index('id="words-used-here"') < text.index('id="who-wins"')
-    with browser(tmp_path / "chromium") as one:
-        page = one.page()
-        for width in (1440, 390):
-            page.size(width, 900, mobile=width < 500)
-            page.open(path.as_uri())
-            assert page.js("document.documentElement.scrollWidth") == width
-            cut = (
-                "[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth)"
-            )
-            assert page.js(f"{cut}.map((one) => one.innerText.slice(0, 80))") == []
-        # On a phone each number says which column it is of.
-        cell = "document.querySelector('.table td[data-title=\"our place\"]')"
-        assert page.js(f"getComputedStyle({cell}, '::before').content") == '"our place"'
+    page = chromium.page()
+    for width in (1440, 390):
+        page.size(width, 900, mobile=width < 500)
+        page.open(path.as_uri())
+        assert page.js("document.documentElement.scrollWidth") == width
+        cut = "[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth)"
+        assert page.js(f"{cut}.map((one) => one.innerText.slice(0, 80))") == []
+    # On a phone each number says which column it is of.
+    cell = "document.querySelector('.table td[data-title=\"our place\"]')"
+    assert page.js(f"getComputedStyle({cell}, '::before').content") == '"our place"'
