@@ -336,6 +336,9 @@ class OnlyPartial:
         return np.full(len(X), self.mean)
 
 
+LIGHT = {"n_estimators": 10, "min_child_samples": 3, "verbose": -1}
+
+
 @pytest.mark.parametrize(
     ("estimator", "params"),
     [
@@ -345,6 +348,8 @@ class OnlyPartial:
         (LogisticRegression(), None),
         (GaussianNB(), None),
         ("sklearn.tree:DecisionTreeRegressor", {"max_depth": 3}),
+        ("lightgbm:LGBMRegressor", LIGHT),
+        ("xgboost:XGBRegressor", {"n_estimators": 10, "max_depth": 3}),
         (f"{__name__}:OnlyPartial", {"start": 1.0}),
     ],
     ids=str,
@@ -360,8 +365,13 @@ def test_any_estimator_can_be_a_member(estimator: Any, params: Any) -> None:
 
 
 def test_what_is_asked_in_one_call_and_what_is_not() -> None:
-    for estimator, expected in ((DecisionTreeRegressor(), FlatTrees), (KNeighborsRegressor(2), OneByOne)):
-        model = taught(Ensemble(estimator, 2, 2, refit="now", **SMALL), 60)
+    for estimator, params, expected in (
+        (DecisionTreeRegressor(), None, FlatTrees),
+        ("lightgbm:LGBMRegressor", LIGHT, FlatTrees),
+        ("xgboost:XGBClassifier", {"n_estimators": 5}, FlatTrees),
+        (KNeighborsRegressor(2), None, OneByOne),
+    ):
+        model = taught(Ensemble(estimator, 2, 2, params=params, refit="now", **SMALL), 60)
         assert isinstance(model._in_force().predictor, expected)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -17,14 +18,19 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
 from threadpoolctl import threadpool_limits
+from xgboost import XGBClassifier, XGBRegressor
 
 from tightrope.kernels import trees
-from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
+from tightrope.models.fitted_trees import tree_sum
+from tightrope.models.trees import FlatTrees, TreeSum
 
 DRAW = np.random.default_rng(0)
 X, NEW = DRAW.normal(size=(400, 5)), DRAW.normal(size=(200, 5))
 SIGNS = (X[:, 0] * X[:, 1] > 0).astype(float)
 AMOUNTS = 1000.0 + 50.0 * X[:, 0] * X[:, 1] + DRAW.normal(size=400)
+
+CODES = DRAW.integers(0, 3, 400)
+FEW: dict[str, Any] = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
 
 # Boosting on as many threads as there are cores waits for them where other tests use those.
 threadpool_limits(1, user_api="openmp")
@@ -36,12 +42,21 @@ REGRESSORS: list[Any] = [
     ExtraTreesRegressor(8, min_samples_leaf=3, random_state=1),
     HistGradientBoostingRegressor(max_iter=20, random_state=1),
     HistGradientBoostingRegressor(max_iter=20, loss="absolute_error", random_state=1),
+    LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1),
+    LGBMRegressor(n_estimators=20, objective="huber", verbose=-1, n_jobs=1),
+    LGBMRegressor(n_estimators=5, min_child_samples=500, verbose=-1, n_jobs=1),  # trees of one leaf
+    XGBRegressor(n_estimators=20, max_depth=4, n_jobs=1),
+    XGBRegressor(
+        n_estimators=20, objective="reg:absoluteerror", num_parallel_tree=2, subsample=0.8, n_jobs=1
+    ),
 ]
 CLASSIFIERS: list[Any] = [
     DecisionTreeClassifier(max_depth=4, random_state=1),
     RandomForestClassifier(8, max_depth=4, random_state=1),
     ExtraTreesClassifier(8, max_depth=4, random_state=1),
     HistGradientBoostingClassifier(max_iter=20, random_state=1),
+    LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1),
+    XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1),
 ]
 
 
@@ -50,30 +65,46 @@ def flat(*fitted: Any, members: int = 1, outputs: int = 1) -> FlatTrees:
     return FlatTrees([one for one in sums if one is not None], members, outputs)
 
 
-@pytest.mark.parametrize("estimator", REGRESSORS, ids=repr)
+def precision(estimator: Any) -> float:
+    """XGBoost adds up in single precision."""
+    return 2e-6 if hasattr(estimator, "get_booster") else 1e-12
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda one: type(one).__name__)
 def test_regressors_are_equal_to_the_library(estimator: Any) -> None:
     estimator.fit(X, AMOUNTS)
     said = flat(estimator).predict(NEW, np.zeros(len(NEW), dtype=np.int64))
-    np.testing.assert_allclose(said[0, :, 0], estimator.predict(NEW), rtol=1e-12)
+    np.testing.assert_allclose(said[0, :, 0], estimator.predict(NEW), rtol=precision(estimator))
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=repr)
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda one: type(one).__name__)
 def test_classifiers_are_equal_to_the_library(estimator: Any) -> None:
     estimator.fit(X, SIGNS)
     said = flat(estimator).predict(NEW, np.zeros(len(NEW), dtype=np.int64))
-    np.testing.assert_allclose(said[0, :, 0], estimator.predict_proba(NEW)[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(said[0, :, 0], estimator.predict_proba(NEW)[:, 1], rtol=precision(estimator))
 
 
-def test_thresholds_are_met_in_the_precision_of_the_library() -> None:
-    """A forest rounds features to single precision; a value right at a threshold must fall on the same side."""
-    forest = RandomForestRegressor(20, random_state=0).fit(X, AMOUNTS)
-    tree = forest.estimators_[0].tree_
-    at = tree.threshold[tree.feature >= 0]
-    rows = np.repeat(
-        np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)])[:, None], 5, axis=1
-    )
-    said = flat(forest).predict(rows, np.zeros(len(rows), dtype=np.int64))
-    np.testing.assert_allclose(said[0, :, 0], forest.predict(rows), rtol=1e-12)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestRegressor(20, random_state=0),
+        LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1),
+        XGBRegressor(n_estimators=20, n_jobs=1),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_thresholds_are_met_in_the_precision_of_the_library(estimator: Any) -> None:
+    """Some round features to single precision, some ask for less; a value right at a threshold must fall on the same side."""
+    estimator.fit(X, AMOUNTS)
+    found = tree_sum(estimator)
+    assert found is not None
+    at = np.concatenate([one.threshold[one.left >= 0] for one in found.trees])[:500]
+    near = [at]
+    for kind in (np.float32, np.float64):
+        near += [np.nextafter(at.astype(kind), kind(side)).astype(float) for side in (np.inf, -np.inf)]
+    rows = np.repeat(np.concatenate(near)[:, None], 5, axis=1)
+    said = flat(estimator).predict(rows, np.zeros(len(rows), dtype=np.int64))
+    np.testing.assert_allclose(said[0, :, 0], estimator.predict(rows), rtol=precision(estimator))
 
 
 def test_every_row_meets_the_trees_of_its_member_group_and_output() -> None:
@@ -118,6 +149,22 @@ def test_compiled_is_uncompiled() -> None:
         HistGradientBoostingRegressor(max_iter=5, categorical_features=[0]).fit(
             np.column_stack([DRAW.integers(0, 8, 400), X]), AMOUNTS
         ),
+        LGBMRegressor(objective="poisson", **FEW).fit(X, AMOUNTS),
+        LGBMRegressor(reg_sqrt=True, **FEW).fit(X, AMOUNTS),
+        LGBMRegressor(linear_tree=True, **FEW).fit(X, AMOUNTS),
+        LGBMRegressor(zero_as_missing=True, **FEW).fit(np.round(X), AMOUNTS),
+        LGBMRegressor(boosting_type="rf", subsample=0.5, subsample_freq=1, **FEW).fit(X, AMOUNTS),
+        LGBMRegressor(**FEW).fit(np.column_stack([CODES, X]), 10.0 * CODES, categorical_feature=[0]),
+        LGBMClassifier(**FEW).fit(X, CODES),
+        XGBRegressor(n_estimators=2, objective="count:poisson", n_jobs=1).fit(X, AMOUNTS),
+        XGBRegressor(n_estimators=2, booster="dart", rate_drop=0.5, n_jobs=1).fit(X, AMOUNTS),
+        XGBRegressor(n_estimators=2, booster="gblinear", n_jobs=1).fit(X, AMOUNTS),
+        XGBRegressor(n_estimators=2, missing=0.0, n_jobs=1).fit(X, AMOUNTS),
+        XGBRegressor(n_estimators=2, n_jobs=1).fit(X, np.column_stack([AMOUNTS, SIGNS])),
+        XGBRegressor(n_estimators=9, early_stopping_rounds=1, n_jobs=1).fit(
+            X, SIGNS, eval_set=[(X[:9], AMOUNTS[:9])], verbose=False
+        ),
+        XGBClassifier(n_estimators=2, n_jobs=1).fit(X, CODES),
     ],
     ids=lambda one: repr(one)[:60],
 )

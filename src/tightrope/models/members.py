@@ -12,10 +12,11 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models.estimators import Recipe
+from tightrope.models.fitted_trees import tree_sum
 from tightrope.models.kept import Sample, bootstrap_weights
 from tightrope.models.model import Ids
 from tightrope.models.networks import StackedNetworks, network
-from tightrope.models.trees import FlatTrees, TreeSum, tree_sum
+from tightrope.models.trees import FlatTrees, TreeSum
 from tightrope.validation import Array
 
 __all__ = ["Members", "Plan", "fit_members", "units_of"]

@@ -17,7 +17,7 @@ from tightrope.kernels import trees
 from tightrope.models.model import Ids
 from tightrope.validation import Array
 
-__all__ = ["FlatTrees", "Tree", "TreeSum", "tree_sum"]
+__all__ = ["FlatTrees", "Tree", "TreeSum"]
 
 
 class Tree(NamedTuple):
@@ -40,62 +40,6 @@ class TreeSum(NamedTuple):
     base: float
     logistic: bool = False
     single: bool = False
-
-
-def tree_sum(estimator: Any) -> TreeSum | None:
-    """A fitted estimator of scikit-learn as a sum of trees; None where it is not one, or asks what the kernel can't.
-
-    Single trees, forests and histogram boosting: regressors of one quantity, and classifiers of the classes 0 and 1, of which it is
-    the probability of 1.
-
-    >>> from sklearn.tree import DecisionTreeRegressor
-    >>> tree_sum(DecisionTreeRegressor().fit([[0.0], [1.0]], [3.0, 5.0])).trees[0].value
-    array([4., 3., 5.])
-    """
-    if hasattr(estimator, "tree_"):
-        return _averaged([estimator])
-    if hasattr(estimator, "_predictors"):
-        return _boosted(estimator)
-    members = getattr(estimator, "estimators_", None)
-    named = {"RandomForest", "ExtraTrees"} & {
-        name.removesuffix("Regressor").removesuffix("Classifier")
-        for name in (made.__name__ for made in type(estimator).__mro__)
-    }
-    if named and isinstance(members, list):
-        return _averaged(members)
-    return None
-
-
-def _averaged(fitted: Sequence[Any]) -> TreeSum | None:
-    """Trees of which the mean is taken; the leaves of a classifier hold the share of each class."""
-    found = []
-    for one in fitted:
-        tree = one.tree_
-        classes = getattr(one, "n_classes_", 1)
-        if tree.n_outputs != 1 or classes > 2:
-            return None
-        # A classifier that has seen one class alone is a constant, which whoever fits it knows without.
-        value = tree.value[:, 0, classes - 1] / len(fitted)
-        found.append(Tree(tree.feature, tree.threshold, tree.children_left, tree.children_right, value))
-    return TreeSum(found, 0.0, single=True)
-
-
-def _boosted(fitted: Any) -> TreeSum | None:
-    logistic = hasattr(fitted, "classes_")
-    link = getattr(getattr(fitted, "_loss", None), "link", None)
-    identity = type(link).__name__ == "IdentityLink"
-    base, rounds = np.ravel(fitted._baseline_prediction), fitted._predictors
-    if len(base) != 1 or not (logistic or identity):
-        return None
-    found = []
-    for (one,) in rounds:
-        nodes = one.nodes
-        if nodes["is_categorical"].any():
-            return None
-        left = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64))
-        right = nodes["right"].astype(np.int64)
-        found.append(Tree(nodes["feature_idx"], nodes["num_threshold"], left, right, nodes["value"]))
-    return TreeSum(found, float(base[0]), logistic)
 
 
 class FlatTrees:
