@@ -170,3 +170,23 @@ def test_compiled_is_uncompiled() -> None:
 )
 def test_what_the_kernel_can_not_ask_is_left_to_the_library(fitted: Any) -> None:
     assert tree_sum(fitted) is None
+
+
+def test_what_another_release_writes_is_left_to_the_library() -> None:
+    class Other:
+        def __init__(self, text: bytes) -> None:
+            self.text = text
+
+        def get_booster(self) -> Any:
+            return self
+
+        def save_raw(self, form: str) -> bytes:
+            return self.text
+
+    for text in (
+        b"{}",
+        b'{"learner": {}}',
+        b"not JSON",
+        b'{"learner": {"gradient_booster": {}, "learner_model_param": {}}}',
+    ):
+        assert tree_sum(Other(text)) is None

@@ -5,6 +5,7 @@ A library's own `predict` takes a tenth of a millisecond to several for one row;
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -38,11 +39,12 @@ def tree_sum(estimator: Any) -> TreeSum | None:
         return _averaged([estimator])
     if hasattr(estimator, "_predictors"):
         return _boosted(estimator)
-    if hasattr(estimator, "booster_"):
-        return lightgbm_sum(estimator.booster_.model_to_string())
-    if hasattr(estimator, "get_booster"):
-        asks = math.isnan(getattr(estimator, "missing", math.nan))
-        return xgboost_sum(estimator.get_booster().save_raw("json")) if asks else None
+    # What a release writes otherwise is left to the library.
+    with contextlib.suppress(KeyError, ValueError):
+        if hasattr(estimator, "booster_"):
+            return _lightgbm(estimator.booster_.model_to_string())
+        if hasattr(estimator, "get_booster") and math.isnan(getattr(estimator, "missing", math.nan)):
+            return _xgboost(estimator.get_booster().save_raw("json"))
     members = getattr(estimator, "estimators_", None)
     named = {"RandomForest", "ExtraTrees"} & {
         name.removesuffix("Regressor").removesuffix("Classifier")
@@ -85,7 +87,7 @@ def _boosted(fitted: Any) -> TreeSum | None:
     return TreeSum(found, float(base[0]), logistic)
 
 
-def lightgbm_sum(text: str) -> TreeSum | None:
+def _lightgbm(text: str) -> TreeSum | None:
     """A model of LightGBM (`Booster.model_to_string`); None where a tree asks or answers what the kernel can't."""
     head, *blocks = text.partition("\nend of trees")[0].split("\nTree=")
     told = _fields(head)
@@ -125,7 +127,7 @@ def _numbers(told: dict[str, str], name: str, kind: Any) -> NDArray[Any]:
     return np.array(told.get(name, "").split(), dtype=kind)
 
 
-def xgboost_sum(text: bytes | bytearray) -> TreeSum | None:
+def _xgboost(text: bytes | bytearray) -> TreeSum | None:
     """A model of XGBoost (`Booster.save_raw("json")`); None where a tree asks or answers what the kernel can't.
 
     It asks x < threshold, and does all in single precision, sums too: predictions agree to about 10⁻⁶ of their size.

@@ -396,9 +396,10 @@ class ExperimentState:
         return self._refit(made) if made else None
 
     def prepare(self) -> None:
-        """Wait for what models need to answer, so that no caller has to."""
+        """Wait for what models need to answer, so that no caller has to; what can't be fitted is for callers to hear."""
         for model in self.policy.refits():
-            model.prepare()
+            with contextlib.suppress(InvalidInput):
+                model.prepare()
 
     def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
         """Go live, into shadow mode, or pause."""
