@@ -81,7 +81,7 @@ class Ensemble(Model):
         Outcomes learnt until one counts half of what it did, or a time such as "2h"; None forgets nothing.
     refit : {"background", "now"}
         Whether answers go on by the old fit while the new one is made. It takes effect at a fixed outcome, and who asks then waits
-        for it, so that choices are the same on every run.
+        for it, so that choices are the same on every run; in the service when it is made, which the journal says.
     made_up : int
         Rounds with the best or the worst outcome that each member imagines of each action.
     exploration : {"members", "gaps", "normal"}, optional
