@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,41 @@ def test_loading_gives_the_same_bits_whatever_is_under_way(estimator: str) -> No
             twin.members(CORNERS, [0, 1, 0, 1]), model.members(CORNERS, [0, 1, 0, 1])
         )
     assert 0 < under_way < 6
+
+
+def test_networks_go_on_from_fit_to_fit_and_are_loaded_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit begins with the weights of the one before; those of the last that is known are part of the state."""
+    starts: list[Any] = []
+
+    def noted(*given: Any) -> Any:
+        starts.append(given[4])
+        return fit(*given)
+
+    fit = ensemble.fit_members
+    monkeypatch.setattr(ensemble, "fit_members", noted)
+    model = Ensemble("mlp", 2, 2, refit="now", **SMALL)
+    said = []
+    for i, x in enumerate(rows(170)):
+        model.learn(x, sign_of_product(x), i % 2)
+        said.append(model.means(CORNERS, [0] * 4))
+    assert [start is None for start in starts] == [True, False, False, False]
+    assert all((a != b).any() for a, b in pairwise(starts[1:]))
+    # A fit that begins in the background finds the weights of the one in force, which then need not be made again.
+    model.refit = "background"
+    for x in rows(160, seed=3):
+        model.learn(x, sign_of_product(x), 0)
+        if model._clock[ensemble.UNDER_WAY]:
+            break
+    before, made = model.means(CORNERS, [0] * 4), len(starts)
+    loaded = model_from_settings({**model.settings(), "refit": "background"})
+    for name, array in loaded.arrays().items():
+        if array.shape != model.arrays()[name].shape:
+            loaded.make_room(model.arrays())
+    for name, array in loaded.arrays().items():
+        array[...] = model.arrays()[name]
+    loaded._clock[ensemble.UNDER_WAY] = 0
+    np.testing.assert_array_equal(loaded.means(CORNERS, [0] * 4), before)
+    assert len(starts) == made
 
 
 def test_arrays_that_are_put_in_place_are_what_it_answers_by() -> None:

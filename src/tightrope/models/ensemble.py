@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
-from tightrope.models.kept import KeptOutcomes
-from tightrope.models.members import Members, Plan, fit_members, units_of
+from tightrope.models.kept import KeptOutcomes, Sample
+from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import Ids, Model, Refits, checked_outcome, half_life_of, known_action, register
 from tightrope.validation import (
     Array,
@@ -166,6 +166,10 @@ class Ensemble(Model):
         self._times = np.zeros(3)
         self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
         self._shifts = np.zeros(self.n_outputs)
+        # Of networks, which go on from fit to fit: the weights of the fit in force, or those that it went on from; and of which fit
+        # they are by its mark, 0 for none.
+        self._weights = self._plan.no_weights(self.n_features)
+        self._weights_of = np.zeros(1 if self._weights.size else 0, dtype=np.int64)
         # Fits by the mark of what they were made of: the one in force, and the one under way. What is here can be made again.
         self._fitted: dict[int, Future[Members]] = {}
         self._last_asked: tuple[Any, Array] | None = None
@@ -264,6 +268,9 @@ class Ensemble(Model):
     def _begin(self, *, background: bool) -> None:
         """Choose what the next fit is made of, and say when it takes effect."""
         clock = self._clock
+        if self._weights.size and self.fits:
+            self._weights[...] = self._in_force().weights(self._weights)
+            self._weights_of[0] = clock[MARK_IN_FORCE]
         self._kept.choose()
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
         lag = 0
@@ -344,13 +351,15 @@ class Ensemble(Model):
         mark, begun = int(clock[MARK_UNDER_WAY]), int(clock[UNDER_WAY])
         self._start(mark, self._kept.next(), begun, float(self._times[2]))
 
-    def _start(self, mark: int, *given: Any) -> None:
-        if self.refit == "background":
-            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, self._plan, *given)
+    def _start(self, mark: int, sample: Sample, begun: int, now: float) -> None:
+        start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
+        given = self._plan, sample, begun, now, start
+        if start is not None and self._weights_of[0] == mark:
+            self._fitted[mark] = _done(restored_members(self._plan, sample, start))
+        elif self.refit == "background":
+            self._fitted[mark] = _worker(os.getpid()).submit(fit_members, *given)
         else:
-            made: Future[Members] = Future()
-            made.set_result(fit_members(self._plan, *given))
-            self._fitted[mark] = made
+            self._fitted[mark] = _done(fit_members(*given))
 
     def _said(self, features: Any, actions: Any) -> Array:
         """What each member expects of each row, (M, n, n_outputs); a policy asks for means and deviations of the same rows."""
@@ -411,11 +420,13 @@ class Ensemble(Model):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: what is kept, what the clock says. Fits are made again from it."""
         kept = {f"kept/{name}": array for name, array in self._kept.arrays().items()}
+        weights = {"weights": self._weights, "weights_of": self._weights_of} if self._weights.size else {}
         return {
             "clock": self._clock,
             "times": self._times,
             "seen": self._seen,
             "shifts": self._shifts,
+            **weights,
             **kept,
         }
 
@@ -461,6 +472,12 @@ def _mark(before: Any, x: Array, action: int, y: Array) -> int:
     digest = hashlib.blake2b(int(before).to_bytes(8, signed=True), digest_size=8)
     digest.update(x.tobytes() + action.to_bytes(8) + y.tobytes())
     return int.from_bytes(digest.digest(), signed=True)
+
+
+def _done(members: Members) -> Future[Members]:
+    made: Future[Members] = Future()
+    made.set_result(members)
+    return made
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.models.networks import set_weights
 from tightrope.models.objects import class_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
@@ -24,10 +25,16 @@ class Named(NamedTuple):
     params: Callable[[int], dict[str, Any]]
     # Whether features are brought to mean 0 and deviation 1 first.
     scaled: bool = False
-    # Row visits in which a network is trained, in 4 to 20 passes; 0 for what has a `fit` of its own.
+    # Row visits in which a network is trained, in 4 to 20 passes, half of them where it goes on from the fit before; 0 for
+    # what has a `fit` of its own.
     visits: int = 0
     # Whether one for all actions does better, or as well in less time.
     shared: bool = False
+
+
+# The part of its passes in which a network is trained that goes on from the fit before, and the rows of its first step.
+_WARM = 0.5
+_FIRST_STEP = 200
 
 
 def _leaf(n: int) -> int:
@@ -89,12 +96,27 @@ class Recipe(NamedTuple):
         return self.name in NAMED and NAMED[self.name].scaled
 
     @property
+    def warm(self) -> bool:
+        """Whether a fit goes on from the one before: networks, whose weights are part of the state."""
+        return self.name in NAMED and NAMED[self.name].visits > 0
+
+    def layers(self, inputs: int) -> tuple[int, ...]:
+        """How wide the layers of a network are."""
+        hidden = {**NAMED[self.name].params(100), **self.params}["hidden_layer_sizes"]
+        return (inputs, *(hidden if isinstance(hidden, list | tuple) else [hidden]), 1)
+
+    @property
     def shared(self) -> bool:
         """Whether one for all actions is the better choice where nobody says."""
         return self.name in NAMED and NAMED[self.name].shared
 
-    def fitted(self, X: Array, y: Array, weights: Array, random_state: int) -> Any:
-        """A new estimator, fitted to rows as often as they count; those that it takes no weights for are repeated."""
+    def fitted(
+        self, X: Array, y: Array, weights: Array, random_state: int, start: Array | None = None
+    ) -> Any:
+        """A new estimator, fitted to rows as often as they count; those that it takes no weights for are repeated.
+
+        A network goes on from the weights `start`, if there are some.
+        """
         named = NAMED.get(self.name)
         params = {**({} if named is None else named.params(len(X))), **self.params}
         estimator = _made(self.name if named is None else named.made, params, random_state)
@@ -104,7 +126,14 @@ class Recipe(NamedTuple):
             extra, times = {}, weights.astype(np.int64)
             X, y = np.repeat(X, times, axis=0), np.repeat(y, times)
         if named is not None and named.visits:
-            for _ in range(math.ceil(np.clip(named.visits / len(X), 4, 20))):
+            passes = float(np.clip(named.visits / len(X), 4, 20))
+            if start is not None:
+                # A first step makes the layers.
+                some = slice(_FIRST_STEP)
+                estimator.partial_fit(X[some], y[some], **{name: one[some] for name, one in extra.items()})
+                set_weights(estimator, start)
+                passes *= _WARM
+            for _ in range(math.ceil(passes)):
                 estimator.partial_fit(X, y, **extra)
         elif hasattr(estimator, "fit"):
             estimator.fit(X, y, **extra)

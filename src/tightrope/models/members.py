@@ -15,11 +15,11 @@ from tightrope.models.estimators import Recipe
 from tightrope.models.fitted_trees import tree_sum
 from tightrope.models.kept import Sample, bootstrap_weights
 from tightrope.models.model import Ids
-from tightrope.models.networks import StackedNetworks, network
+from tightrope.models.networks import StackedNetworks, network, weight_count
 from tightrope.models.trees import FlatTrees, TreeSum
 from tightrope.validation import Array
 
-__all__ = ["Members", "Plan", "fit_members", "units_of"]
+__all__ = ["Members", "Plan", "fit_members", "restored_members", "units_of"]
 
 # Of one fit at a time: how many threads a library may use is set for the whole process.
 _FITTING = Lock()
@@ -50,6 +50,16 @@ class Plan(NamedTuple):
             return np.ones(len(times))
         return np.asarray(np.exp2((times - now) / self.half_life))
 
+    def layers(self, n_features: int) -> tuple[int, ...]:
+        """How wide the layers of its networks are, where it has networks that go on from fit to fit."""
+        shared = 0 if not self.shared or self.n_actions is None else self.n_actions
+        return self.recipe.layers(n_features + shared)
+
+    def no_weights(self, n_features: int) -> Array:
+        """Room for the weights of its networks, a row for each, (M · G · n_outputs, …); as if each said 0."""
+        count = weight_count(self.layers(n_features)) if self.recipe.warm else 0
+        return np.zeros((self.members * self.groups * self.n_outputs if count else 0, count))
+
     def inputs(self, features: Array, actions: Ids) -> Array:
         """What an estimator is given of rows: features, and which action it is where all share one."""
         if not self.shared or self.n_actions is None:
@@ -78,6 +88,15 @@ class Members(NamedTuple):
     feature_centre: Array
     feature_unit: Array
 
+    def weights(self, like: Array) -> Array:
+        """The weights of its networks, as `no_weights` has room for them; of a constant the number, and then NaN."""
+        if isinstance(self.predictor, StackedNetworks):
+            return self.predictor.flat
+        found = np.full(like.shape, np.nan)
+        if isinstance(self.predictor, FlatTrees):
+            found[:, 0] = self.predictor.base
+        return found
+
     def predict(self, features: Array, actions: Ids) -> Array:
         """What each member expects of each row, (M, n, n_outputs)."""
         rows = self.plan.inputs(features, actions)
@@ -87,15 +106,13 @@ class Members(NamedTuple):
         return said * self.unit + self.centre
 
 
-def fit_members(plan: Plan, sample: Sample, begun: int, now: float) -> Members:
-    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`: a function of these alone."""
-    outcomes, M = sample.outcomes, plan.members
-    centre, unit = outcomes.mean(axis=0), units_of(outcomes)
-    if plan.recipe.classifier:
-        centre, unit = np.zeros_like(centre), np.ones_like(unit)
-    rows = plan.inputs(sample.features, sample.actions)
-    feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
-    feature_unit = np.where(feature_unit > 1e-12 * np.abs(feature_centre), feature_unit, 1.0)
+def fit_members(plan: Plan, sample: Sample, begun: int, now: float, start: Array | None = None) -> Members:
+    """Every member fitted to a sample that was chosen after outcome number `begun`, at time `now`: a function of these alone.
+
+    And of the weights `start` that networks go on from, one row for each.
+    """
+    M = plan.members
+    centre, unit, feature_centre, feature_unit = _scales(plan, sample)
     counted = bootstrap_weights(plan.seed, sample.numbers, plan.worth(sample.times, now), M)
     draws = np.random.Generator(np.random.Philox(key=[plan.seed & (2**64 - 1), begun]))
     said: list[Any] = []
@@ -110,10 +127,36 @@ def fit_members(plan: Plan, sample: Sample, begun: int, now: float) -> Members:
                 picked = (mine == g) & (weights > 0.0)
                 for k in range(plan.n_outputs):
                     state = _random_state(plan.seed, m, g, k)
-                    said.append(
-                        _fitted(plan.recipe, inputs[picked], targets[picked, k], weights[picked], state)
-                    )
+                    row = None if start is None else start[len(said)]
+                    before = None if row is None or np.isnan(row[-1]) else row
+                    rest = inputs[picked], targets[picked, k], weights[picked], state, before
+                    said.append(_fitted(plan.recipe, *rest))
     return Members(plan, _predictor(plan, said), centre, unit, feature_centre, feature_unit)
+
+
+def restored_members(plan: Plan, sample: Sample, weights: Array) -> Members:
+    """Networks with these weights, that were fitted to this sample."""
+    shape = plan.members, plan.n_outputs
+    between = str(plan.recipe.params.get("activation", "relu"))
+    constants = np.isnan(weights[:, -1])
+    predictor: Predictor
+    if constants.all():
+        predictor = FlatTrees([TreeSum([], float(row[0])) for row in weights], *shape)
+    else:
+        layers = plan.layers(sample.features.shape[1])
+        predictor = StackedNetworks.of(weights, layers, between, *shape)
+    return Members(plan, predictor, *_scales(plan, sample))
+
+
+def _scales(plan: Plan, sample: Sample) -> tuple[Array, Array, Array, Array]:
+    """What outcomes and features are taken from and divided by."""
+    centre, unit = sample.outcomes.mean(axis=0), units_of(sample.outcomes)
+    if plan.recipe.classifier:
+        centre, unit = np.zeros_like(centre), np.ones_like(unit)
+    rows = plan.inputs(sample.features, sample.actions)
+    feature_centre, feature_unit = rows.mean(axis=0), rows.std(axis=0)
+    usable = feature_unit > 1e-12 * np.abs(feature_centre)
+    return centre, unit, feature_centre, np.where(usable, feature_unit, 1.0)
 
 
 def units_of(outcomes: Array) -> Array:
@@ -148,14 +191,16 @@ def _with_made_up(
     )
 
 
-def _fitted(recipe: Recipe, X: Array, y: Array, weights: Array, random_state: int) -> Any:
+def _fitted(
+    recipe: Recipe, X: Array, y: Array, weights: Array, random_state: int, start: Array | None
+) -> Any:
     """A fitted estimator; a number where there is too little to fit, or nothing to tell apart."""
     if not len(y):
         return 0.5 if recipe.classifier else 0.0
     if len(y) < _FEWEST or y.min() == y.max():
         return float(weights @ y / weights.sum())
     try:
-        return recipe.fitted(X, y, weights, random_state)
+        return recipe.fitted(X, y, weights, random_state, start)
     except Exception as error:
         raise InvalidInput(f"{recipe.name} can't be fitted to {len(y)} outcomes: {error}") from error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from tightrope.models.model import Ids
 from tightrope.validation import Array
 
-__all__ = ["Network", "StackedNetworks", "network"]
+__all__ = ["Network", "StackedNetworks", "network", "set_weights", "weight_count"]
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda z: z,
@@ -40,6 +42,36 @@ def network(estimator: Any) -> Network | None:
     return Network(tuple(weights), tuple(estimator.intercepts_), estimator.activation, behind)
 
 
+def weight_count(layers: Sequence[int]) -> int:
+    """How many weights and biases there are between layers so wide.
+
+    >>> weight_count([2, 3, 1])
+    13
+    """
+    return sum((a + 1) * b for a, b in pairwise(layers))
+
+
+def _flat(one: Network) -> Array:
+    """All weights, then all biases."""
+    return np.concatenate([part.ravel() for part in (*one.weights, *one.biases)])
+
+
+def _parted(flat: Array, layers: Sequence[int]) -> tuple[list[Array], list[Array]]:
+    """Weights and biases by layer."""
+    shapes: list[tuple[int, ...]] = [*pairwise(layers), *((b,) for b in layers[1:])]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes)]
+    return parts[: len(layers) - 1], parts[len(layers) - 1 :]
+
+
+def set_weights(estimator: Any, flat: Array) -> None:
+    """Give a multi-layer perceptron of scikit-learn other weights."""
+    layers = [*(one.shape[0] for one in estimator.coefs_), estimator.coefs_[-1].shape[1]]
+    for own, given in zip((estimator.coefs_, estimator.intercepts_), _parted(flat, layers)):
+        for mine, one in zip(own, given):
+            mine[...] = one
+
+
 class StackedNetworks:
     """Networks by member, group and output, (M, G, n_outputs) in all; a number in the place of one is what it always says."""
 
@@ -62,6 +94,29 @@ class StackedNetworks:
                     W[i], b[i, 0] = one.weights[layer], one.biases[layer]
             self.weights.append(_by_group(W, shape))
             self.biases.append(_by_group(b, shape))
+
+        # One row for each; of a constant the number, and then nothing.
+        width = _flat(model).size
+        self.flat = np.full((len(networks), width), np.nan)
+        for row, one in zip(self.flat, networks):
+            if isinstance(one, float):
+                row[0] = one
+            else:
+                row[:] = _flat(one)
+
+    @classmethod
+    def of(
+        cls, flat: Array, layers: Sequence[int], between: str, members: int, outputs: int
+    ) -> StackedNetworks:
+        """The same from its rows."""
+        networks: list[Any] = []
+        for row in flat:
+            weights, biases = _parted(row, layers)
+            constant = np.isnan(row[-1])
+            networks.append(
+                float(row[0]) if constant else Network(tuple(weights), tuple(biases), between, "identity")
+            )
+        return cls(networks, members, outputs)
 
     def predict(self, rows: Array, groups: Ids) -> Array:
         """What each member expects of each row, asked of the networks of the row's group: (M, n, n_outputs)."""
