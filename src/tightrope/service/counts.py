@@ -1,6 +1,6 @@
 """What is counted for people alone: what each rule has allowed, what was on offer, what hard caps withheld.
 
-No decision depends on it. Journals that began before it was counted (format 3 and earlier) go on without.
+No decision depends on it. Journals that began before `Counts` was (format 3 and earlier) go on without.
 
 >>> import tightrope as tr
 >>> rules = tr.Rules([tr.Budget("cents", at_most=3.0, range=(0, 8))], ["mail", "none"])
@@ -23,6 +23,21 @@ from tightrope.rules.rule import members
 from tightrope.service.hard_caps import HardCap
 
 Group = str | Sequence[str] | None
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What has been counted since the beginning."""
+
+    actions: list[int]
+    shadow: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    complete: int = 0
+    expired: int = 0
+    rolled_back: int = 0
+    late: int = 0
+    unknown: int = 0
+    differs: int = 0
 
 
 class RuleCount(msgspec.Struct, array_like=True):

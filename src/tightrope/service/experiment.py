@@ -63,6 +63,7 @@ from tightrope.service.journal import (
 )
 from tightrope.service.metrics import Metrics
 from tightrope.service.rebuilding import finish_erasure, rebuilt
+from tightrope.service.refitting import prepare
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
 
@@ -290,7 +291,7 @@ class Experiment:
             expired = state.expire(batch.now)
             if expired is not None:
                 batch.write(expired)
-            refitted = state.take_fits()
+            refitted = state.fits.take()
             if refitted is not None:
                 batch.write(refitted)
             for op in ops:
@@ -463,7 +464,7 @@ class Experiment:
                 words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
                 log.warning(words, self.name)
             self._reconfigure(state)
-        state.prepare()
+        prepare(state.policy)
         state.policy.notify = self._log_concern
         for concern in state.concerns:
             self._log_concern(concern)

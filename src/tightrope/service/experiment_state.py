@@ -37,7 +37,7 @@ from tightrope.service.configuration import (
     served_part,
     served_policy,
 )
-from tightrope.service.counts import Counts
+from tightrope.service.counts import Counts, Tally
 from tightrope.service.hard_caps import (
     Spent,
     affordable,
@@ -76,6 +76,7 @@ from tightrope.service.journal import (
     unpacked_state,
 )
 from tightrope.service.policy_input import PolicyInput
+from tightrope.service.refitting import Fits
 from tightrope.service.warm_start import teach
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array, real_array
@@ -115,21 +116,6 @@ class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
     holds: tuple[int, ...]
 
 
-class Tally(msgspec.Struct, kw_only=True):
-    """What has been counted since the beginning."""
-
-    actions: list[int]
-    shadow: int = 0
-    rewards: int = 0
-    reward_sum: float = 0.0
-    complete: int = 0
-    expired: int = 0
-    rolled_back: int = 0
-    late: int = 0
-    unknown: int = 0
-    differs: int = 0
-
-
 class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on.
 
@@ -158,7 +144,7 @@ class ExperimentState:
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
         self.policy.notify = ignore
         self.measures = self.policy.defer_slater()
-        self._defer_fits()
+        self.fits = Fits(self.policy, self.format)
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
@@ -390,17 +376,6 @@ class ExperimentState:
         self.measured = rounds
         return Measured(rounds=rounds, slater=slater)
 
-    def take_fits(self) -> Refitted | None:
-        """Go on with the fits that have been made in the background; None if there are none."""
-        made = [i for i, model in enumerate(self._deferred) if model.fit_ready]
-        return self._refit(made) if made else None
-
-    def prepare(self) -> None:
-        """Wait for what models need to answer, so that no caller has to; what can't be fitted is for callers to hear."""
-        for model in self.policy.refits():
-            with contextlib.suppress(InvalidInput):
-                model.prepare()
-
     def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
@@ -429,7 +404,7 @@ class ExperimentState:
             )
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
         self.format = entry.format
-        self._defer_fits()
+        self.fits = Fits(self.policy, self.format)
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> Started:
@@ -492,7 +467,7 @@ class ExperimentState:
         state.format = entry.format
         if entry.format < 4:
             state.counts = None
-        state._defer_fits()
+        state.fits = Fits(state.policy, state.format)
         return state
 
     def replay(self, row: Row) -> Entry:
@@ -587,7 +562,7 @@ class ExperimentState:
             case Measured():
                 return self.take_slater(entry.slater, entry.rounds)
             case Refitted():
-                return self._refit(entry.models)
+                return self.fits.repeat(entry.models)
             case ModeChanged():
                 return self.change_mode(entry.mode, entry.default)
             case RolledBack():
@@ -600,20 +575,6 @@ class ExperimentState:
                 return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
             case Erased():
                 return self.erase(entry)
-
-    def _defer_fits(self) -> None:
-        """Fits of the policy's models wait for `take_fits`, but in a journal of before."""
-        models, deferred = self.policy.refits(), self.format >= 5
-        for model in models:
-            model.deferred = deferred
-        self._deferred = models if deferred else []
-
-    def _refit(self, models: list[int]) -> Refitted:
-        for i in models:
-            if not 0 <= i < len(self._deferred):
-                raise InvalidInput(f"model {i} is not fitted in the background.")
-            self._deferred[i].take_fit()
-        return Refitted(models=models)
 
     def _begin_from(self, entry: WarmStarted) -> WarmStarted:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
@@ -634,7 +595,7 @@ class ExperimentState:
         new.notify = old.notify
         self.policy = new
         self.measures = new.defer_slater()
-        self._defer_fits()
+        self.fits = Fits(self.policy, self.format)
         if not (same and getattr(old, "slater", None) is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0
