@@ -595,7 +595,6 @@ class ExperimentState:
         new.notify = old.notify
         self.policy = new
         self.measures = new.defer_slater()
-        self.fits = Fits(self.policy, self.format)
         if not (same and getattr(old, "slater", None) is not None):
             # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
             self.measured = 0
