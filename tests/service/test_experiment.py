@@ -16,7 +16,7 @@ from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
 from tightrope.service.app import Service
 from tightrope.service.bodies import Answer, PageQuery, SnapshotRequest
-from tightrope.service.experiment import Op, Writer
+from tightrope.service.experiment import Op
 from tightrope.service.journal import (
     JournalDamaged,
     JournalError,
@@ -29,6 +29,7 @@ from tightrope.service.metrics import Metrics
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
+from tightrope.service.writer import Writer
 from tightrope.spec import make_spec
 from workbench import Bench, arms, code, measured, read, running, visit, ward
 
@@ -238,8 +239,8 @@ def test_a_writer_whose_thread_has_ended_says_so_and_keeps_no_one_waiting(
 
 
 def test_a_storage_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.experiment._ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr("tightrope.service.experiment._STOP_SECONDS", 0.5)
+    monkeypatch.setattr("tightrope.service.writer._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("tightrope.service.writer._STOP_SECONDS", 0.5)
     bench, released = Bench(ward()), threading.Event()
     monkeypatch.setattr(bench.journal, "append", lambda *args: released.wait(20))
 
@@ -315,6 +316,7 @@ from tightrope.service.bodies import DecisionRequest, OutcomeRequest
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.operations import decide, learn
 from tightrope.service.storage.memory import MemoryJournal
+from tightrope.service.writer import Writer
 from tightrope.spec import make_spec
 
 def compiled():

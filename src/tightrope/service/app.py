@@ -32,13 +32,14 @@ from tightrope.service import answers, dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.connections import WHOLE, whole_body, write_whole
-from tightrope.service.experiment import Experiment, Op, Writer, stop_writers
+from tightrope.service.experiment import Experiment, Op
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.policy_input import with_contexts
 from tightrope.service.reading import Reader
 from tightrope.service.routes import Route
 from tightrope.service.tracing import spans
+from tightrope.service.writer import Writer, stop_writers
 from tightrope.spec import Spec
 
 log = logging.getLogger("tightrope.service")

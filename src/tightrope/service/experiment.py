@@ -19,14 +19,10 @@ True
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import math
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -61,7 +57,6 @@ from tightrope.service.journal import (
     chained,
     entry_of,
 )
-from tightrope.service.metrics import Metrics
 from tightrope.service.rebuilding import finish_erasure, rebuilt
 from tightrope.service.refitting import prepare
 from tightrope.spec import Spec, make_spec
@@ -75,15 +70,9 @@ Status: TypeAlias = Literal["closed", "ready", "standby", "differs", "failing", 
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
-# A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
-_BATCH: Final = 256
-_TICK_SECONDS: Final = 0.2
 _WARM_UP_ROUNDS: Final = 5
 # While standing by, the active process's configuration is compared so often.
 _COMPARE_SECONDS: Final = 2.0
-# A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
-_ANSWER_SECONDS: Final = 6.0
-_STOP_SECONDS: Final = 9.0
 
 
 class Op(NamedTuple):
@@ -523,144 +512,6 @@ class Experiment:
 
     def _now(self) -> int:
         return int(self.clock() * 1e6)
-
-
-class Writer:
-    """The thread that runs what is asked of an experiment: a batch is whatever came while the last one was written.
-
-    From `start` on, only this thread touches the experiment.
-    """
-
-    def __init__(self, experiment: Experiment, metrics: Metrics) -> None:
-        self.experiment = experiment
-        self._metrics = metrics
-        self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
-        # The batch that is worked on, and since when.
-        self._asked: list[tuple[Op, asyncio.Future[Answer]]] = []
-        self._busy_since = math.inf
-        self._wake = threading.Condition()
-        self._stopping = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=f"writer of {experiment.name}", daemon=True)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its thread runs, as far as it should."""
-        return self._loop is None or self._stopping or self._thread.is_alive()
-
-    @property
-    def status(self) -> Status:
-        """What the experiment says of itself, unless its thread can't; "ready" only while its journal is held."""
-        if not self.alive:
-            return "dead"
-        if self._overdue():
-            return "stuck"
-        ready = self.experiment.status
-        return "standby" if ready == "ready" and not self.experiment.journal.held() else ready
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin; answers come back on `loop`."""
-        self._loop = loop
-        self._thread.start()
-        self._watch()
-
-    def submit(self, op: Op) -> asyncio.Future[Answer]:
-        """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
-        assert self._loop is not None
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        if not self._inbox:
-            # The thread is woken when the requests that have come together are all here: a batch is one fsync.
-            self._loop.call_soon(self._notify)
-        self._inbox.append((op, answer))
-        return answer
-
-    def _notify(self) -> None:
-        with self._wake:
-            if self._inbox:
-                self._wake.notify()
-
-    def stop(self) -> None:
-        """Finish what was submitted, close the experiment, end; a writer that does not end in time is left."""
-        stop_writers([self])
-
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                if not self._inbox and not self._stopping:
-                    self._wake.wait(_TICK_SECONDS)
-                if self._stopping and not self._inbox:
-                    break
-                self._asked = [self._inbox.popleft() for _ in range(min(len(self._inbox), _BATCH))]
-                self._busy_since = time.monotonic()
-            asked = self._asked
-            began = time.perf_counter()
-            try:
-                answers = self.experiment.process([op for op, _ in asked])
-                job = self.experiment.slater_job()
-            except Exception as error:
-                # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
-                log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
-                self._metrics.writer_failed(self.experiment.name)
-                self.experiment.doubt(error)
-                words = "an error inside the service; try again with the same event_id"
-                answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
-            self._busy_since = math.inf
-            if asked:
-                self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
-                self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
-                self._on_loop(_deliver, [future for _, future in asked], answers)
-            if job is not None:
-                threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
-        self.experiment.close()
-
-    def _overdue(self) -> bool:
-        return time.monotonic() - self._busy_since > _ANSWER_SECONDS
-
-    def _watch(self) -> None:
-        """On the loop, from time to time: who waits for a writer that is stuck or dead is told so."""
-        assert self._loop is not None
-        if self._overdue() or not self.alive:
-            with self._wake:
-                waiting = [*self._asked, *self._inbox]
-                self._inbox.clear()
-            answer = unavailable("failing")
-            _deliver([future for _, future in waiting], [answer] * len(waiting))
-        if not self._stopping or self._thread.is_alive():
-            self._loop.call_later(_TICK_SECONDS, self._watch)
-
-    def _measure(self, job: Callable[[], Op]) -> None:
-        self._on_loop(self.submit, job())
-
-    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            log.debug("the loop is closed: answers are dropped, what they say is in the journal")
-
-
-def stop_writers(writers: Collection[Writer]) -> None:
-    """Stop several at once, within `_STOP_SECONDS` in all, whatever their storages do."""
-    deadline = time.monotonic() + _STOP_SECONDS
-    for one in writers:
-        with one._wake:
-            one._stopping = True
-            one._wake.notify()
-    for one in writers:
-        if one._thread.ident is None:
-            continue
-        one._thread.join(max(0.0, deadline - time.monotonic()))
-        if one._thread.is_alive():
-            log.error(
-                "experiment %r: its writer does not end; what it was told to keep is in doubt",
-                one.experiment.name,
-            )
-
-
-def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> None:
-    for future, answer in zip(futures, answers, strict=True):
-        if not future.done():
-            future.set_result(answer)
 
 
 # What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tightrope.service import app, experiment
+from tightrope.service import app, experiment, writer
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
@@ -98,7 +98,7 @@ def _state_changed(passed: Callable[[], bool]) -> None:
 
 
 def _half_answered(passed: Callable[[], bool]) -> None:
-    deliver = experiment._deliver
+    deliver = writer._deliver
 
     def patched(futures: list[Any], answers: list[Any]) -> None:
         if len(futures) > 1 and passed():
@@ -108,7 +108,7 @@ def _half_answered(passed: Callable[[], bool]) -> None:
         else:
             deliver(futures, answers)
 
-    experiment._deliver = patched
+    writer._deliver = patched
 
 
 def _half_an_answer(passed: Callable[[], bool]) -> None:

@@ -225,9 +225,9 @@ def _unfenced() -> None:
 
 def _waits_for_ever() -> None:
     """A database that hangs is waited for."""
-    from tightrope.service import experiment
+    from tightrope.service import writer
 
-    experiment._ANSWER_SECONDS = 100.0  # type: ignore[misc]
+    writer._ANSWER_SECONDS = 100.0  # type: ignore[misc]
     _postgresql("connection").PATIENCE = _postgresql("lease").LEASE = 100.0
 
 
