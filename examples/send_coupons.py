@@ -35,7 +35,7 @@ def main() -> None:
             buys = random.random() < chance(
                 customer["age"], customer["visits"], customer["member"] == "yes", coupon
             )
-            client.learn(decision["event_id"], reward=float(buys), costs={"cents": CENTS[coupon]})
+            client.learn(decision["event_id"], reward=float(buys), usage={"cents": CENTS[coupon]})
             bought += buys
         state = client.state()
     print(f"{options.customers} customers, {bought / options.customers:.3f} of them bought")

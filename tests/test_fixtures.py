@@ -1,21 +1,19 @@
-"""State files and journals that version 0.1.0 wrote load, go on and replay as they did then, bit for bit."""
+"""State files and journals that an earlier version wrote load, go on and replay as they did then, bit for bit."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tightrope as tr
-from tightrope.service.journal import Started, entry_of
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal
-from tightrope.spec import SpecError, make_spec
-from workbench import Bench, named_spec, read
+from tightrope.spec import make_spec
+from workbench import Bench, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STATES = sorted(path.stem for path in (FIXTURES / "states").glob("*.npz"))
@@ -90,25 +88,6 @@ def test_a_journal_replays(journal: tuple[Path, dict[str, Any]]) -> None:
         assert getattr(report, name) == recorded[name], name
 
 
-def test_a_journal_that_names_no_kind_is_the_papers_policy(journal: tuple[Path, dict[str, Any]]) -> None:
-    path, recorded = journal
-    source = open_journal(path)
-    first = entry_of(next(source.rows()))
-    source.close()
-    assert isinstance(first, Started)
-    assert b"pessimistic" not in next(_raw_rows(path)), "as it was written: the default of 0.1.0"
-    assert "kind" not in recorded["spec"]["policy"]
-    assert first.spec["policy"] == {"kind": "pessimistic-optimistic", **first.spec["policy"]}
-    with pytest.raises(SpecError, match='belongs to kind = "pessimistic-optimistic"'):
-        make_spec(recorded["spec"])
-
-
-def _raw_rows(path: Path) -> Iterator[bytes]:
-    source = open_journal(path)
-    yield from (row.data for row in source.rows())
-    source.close()
-
-
 @pytest.mark.parametrize("without_snapshots", [False, True])
 def test_the_service_opens_a_journal_and_goes_on(
     journal: tuple[Path, dict[str, Any]], without_snapshots: bool
@@ -119,14 +98,13 @@ def test_the_service_opens_a_journal_and_goes_on(
         opened.open()
         opened.append([], drop=[snapshot.position for snapshot in opened.snapshots()])
         assert opened.snapshots() == []
-    bench = Bench(named_spec(recorded["spec"]), opened, **recorded["options"])
+    bench = Bench(make_spec(recorded["spec"]), opened, **recorded["options"])
     assert bench.digest() == recorded["digest"]
     assert opened.last() == recorded["entries"], "opening an unchanged experiment writes nothing"
     bench.now = recorded["now"] + 1.0
     for step in recorded["next"]:
         answer = read(bench.decide(step["request"]))
         assert {key: answer[key] for key in step["answer"]} == step["answer"]
-        assert answer["probability"] == 1.0, "which that version did not say"
     state = bench.state()
     assert {key: state[key] for key in recorded["state"]} == recorded["state"]
     assert bench.digest() == recorded["digest_after"]

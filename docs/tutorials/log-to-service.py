@@ -201,7 +201,7 @@ with Client("http://127.0.0.1:8124", patience=200) as client:
         now = ticket(rng)
         decision = client.decide(now, event_id=f"ticket-{i}")
         content, minutes = handled(rng, **now, name=decision["name"])
-        client.learn(f"ticket-{i}", reward=content, costs={"minutes": minutes})
+        client.learn(f"ticket-{i}", reward=content, usage={"minutes": minutes})
     state = client.state()
 print(
     f"{state['decisions']} tickets, {state['outcomes']['mean_reward']:.3f} content; {state['constraints'][0]['rule']}"

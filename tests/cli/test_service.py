@@ -38,7 +38,7 @@ def serve(folder: Path, name: str = "trial", policy: str = "uniform", rounds: in
     for event, answer in zip(events, answers, strict=True):
         action = json.loads(answer.body)["action"]
         reward = float(draw.random() < (0.2, 0.5, 0.9)[action])
-        outcomes.append(OutcomeRequest(event_id=event, reward=reward, costs={"hours": 3.0 * action}))
+        outcomes.append(OutcomeRequest(event_id=event, reward=reward, usage={"hours": 3.0 * action}))
     assert {answer.status for answer in served.process([Op(learn, one) for one in outcomes])} == {200}
     served.close()
 

@@ -54,12 +54,12 @@ def test_a_decision_and_its_outcome(web: httpx.Client) -> None:
     assert decision["event_id"] == "visit-1"
     assert decision["name"] == ["icu", "surgery", "other"][decision["action"]]
     assert [row["action"] for row in decision["explanation"]["actions"]] == ["icu", "surgery", "other"]
-    outcome = {"event_id": "visit-1", "reward": 1, "costs": {"hours": 0.5}}
+    outcome = {"event_id": "visit-1", "reward": 1, "usage": {"hours": 0.5}}
     assert web.post("/v1/outcomes", params=WARD, json=outcome).json()["awaits"] == []
     assert web.post("/v1/outcomes", params=WARD, json={**outcome, "reward": 0}).status_code == 409
     assert web.post("/v1/outcomes", params=WARD, json={**outcome, "event_id": "?"}).status_code == 404
     stored = web.get("/v1/decisions/visit-1", params=WARD).json()
-    assert stored["outcome"] == {"reward": 1.0, "costs": {"hours": 0.5}}
+    assert stored["outcome"] == {"reward": 1.0, "usage": {"hours": 0.5}}
     assert stored["request"]["context"] == {"age": 37.0, "sex": "m"}
     assert not stored["pending"]
     assert web.get("/v1/decisions/visit-77", params=WARD).status_code == 404
@@ -297,7 +297,8 @@ def test_the_document_says_how_to_show_a_key(web: httpx.Client, guarded: tuple[h
         assert document["paths"]["/v1/decisions"]["post"]["security"] == security
         assert "security" not in document["paths"]["/healthz"]["get"]
         fields = document["components"]["schemas"]["OutcomeRequest"]["properties"]
-        assert "usage less the limit" in fields["costs"]["description"]
+        assert "half an hour, whatever the limit" in fields["usage"]["description"]
+        assert "costs" not in fields
 
 
 # --- keys ---

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
@@ -25,14 +24,13 @@ from tightrope.service.journal import (
     digest_of,
     entry_of,
     hash_of,
-    is_chained,
     packed_state,
     unpacked_state,
 )
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
-from workbench import Bench, arms, code, named_spec, read
+from workbench import Bench, arms, code, read
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
 
@@ -245,31 +243,6 @@ def test_whoever_keeps_the_head_elsewhere_notices_a_history_made_anew() -> None:
     live(other, range(6, 10))
     with pytest.raises(JournalDamaged, match="no row has the hash"):
         verify(other.journal, head=seen)
-
-
-@pytest.mark.parametrize("name", ["ward", "measured"])
-def test_a_journal_of_before_goes_on_with_a_chain_that_binds_it(name: str, tmp_path: Path) -> None:
-    path = tmp_path / f"{name}.sqlite"
-    shutil.copy(FIXTURES / path.name, path)
-    recorded: dict[str, Any] = msgspec.json.decode((FIXTURES / f"{name}.json").read_bytes())
-    bench = Bench(named_spec(recorded["spec"]), SqliteJournal(path), **recorded["options"])
-    entries = bench.journal.last()
-    assert not path.with_suffix(".head").exists(), "nothing is written before something happens"
-    bench.now = recorded["now"] + 1.0
-    read(bench.decide(recorded["next"][0]["request"]))
-    rows = list(bench.journal.rows())
-    assert [is_chained(row) for row in rows] == [False] * entries + [True] * (len(rows) - entries)
-    report = verify(bench.journal)
-    assert report.before_the_chain == entries
-    bench.experiment.close()
-    bench.reopened()
-    assert verify(bench.journal, head=report.head).entries > entries
-    bench.experiment.close()
-    edit(path, "UPDATE journal SET time = time + 1 WHERE position = 1")
-    source = open_journal(path)
-    with pytest.raises(JournalDamaged, match=f"row {entries + 1} does not follow"):
-        verify(source)
-    source.close()
 
 
 def test_a_row_without_a_hash_can_not_follow_one_with() -> None:

@@ -162,9 +162,9 @@ def test_every_call_gets_what_its_route_answers(
     assert decision["name"] == ["icu", "surgery", "other"][decision["action"]]
     assert len(decision["explanation"]["actions"]) == 3
     event_id = decision["event_id"]
-    assert client.learn(event_id, 1.0)["awaits"] == ["costs"]
+    assert client.learn(event_id, 1.0)["awaits"] == ["usage"]
     assert client.learn(event_id, usage={"hours": 0.5})["awaits"] == []
-    assert client.decision(event_id)["outcome"] == {"reward": 1.0, "costs": {"hours": 0.5}}
+    assert client.decision(event_id)["outcome"] == {"reward": 1.0, "usage": {"hours": 0.5}}
     assert client.decisions(limit=1)["decisions"][0]["event_id"] == event_id
     pending = client.decide({"age": np.float64(3), "sex": "m"}, actions=("icu", np.int64(2)))
     assert pending["name"] in ("icu", "other")
@@ -187,21 +187,17 @@ def test_every_call_gets_what_its_route_answers(
     assert client.unanswered == {}
 
 
-def test_usage_is_in_the_rules_units_and_costs_are_less_the_limit(connect: Connect) -> None:
+def test_usage_is_in_the_rules_units(connect: Connect) -> None:
     experiment = Experiment(ward(), MemoryJournal())
     experiment.open()
     with running(Service([experiment])) as web:
         client = connect(str(web.base_url))
         totals = []
-        for i, outcome in enumerate(
-            ({"usage": {"hours": 0.5}}, {"costs": [-0.1]}, {"costs": {"hours": 0.5}})
-        ):
+        for i in range(2):
             client.decide(ADULT, event_id=str(i))
-            client.learn(str(i), 1.0, **outcome)
+            client.learn(str(i), 1.0, {"hours": 0.5})
             totals.append(client.state()["constraints"][1]["cumulative_cost"])
-        assert totals == pytest.approx([-0.1, -0.2, -0.3]), "half an hour of at most 0.6, each time"
-        with pytest.raises(InvalidInput, match="usage and costs can't both be given"):
-            client.learn("0", usage={"hours": 0.5}, costs=[-0.1])
+        assert totals == pytest.approx([-0.1, -0.2]), "half an hour of at most 0.6, each time"
 
 
 def test_what_cannot_be_sent_is_refused_by_the_field(

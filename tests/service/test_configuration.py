@@ -41,7 +41,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     for i in range(60):
         bench.decide(visit(i))
         if i % 2:
-            bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+            bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
     old, was = bench.state(), bench.experiment._state
     assert was is not None
     before, why = was.policy.state(), read(bench.decide(visit(7, explain=True)))
@@ -75,7 +75,7 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
     assert read(bench.decide(visit(7, explain=True))) == why, "a stored answer keeps the words of its time"
     for i in range(61, 100):
         bench.decide(visit(i))
-        bench.learn(f"visit-{i - 20}", reward=0.5, costs={"hours": 0.5})
+        bench.learn(f"visit-{i - 20}", reward=0.5, usage={"hours": 0.5})
     alive = bench.digest()
     bench.reopened()
     assert bench.digest() == alive

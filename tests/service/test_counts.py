@@ -47,14 +47,12 @@ def play(bench: Bench, rounds: range) -> list[str]:
         group = ["old"] if i % 2 else []
         decided = read(bench.decide({"event_id": f"e-{i}", "group": group}))
         chosen.append(decided["name"])
-        costs = (
-            {"costs": {"hours": 2.0}}
+        used = (
+            {"usage": {"hours": 2.0}}
             if i % 3 and bench.spec.rules is not None and "hours" in str(bench.spec.rules)
             else {}
         )
-        read(
-            bench.learn(f"e-{i}", reward={"none": 0.1, "small": 0.5, "large": 0.6}[decided["name"]], **costs)
-        )
+        read(bench.learn(f"e-{i}", reward={"none": 0.1, "small": 0.5, "large": 0.6}[decided["name"]], **used))
     return chosen
 
 
@@ -174,7 +172,7 @@ def test_a_cap_that_offers_all_again_withholds_nothing() -> None:
     read(bench.decide({"event_id": "first", "actions": ["a"]}))
     read(bench.decide({"event_id": "second"}))
     assert bench.state()["hard_caps"][0]["withheld"]["actions"] == {"a": 1}, "4 of 6 are reserved"
-    read(bench.learn("first", reward=1.0, costs={"hours": 1.0}))
+    read(bench.learn("first", reward=1.0, usage={"hours": 1.0}))
     read(bench.decide({"event_id": "third"}))
     assert bench.state()["hard_caps"][0]["withheld"] is None
 

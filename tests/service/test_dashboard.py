@@ -51,7 +51,7 @@ def play(web: httpx.Client, visits: range, **more: Any) -> None:
     for i in visits:
         assert web.post("/v1/decisions", params=WARD, content=visit(i, **more)).status_code == 200
         if i % 5:
-            outcome = {"event_id": f"visit-{i}", "reward": i % 3 / 2, "costs": {"hours": 0.95}}
+            outcome = {"event_id": f"visit-{i}", "reward": i % 3 / 2, "usage": {"hours": 0.95}}
             assert web.post("/v1/outcomes", params=WARD, json=outcome).status_code == 200
 
 
@@ -330,7 +330,7 @@ def coupons(chromium: Browser) -> Iterator[tuple[Page, dict[str, Any]]]:
             decided = web.post("/v1/decisions", json={"event_id": f"e-{i}", "group": group}).json()
             outcome = {
                 "reward": {"none": 0.1, "small": 0.4, "large": 0.9}[decided["name"]],
-                "costs": {"nurse_hours": 0.5},
+                "usage": {"nurse_hours": 0.5},
             }
             web.post("/v1/outcomes", json={"event_id": f"e-{i}", **outcome})
         page = opened(chromium, web)

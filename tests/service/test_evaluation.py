@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from tightrope.service import operations
 from tightrope.service.bodies import ModeRequest
 from tightrope.service.evaluation import Estimate, Judgement, Unanswerable, judge
 from tightrope.service.journal import Decided, entry_of
-from tightrope.service.replay import open_journal
 from tightrope.spec import Spec, SpecError, make_spec
 from workbench import Bench, read
 
@@ -63,7 +61,7 @@ def serve(
         sent = {"context": {"sex": "fm"[c]}} if spec.context else {}
         a = read(bench.decide({"event_id": f"visit-{i}", **sent, **body(i)}))["action"]
         y, u = float(draw.random() < REWARDS[c, a]), float(HOURS_USED[c, a] * draw.uniform(0.7, 1.3))
-        told = outcome(i, {"reward": y, **({"costs": {"hours": u}} if late else {})})
+        told = outcome(i, {"reward": y, **({"usage": {"hours": u}} if late else {})})
         if told:
             assert bench.learn(f"visit-{i}", **told).status == 200
     return bench
@@ -282,14 +280,6 @@ def test_a_log_without_draws_or_probabilities(policy: dict[str, Any], words: str
     assert words in refused(serve(trial(policy), 40), {"kind": "uniform"})
 
 
-def test_a_journal_of_an_earlier_release(tmp_path: Path) -> None:
-    shutil.copy(Path(__file__).parents[1] / "fixtures" / "journals" / "ward.sqlite", tmp_path)
-    journal = open_journal(tmp_path)
-    with pytest.raises(Unanswerable, match="recorded by an earlier release"):
-        judge(journal, make_spec({"policy": {"kind": "uniform"}}))
-    journal.close()
-
-
 def test_nothing_live() -> None:
     assert "no decision that was served live" in refused(Bench(trial(DRAWS)), {"kind": "uniform"})
 
@@ -362,28 +352,14 @@ def test_fewer_fields_of_the_context_will_do() -> None:
     assert judged(bench, {"kind": "uniform"}, spec={"context": {}}).judged == 90
 
 
-def test_vectors_and_costs_without_names_need_the_journals_own_spec() -> None:
-    spec = trial({"kind": "uniform"}, [{"kind": "budget", "name": "fuel", "at_most": 0.5}])
-    bench = Bench(spec)
+def test_vectors_need_the_journals_own_spec() -> None:
+    bench = Bench(trial({"kind": "uniform"}, []))
     for i in range(40):
-        body = {"features": [0.5, 0.1 * (i % 2)], "costs": [[-0.5], [0.0], [0.4]], "event_id": str(i)}
-        if i % 3 == 0:
-            body |= {"actions": ["high", "none"], "costs": [[0.4], [-0.5]]}
-        read(bench.decide(body))
+        read(bench.decide({"features": [0.5, 0.1 * (i % 2)], "event_id": str(i)}))
         bench.learn(str(i), reward=1.0)
-    found = judged(bench, {"kind": "uniform"}).rules[0]
-    assert found.estimate == pytest.approx(0.5 - 0.1 * 26 / 40 / 3 - 0.1 * 14 / 40 / 2)
-    assert "costs without the names of usages" in refused(bench, {"kind": "uniform"}, spec={"rule": [HIGH]})
+    assert judged(bench, {"kind": "uniform"}).judged == 40
     other = {"context": {"sex": {"type": "category", "values": ["f", "m", "x"]}}}
     assert "callers sent `features`" in refused(bench, {"kind": "uniform"}, spec=other)
-
-
-def test_costs_after_acting_without_names() -> None:
-    bench = serve(trial(DRAWS), 60, outcome=lambda i, outcome: {**outcome, "costs": [0.1]})
-    found = judged(bench, {"kind": "uniform"}, method="snips").rules[1]
-    assert (found.estimate, found.recorded) == pytest.approx((3.0 + 8 * 0.1, 3.0 + 8 * 0.1))
-    words = refused(bench, {"kind": "uniform"}, spec={"rule": [{**HOURS, "at_most": 2.0}]})
-    assert "outcomes hold costs without the names of usages" in words
 
 
 def test_a_rule_for_a_group_that_never_came() -> None:

@@ -138,7 +138,7 @@ def test_an_unwritable_journal_fails_closed_and_recovers(
         assert bench.digest() == good
     again = [read(bench.decide(visit(i))) for i in range(10, 13)]
     assert [one["sequence"] for one in again] == [10, 11, 12]
-    assert bench.learn("visit-1", reward=1.0, costs={"hours": 0.5}).status == 200
+    assert bench.learn("visit-1", reward=1.0, usage={"hours": 0.5}).status == 200
     assert verify(journal).digest == bench.digest()
 
 
@@ -325,7 +325,7 @@ def compiled():
     return {(one.py_func.__name__, signature) for one in found for signature in one.overloads}
 
 rule = {"kind": "budget", "name": "hours", "at_most": 0.5, "range": [0.0, 1.0]}
-for seen, costs in (("before", None), ("after", {"hours": 0.25})):
+for seen, used in (("before", None), ("after", {"hours": 0.25})):
     rules = [rule | {"seen": seen} | ({"usage": {"a": 0.2, "b": 0.9}} if seen == "before" else {})]
     context = {"age": {"type": "number", "min": 0, "max": 100}}
     one = Experiment(make_spec({"name": "x", "actions": ["a", "b"], "context": context, "rule": rules}), MemoryJournal())
@@ -336,7 +336,7 @@ for seen, costs in (("before", None), ("after", {"hours": 0.25})):
     for i in range(40):
         for op in (
             Op(decide, DecisionRequest(event_id=f"{i}", context={"age": 40.0 + i})),
-            Op(learn, OutcomeRequest(event_id=f"{i}", reward=i % 2, costs=costs)),
+            Op(learn, OutcomeRequest(event_id=f"{i}", reward=i % 2, usage=used)),
         ):
             [answer] = one.process([op])
             assert answer.status == 200, answer

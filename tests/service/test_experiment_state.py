@@ -43,7 +43,7 @@ def test_the_service_and_the_library_decide_alike() -> None:
         decision = policy.decide(x, cost_features=x)
         assert answer["action"] == decision.action
         reward, hours = float(random.uniform()), float(random.uniform())
-        bench.learn(str(i), reward=reward, costs={"hours": hours})
+        bench.learn(str(i), reward=reward, usage={"hours": hours})
         policy.learn(decision, reward, {"hours": hours})
         state = bench.state()
         assert [column["queue"] for column in state["constraints"]] == policy.queue.tolist()
@@ -63,7 +63,7 @@ def test_every_model_can_be_served(model: str) -> None:
     )
     for i in range(30):
         assert bench.decide(visit(i)).status == 200
-        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+        bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
     if model != "arm-means":
         rows = [[0.5, 0.1, 0.0], [0.5, 0.2, 0.0]]
         assert bench.decide({"features": rows, "actions": ["other", "icu"]}).status == 200
@@ -94,7 +94,7 @@ def test_a_half_life_in_seconds_is_counted_by_the_clock_and_replayed(reward: dic
     for i in range(60):
         bench.now += 2.5
         assert bench.decide(visit(i)).status == 200
-        bench.learn(f"visit-{i}", reward=float(i % 3 == 0), costs={"hours": 0.5})
+        bench.learn(f"visit-{i}", reward=float(i % 3 == 0), usage={"hours": 0.5})
     before = width()
     assert bench.decide({"event_id": "refused", "context": {"age": 500, "sex": "f"}}).status == 422
     assert width() == before, "a refused decision leaves no trace"
@@ -107,7 +107,7 @@ def test_a_half_life_in_seconds_is_counted_by_the_clock_and_replayed(reward: dic
     assert bench.digest() == alive, "snapshot plus replay"
 
 
-def test_usage_groups_and_costs_by_the_caller() -> None:
+def test_usage_and_groups_by_the_caller() -> None:
     rules = [
         {"kind": "share", "action": "a", "at_least": 0.2, "among": "young"},
         {"kind": "budget", "name": "fuel", "at_most": 0.5},
@@ -117,14 +117,12 @@ def test_usage_groups_and_costs_by_the_caller() -> None:
     assert bench.decide({"usage": {"fuel": [0.1, 0.9]}, "group": "young"}).status == 200
     assert bench.decide({"usage": {"fuel": {"a": 0.1, "b": 0.9}}, "group": []}).status == 200
     assert bench.decide({"usage": {"fuel": 0.3}, "group": ["young", "tall"], "actions": ["b"]}).status == 200
-    assert bench.decide({"costs": [[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]]}).status == 200
     for body, words in [
         ({"usage": {"fuel": 0.3}}, "group is missing"),
         ({"group": "young"}, "usage['fuel'] is missing"),
         ({"usage": {"fuel": 0.3, "time": 0.1}, "group": []}, "usage.time is fixed"),
         ({"usage": {"fuel": [0.3]}, "group": []}, "usage['fuel']"),
         ({"usage": {"fuel": 1.3}, "group": []}, "usage['fuel']"),
-        ({"costs": [[0, 0, 0], [0, 0, 0]], "usage": {"fuel": 0.3}}, "costs and usage"),
     ]:
         answer = bench.decide(body)
         assert answer.status == 422

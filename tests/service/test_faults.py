@@ -310,7 +310,7 @@ def hostile(draw: st.DrawFn) -> tuple[str, bytes]:
     body = (
         b'{"event_id":"e1","context":{"age":40.5,"sex":"f"},"actions":["icu",2],"explain":true}'
         if kind == "decisions"
-        else b'{"event_id":"visit-1","reward":0.5,"costs":{"hours":0.25}}'
+        else b'{"event_id":"visit-1","reward":0.5,"usage":{"hours":0.25}}'
     )
     tokens = [bytes([one]) for one in body] if draw(st.booleans()) else _tokens(body)
     for _ in range(draw(st.integers(1, 3))):

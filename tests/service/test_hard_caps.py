@@ -72,18 +72,17 @@ def test_a_cap_reserves_the_high_end_until_the_cost_is_seen() -> None:
     for i in range(2):
         assert bench.decide({"event_id": str(i)}).status == 200
     assert code(bench.decide({"event_id": "2"})) == (409, "exhausted")
-    assert code(bench.learn("0", costs=[0.1])) == (422, "invalid"), "a cap counts usage by name"
     assert bench.learn("0", reward=1.0).status == 200
     assert code(bench.decide({"event_id": "2"})) == (409, "exhausted")
-    assert bench.learn("0", costs={"hours": 0.25}).status == 200
+    assert bench.learn("0", usage={"hours": 0.25}).status == 200
     assert bench.state()["hard_caps"][0]["used"] == 1.25
     assert bench.decide({"event_id": "2"}).status == 200, "the same event may be tried again"
-    assert bench.learn("2", costs={"hours": 0.5}).status == 200
-    assert bench.learn("2", costs={"hours": 0.5}).status == 200
+    assert bench.learn("2", usage={"hours": 0.5}).status == 200
+    assert bench.learn("2", usage={"hours": 0.5}).status == 200
     assert bench.state()["hard_caps"][0]["used"] == 1.75
     bench.now += 200
     assert code(bench.decide({"event_id": "3"})) == (409, "exhausted"), "what expired stays reserved"
-    assert code(bench.learn("1", costs={"hours": 0.0})) == (410, "late")
+    assert code(bench.learn("1", usage={"hours": 0.0})) == (410, "late")
     assert bench.state()["hard_caps"][0]["used"] == 1.75
     bench.reopened()
     assert bench.state()["hard_caps"][0]["used"] == 1.75

@@ -56,7 +56,7 @@ def test_a_stored_answer_explains_the_numbers_of_its_own_round() -> None:
     bench = Bench(ward())
     for i in range(20):
         first = bench.decide(visit(i, explain=True))
-        bench.learn(f"visit-{i}", reward=1.0, costs={"hours": 0.9})
+        bench.learn(f"visit-{i}", reward=1.0, usage={"hours": 0.9})
     assert bench.decide(visit(19, explain=True)) == first
     why = read(first)["explanation"]
     rows = {row["action"]: row for row in why["actions"]}
@@ -70,13 +70,13 @@ def test_an_outcome_applies_exactly_once() -> None:
     bench = Bench(ward())
     for i in range(10):
         bench.decide(visit(i))
-    first = bench.learn("visit-3", reward=1.0, costs={"hours": 0.5})
+    first = bench.learn("visit-3", reward=1.0, usage={"hours": 0.5})
     after = bench.digest()
-    assert bench.learn("visit-3", reward=1.0, costs={"hours": 0.5}) == first
+    assert bench.learn("visit-3", reward=1.0, usage={"hours": 0.5}) == first
     assert bench.learn("visit-3", reward=1.0).status == 200
     assert bench.digest() == after
     assert code(bench.learn("visit-3", reward=0.0)) == (409, "differs")
-    assert code(bench.learn("visit-3", costs={"hours": 0.6})) == (409, "differs")
+    assert code(bench.learn("visit-3", usage={"hours": 0.6})) == (409, "differs")
     assert code(bench.learn("visit-99", reward=1.0)) == (404, "unknown")
     state = bench.state()
     assert state["outcomes"]["rewards"] == 1
@@ -98,8 +98,8 @@ def test_the_parts_of_an_outcome_may_come_apart_and_in_any_order() -> None:
         for i in range(4):
             bench.decide(visit(i))
     for i in (2, 0, 3):
-        together.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
-        assert read(apart.learn(f"visit-{i}", costs={"hours": 0.25}))["awaits"] == ["reward"]
+        together.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.25})
+        assert read(apart.learn(f"visit-{i}", usage={"hours": 0.25}))["awaits"] == ["reward"]
         assert read(apart.learn(f"visit-{i}", reward=0.5))["awaits"] == []
     one, other = together.experiment._state, apart.experiment._state
     assert one is not None
@@ -137,7 +137,7 @@ def test_pending_decisions_expire_and_are_listed() -> None:
         bench.decide(visit(i))
         bench.now += 10
     bench.learn("visit-1", reward=1.0)
-    bench.learn("visit-2", reward=1.0, costs={"hours": 0.5})
+    bench.learn("visit-2", reward=1.0, usage={"hours": 0.5})
     bench.now += 45
     bench.experiment.process([])
     state = bench.state()["outcomes"]
@@ -147,7 +147,7 @@ def test_pending_decisions_expire_and_are_listed() -> None:
     pending = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="pending")))["outcomes"]
     assert [one["event_id"] for one in pending] == ["visit-4"]
     assert code(bench.learn("visit-0", reward=1.0)) == (410, "late")
-    assert code(bench.learn("visit-1", costs={"hours": 0.5})) == (410, "late")
+    assert code(bench.learn("visit-1", usage={"hours": 0.5})) == (410, "late")
     assert bench.learn("visit-1", reward=1.0).status == 200, "a repeat of what was applied in time"
     late = read(bench.ask(operations.list_outcomes, OutcomeQuery(status="late")))["outcomes"]
     assert [one["event_id"] for one in late] == ["visit-1", "visit-0"]
@@ -202,7 +202,7 @@ def test_shadow_mode_serves_the_default_and_learns_from_it() -> None:
         assert answer["proposed"] in ("icu", "surgery", "other")
         read(twin.decide(visit(i, actions=["other"])))
         for one in (bench, twin):
-            one.learn(f"visit-{i}", reward=0.25, costs={"hours": 0.5})
+            one.learn(f"visit-{i}", reward=0.25, usage={"hours": 0.5})
     mine, theirs = bench.experiment._state, twin.experiment._state
     assert mine is not None
     assert theirs is not None
@@ -247,14 +247,14 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
     bench = Bench(ward())
     for i in range(30):
         bench.decide(visit(i))
-        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+        bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
     taken = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="good")))
     state = bench.experiment._state
     assert state is not None
     good = state.policy.state()
     for i in range(30, 60):
         bench.decide(visit(i))
-        bench.learn(f"visit-{i}", reward=0.0, costs={"hours": 1.0})
+        bench.learn(f"visit-{i}", reward=0.0, usage={"hours": 1.0})
     bench.decide(visit(60))
     bad = state.policy.state()
     position = taken["position"]
@@ -269,7 +269,7 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
         assert now["made"][0] == 61, "numbers of decisions are not given twice"
         if restore == "learnt":
             assert bench.learn("visit-60", reward=1.0).status == 200
-    assert code(bench.learn("visit-60", costs={"hours": 0.5})) == (410, "late")
+    assert code(bench.learn("visit-60", usage={"hours": 0.5})) == (410, "late")
     assert bench.state()["outcomes"]["rolled_back"] == 1
     assert read(bench.decide(visit(61)))["sequence"] == 61
     assert code(bench.learn("visit-40", reward=1.0)) == (409, "differs")
@@ -296,8 +296,7 @@ def test_a_group_that_the_spec_does_not_declare_is_refused() -> None:
     rules = [{"kind": "share", "action": "a", "at_least": 0.2, "among": "Young"}]
     bench = Bench(make_spec({"actions": ["a", "b"], "groups": ["Young", "old"], "rule": rules}))
     assert bench.decide({"group": "old"}).status == 200
-    assert bench.decide({"costs": [[-0.8], [0.2]]}).status == 200
     answer = bench.decide({"group": "tall"})
     assert answer.status == 422
     assert "unknown group 'tall'" in answer.body.decode()
-    assert verify(bench.journal).decisions == 2
+    assert verify(bench.journal).decisions == 1

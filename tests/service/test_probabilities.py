@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,9 @@ from tightrope.service import operations
 from tightrope.service.bodies import EventQuery, ModeRequest
 from tightrope.service.configuration import served_policy
 from tightrope.service.journal import (
-    ENTRIES,
     Decided,
     JournalDamaged,
     JournalError,
-    Started,
     entry_of,
     probabilities_of,
 )
@@ -32,7 +29,7 @@ from tightrope.service.replay import export, open_journal, verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
-from workbench import CONTEXT, Bench, named_spec, read, visit, ward
+from workbench import CONTEXT, Bench, read, visit, ward
 
 GREEDY = f"{Path(__file__).with_name('epsilon_greedy.py')}:EpsilonGreedy"
 ACTIONS = ["none", "low", "high"]
@@ -239,48 +236,6 @@ def test_a_restart_replays_them_too() -> None:
     bench.journal = changed(bench.journal, Decided, probability=0.123)
     with pytest.raises(JournalError, match=r"probability was 0\.123"):
         bench.reopened()
-
-
-JOURNALS = Path(__file__).parents[1] / "fixtures" / "journals"
-
-
-@pytest.mark.parametrize("name", ["ward", "measured"])
-def test_a_journal_without_probabilities_goes_on_with_them(name: str, tmp_path: Path) -> None:
-    shutil.copy(JOURNALS / f"{name}.sqlite", tmp_path)
-    facts = json.loads((JOURNALS / f"{name}.json").read_text())
-    opened = SqliteJournal(tmp_path / f"{name}.sqlite")
-    bench = Bench(named_spec(facts["spec"]), opened, **facts["options"])
-    bench.now = facts["now"] + 1.0
-    earlier = decisions(opened)
-    assert {entry.probability for entry in earlier} == {None}
-    assert (
-        read(bench.ask(operations.show_decision, EventQuery(event_id=earlier[-1].event_id)))["probability"]
-        is None
-    )
-    for step in facts["next"]:
-        read(bench.decide(step["request"]))
-    assert {entry.probability for entry in decisions(opened)[len(earlier) :]} == {1.0}
-    assert verify(opened).digest == bench.digest()
-    with pytest.raises(JournalDamaged, match=r"probability was 0\.5"):
-        verify(changed(opened, Decided, probability=0.5))
-    bench.experiment.close()
-
-
-def test_from_a_change_of_its_configuration_on_an_old_journal_must_have_them(tmp_path: Path) -> None:
-    shutil.copy(JOURNALS / "ward.sqlite", tmp_path)
-    facts = json.loads((JOURNALS / "ward.json").read_text())
-    opened = SqliteJournal(tmp_path / "ward.sqlite")
-    bench = Bench(named_spec(facts["spec"]), opened, **{**facts["options"], "max_pending": 11})
-    bench.now = facts["now"] + 1.0
-    read(bench.decide(facts["next"][0]["request"]))
-    formats = [entry.format for row in opened.rows() if isinstance(entry := entry_of(row), Started)]
-    assert (formats[0], formats[-1]) == (1, ENTRIES)
-    assert verify(opened).digest == bench.digest()
-    bench.reopened()
-    assert verify(opened).digest == bench.digest()
-    with pytest.raises(JournalDamaged, match="probability was None"):
-        verify(changed(opened, Decided, probability=None))
-    bench.experiment.close()
 
 
 def test_an_export_has_them(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_what_was_acknowledged_is_read(tmp_path: Path) -> None:
             web.post("/v1/decisions", content=visit(i))
             shown = web.get(f"/v1/decisions/visit-{i}").json()
             assert (shown["sequence"], shown["pending"]) == (i, True)
-            web.post("/v1/outcomes", json={"event_id": f"visit-{i}", "reward": 1, "costs": {"hours": 0.5}})
+            web.post("/v1/outcomes", json={"event_id": f"visit-{i}", "reward": 1, "usage": {"hours": 0.5}})
             shown = web.get(f"/v1/decisions/visit-{i}").json()
             assert (shown["outcome"]["reward"], shown["pending"]) == (1.0, False)
             assert web.get("/v1/decisions?limit=1").json()["decisions"][0]["event_id"] == f"visit-{i}"

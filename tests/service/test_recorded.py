@@ -20,15 +20,15 @@ def arms(*rules: dict[str, Any]) -> Spec:
 def test_outcomes_are_put_together_from_their_parts() -> None:
     bench = Bench(ward())
     read(bench.decide(visit(1)))
-    bench.learn("visit-1", costs={"hours": 0.25})
+    bench.learn("visit-1", usage={"hours": 0.25})
     read(bench.decide(visit(2)))
     bench.learn("visit-1", reward=0.5)
     bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="icu"))
     read(bench.decide(visit(3)))
     record = Record.of(bench.journal)
     first, second = record.served
-    assert (first.reward, first.costs, first.known_at) == (0.5, {"hours": 0.25}, 5)
-    assert (second.reward, second.costs) == (None, None)
+    assert (first.reward, first.used, first.known_at) == (0.5, {"hours": 0.25}, 5)
+    assert (second.reward, second.used) == (None, None)
     assert record.shadow == 1
 
 

@@ -43,7 +43,7 @@ def journal(tmp_path: Path) -> Path:
         bench.now += 2.0
         bench.decide(visit(i))
         if i % 2:
-            bench.learn(f"visit-{i}", reward=0.1 * i, costs={"hours": 0.5})
+            bench.learn(f"visit-{i}", reward=0.1 * i, usage={"hours": 0.5})
     bench.learn("visit-0", reward=1.0)
     bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     bench.experiment.close()
@@ -187,7 +187,7 @@ def test_a_journal_that_was_altered_does_not_verify(kind: type, change: dict[str
     for i in range(40):
         bench.decide(visit(i))
         if i % 2:
-            bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.5})
+            bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
         bench.now += 1.0
     bench.ask(operations.take_snapshot, SnapshotRequest(label="end"))
     assert isinstance(bench.journal, MemoryJournal)

@@ -38,9 +38,9 @@ def lively(spec: Spec) -> Bench:
     bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="other"))
     for event_id in ("shadowed", "gone", "pending"):
         bench.decide({"event_id": event_id, "context": {"age": 3, "sex": "f"}})
-    bench.learn("shadowed", reward=1.0, costs={"hours": 0.5})
+    bench.learn("shadowed", reward=1.0, usage={"hours": 0.5})
     bench.learn("shadowed", reward=0.0)
-    bench.learn("nobody", reward=1.0, costs=[0.0])
+    bench.learn("nobody", reward=1.0, usage={"hours": 0.5})
     bench.ask(operations.erase, ErasureRequest(event_ids=["gone"]))
     bench.now += 100.0
     bench.decide({"event_id": "last", "context": {"age": 3, "sex": "f"}})

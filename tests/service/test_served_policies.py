@@ -99,8 +99,8 @@ def request(name: str, random: np.random.Generator) -> dict[str, Any]:
 
 def outcome(name: str, random: np.random.Generator) -> dict[str, Any]:
     """A whole outcome, in the form that the rules ask for."""
-    costs = {rule["name"]: float(random.uniform()) for rule in CASES[name][1] if rule in (LATE, WAIT)}
-    return {"reward": float(random.uniform()), **({"costs": costs} if costs else {})}
+    used = {rule["name"]: float(random.uniform()) for rule in CASES[name][1] if rule in (LATE, WAIT)}
+    return {"reward": float(random.uniform()), **({"usage": used} if used else {})}
 
 
 def play(bench: Bench, name: str, steps: int, seed: int) -> None:
@@ -190,7 +190,7 @@ def test_it_decides_as_the_library_does(name: str) -> None:
         whole = outcome(name, random)
         read(bench.learn(str(i), **whole))
         seen = [
-            whole["costs"][rule["name"]] - rule["at_most"] for rule in CASES[name][1] if rule in (LATE, WAIT)
+            whole["usage"][rule["name"]] - rule["at_most"] for rule in CASES[name][1] if rule in (LATE, WAIT)
         ]
         policy.learn(decision, whole["reward"], seen if seen and policy.n_constraints else None)
     served = bench.experiment._state
@@ -304,16 +304,16 @@ def test_hard_caps_hold_whatever_the_policy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["greedy", "lfg", "lincbwk"])
-def test_costs_that_do_not_fit_are_refused_without_a_trace(name: str) -> None:
+def test_usage_that_does_not_fit_is_refused_without_a_trace(name: str) -> None:
     bench = Bench(spec_of(name))
     read(bench.decide({"event_id": "one", **request(name, np.random.default_rng(0))}))
     before = bench.digest()
     late = LATE in CASES[name][1]
-    for costs in ([0.1, 0.2], []) if late else ([0.1], {"hours": 0.5}):
-        answer = bench.learn("one", reward=0.5, costs=costs)
+    for used in ({"hours": 1.5}, {"hours": 0.5, "fuel": 0.5}, {}) if late else ({}, {"hours": 0.5}):
+        answer = bench.learn("one", reward=0.5, usage=used)
         assert code(answer) == (422, "invalid")
         assert bench.digest() == before
-    read(bench.learn("one", reward=0.5, **({"costs": [0.1]} if late else {})))
+    read(bench.learn("one", reward=0.5, **({"usage": {"hours": 0.7}} if late else {})))
     assert verify(bench.journal).digest == bench.digest()
 
 

@@ -75,11 +75,6 @@ def arms(name: str = "arms", rules: list[dict[str, Any]] | None = None, **policy
     )
 
 
-def named_spec(data: dict[str, Any]) -> Spec:
-    """A spec of 0.1.0, whose default was the paper's policy, with the one line that it needs since."""
-    return make_spec({**data, "policy": {"kind": PAPER["kind"], **data["policy"]}})
-
-
 def visit(i: int, **more: Any) -> bytes:
     body = {"event_id": f"visit-{i}", "context": {"age": (37 * i) % 100, "sex": "fm"[i % 2]}, **more}
     return json.dumps(body).encode()
@@ -239,7 +234,7 @@ def play(bench: Bench, steps: int, seed: int = 0) -> None:
             one = waiting[int(random.integers(len(waiting)))]
             outcome: dict[str, Any] = {"reward": float(random.uniform())}
             if random.integers(2):
-                outcome["costs"] = {"hours": float(random.uniform())}
+                outcome["usage"] = {"hours": float(random.uniform())}
             bench.learn(one, **outcome)
         elif choice == 10:
             mode = ["live", "shadow", "paused"][int(random.integers(3))]

@@ -530,11 +530,6 @@ export interface components {
                 [key: string]: number | string | boolean | null;
             } | null;
             /**
-             * @description In place of `usage` and `group`: the costs themselves, a row for each action.
-             * @default null
-             */
-            costs?: number[][] | null;
-            /**
              * @description The action that is served in shadow mode; elsewhere not looked at.
              * @default null
              */
@@ -714,11 +709,11 @@ export interface components {
          * @description The parts of an outcome that have come.
          */
         KnownOutcome: {
-            /** @description As they were sent: an object holds what was used, a list the costs themselves. */
-            costs?: number[] | {
+            reward?: number;
+            /** @description What was used, by the names in the rules. */
+            usage?: {
                 [key: string]: number;
             };
-            reward?: number;
         };
         /**
          * ListedDecision
@@ -754,9 +749,6 @@ export interface components {
         ListedOutcome: {
             /** @description The id of the key with which it was sent. */
             by?: string | null;
-            costs?: number[] | {
-                [key: string]: number;
-            } | null;
             event_id: string;
             /** @description Of a missing one: when it was given up. */
             expired?: number;
@@ -770,6 +762,9 @@ export interface components {
             sequence?: number;
             /** @description When the outcome came; of a pending one, when its decision was made. */
             time?: number;
+            usage?: {
+                [key: string]: number;
+            } | null;
         };
         /**
          * ModeRequest
@@ -811,7 +806,7 @@ export interface components {
          */
         Outcome: {
             /** @description The parts that are still waited for. */
-            awaits: ("costs" | "reward")[];
+            awaits: ("reward" | "usage")[];
             event_id: string;
             sequence: number;
         };
@@ -846,20 +841,13 @@ export interface components {
         };
         /**
          * OutcomeRequest
-         * @description The body of `POST /v1/outcomes`: the reward, the costs that are seen after acting, or both; each once.
+         * @description The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
          * @example {
          *       "event_id": "visit-1",
          *       "reward": 1
          *     }
          */
         OutcomeRequest: {
-            /**
-             * @description An object holds what was used, by the names in the rules: `{"hours": 0.5}` is half an hour, whatever the limit. A list holds the costs themselves, one for each rule that is seen after acting, in their order: usage less the limit, divided by the rule's scale. Half an hour of at most 0.6 is `[-0.1]`. Where a hard cap counts the usage, it must be an object.
-             * @default null
-             */
-            costs?: number[] | {
-                [key: string]: number;
-            } | null;
             /** @description Of the decision. */
             event_id: string;
             /**
@@ -867,6 +855,13 @@ export interface components {
              * @default null
              */
             reward?: number | null;
+            /**
+             * @description What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the limit.
+             * @default null
+             */
+            usage?: {
+                [key: string]: number;
+            } | null;
         };
         /**
          * Readiness

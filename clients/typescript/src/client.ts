@@ -20,14 +20,6 @@ export type DecisionQuestion<Context = AnyContext> = Omit<DecisionRequest, "cont
   context?: Context | null;
 };
 
-/** What `learn` is given: the reward, what was used, or both, together or one after the other. */
-export type OutcomeReport = Omit<OutcomeRequest, "costs"> & {
-  /** What was used, by the names in the rules and in their units: `{ hours: 0.5 }` is half an hour, whatever the limit. */
-  usage?: Record<string, number>;
-  /** In its place, costs as the policy counts them, one for each rule that is seen after acting: usage less the limit, divided by the rule's scale. */
-  costs?: number[];
-};
-
 export interface ClientOptions {
   key?: string | undefined;
   /** Needed where the service has several. */
@@ -109,13 +101,8 @@ export class Client<Context extends object = AnyContext> {
   }
 
   /** Report the outcome of a decision, each part of it once; a repeat is answered like the first. */
-  async learn(outcome: OutcomeReport, options?: CallOptions): Promise<Outcome> {
-    const { usage, costs, ...rest } = outcome;
-    if (usage !== undefined && costs !== undefined) {
-      throw new TypeError("usage and costs can't both be given: usage is in the rules' units, costs are less the limit");
-    }
-    const sent = usage ?? costs;
-    return this.#post("/v1/outcomes", { ...rest, ...(sent === undefined ? {} : { costs: sent }) }, options, outcome.event_id);
+  async learn(outcome: OutcomeRequest, options?: CallOptions): Promise<Outcome> {
+    return this.#post("/v1/outcomes", outcome, options, outcome.event_id);
   }
 
   /** Ask for many decisions, `concurrency` at a time. Answers are in the order of the requests, the error of one that failed in its place. */
@@ -128,7 +115,7 @@ export class Client<Context extends object = AnyContext> {
 
   /** Report many outcomes, as `decideMany` asks for decisions. */
   learnMany(
-    outcomes: Iterable<OutcomeReport>,
+    outcomes: Iterable<OutcomeRequest>,
     options: CallOptions & { concurrency?: number } = {},
   ): Promise<(Outcome | ServiceError)[]> {
     return many([...outcomes], (one) => this.learn(one, options), options.concurrency);

@@ -51,7 +51,7 @@ test("a decision, its outcome, and where that leaves the experiment", async () =
   const outcome = await client.learn({ event_id: decision.event_id, reward: 1, usage: { hours: 0.5 } });
   assert.deepEqual(outcome.awaits, []);
   const recorded = await client.decision(decision.event_id);
-  assert.deepEqual(recorded.outcome, { reward: 1, costs: { hours: 0.5 } });
+  assert.deepEqual(recorded.outcome, { reward: 1, usage: { hours: 0.5 } });
   assert.deepEqual(recorded.request.context, { age: 71, sex: "f" });
   const state = await client.state();
   assert.equal(state.constraints[1]?.name, "hours");
@@ -62,9 +62,9 @@ test("a decision, its outcome, and where that leaves the experiment", async () =
 
 test("a duplicate outcome is answered like the first; one that differs is refused", async () => {
   const { event_id } = await client.decide({ context: { age: 1, sex: "m" } });
-  const costs = [-0.1];
-  const first = await client.learn({ event_id, reward: 1, costs });
-  assert.deepEqual(await client.learn({ event_id, reward: 1, costs }), first);
+  const usage = { hours: 0.5 };
+  const first = await client.learn({ event_id, reward: 1, usage });
+  assert.deepEqual(await client.learn({ event_id, reward: 1, usage }), first);
   await assert.rejects(client.learn({ event_id, reward: 0 }), (error) => {
     assert.ok(error instanceof Conflict);
     assert.deepEqual([error.status, error.code, error.eventId], [409, "differs", event_id]);
@@ -94,8 +94,6 @@ test("bad input is an error that names the field, at once", async () => {
   // @ts-expect-error: the type of the context is the caller's own
   const wrong: Promise<Decision> = client.decide({ context: { age: 3, sex: "x" } });
   await assert.rejects(wrong, InvalidRequest);
-  const both = client.learn({ event_id: "x", usage: { hours: 1 }, costs: [0] });
-  await assert.rejects(both, /usage and costs can't both be given/);
   assert.throws(() => new Client("ftp://example.org"), /http:\/\/host:port/);
   assert.throws(() => new Client(url, { timeoutMs: 0 }), /timeoutMs must be above 0/);
   assert.throws(() => new Client(url, { patienceMs: NaN }), /patienceMs must be at least 0/);

@@ -107,12 +107,12 @@ class KnownOutcome(TypedDict):
     Attributes
     ----------
     reward : float
-    costs : object or list
-        As they were sent: an object holds what was used, a list the costs themselves.
+    usage : object
+        What was used, by the names in the rules.
     """
 
     reward: NotRequired[float]
-    costs: NotRequired[list[float] | dict[str, float]]
+    usage: NotRequired[dict[str, float]]
 
 
 class RecordedDecision(Decision):
@@ -184,7 +184,7 @@ class Outcome(TypedDict):
 
     event_id: str
     sequence: Count
-    awaits: list[Literal["reward", "costs"]]
+    awaits: list[Literal["reward", "usage"]]
 
 
 class ListedOutcome(TypedDict):
@@ -210,7 +210,7 @@ class ListedOutcome(TypedDict):
     expired: NotRequired[float]
     reason: NotRequired[Literal["late", "unknown", "differs"]]
     reward: NotRequired[float | None]
-    costs: NotRequired[list[float] | dict[str, float] | None]
+    usage: NotRequired[dict[str, float] | None]
     by: NotRequired[str | None]
 
 

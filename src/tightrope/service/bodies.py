@@ -24,7 +24,8 @@ from tightrope.messages import fault
 # PostgreSQL's text can't hold U+0000, and no one should have to print the others. Python's $ lets a line feed follow.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+(?!\n)$")]
 
-Costs: TypeAlias = list[float] | dict[str, float]
+# What was used, by the names in the rules.
+Used: TypeAlias = dict[str, float]
 
 
 class Answer(NamedTuple):
@@ -71,7 +72,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     actions: int = 1_000
     # Of a context.
     fields: int = 1_000
-    # Entries in `features`, in `costs`, and in `usage`.
+    # Entries in `features` and in `usage`.
     numbers: int = 50_000
     # Nesting of arrays and objects.
     depth: int = 8
@@ -102,8 +103,6 @@ class DecisionRequest(_Request):
         What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
     group : str or list, optional
         The groups of the context; an empty list for none.
-    costs : list of rows, optional
-        In place of `usage` and `group`: the costs themselves, a row for each action.
     actions : list, optional
         Names or numbers of the actions on offer; all by default.
     default : str or int, optional
@@ -115,7 +114,6 @@ class DecisionRequest(_Request):
     event_id: Name | None = None
     context: dict[str, float | str | bool | None] | None = None
     features: list[float | list[float]] | None = None
-    costs: list[list[float]] | None = None
     usage: dict[str, float | list[float] | dict[str, float]] | None = None
     group: Name | list[Name] | None = None
     actions: list[int | str] | None = None
@@ -124,7 +122,7 @@ class DecisionRequest(_Request):
 
     def require_within(self, limits: Limits) -> None:
         """At most so many numbers and actions."""
-        for name in ("features", "costs", "usage"):
+        for name in ("features", "usage"):
             _require_count(name, getattr(self, name), limits)
         for name, entries, most in (
             ("actions", self.actions, limits.actions),
@@ -136,7 +134,7 @@ class DecisionRequest(_Request):
 
 
 class OutcomeRequest(_Request):
-    """The body of `POST /v1/outcomes`: the reward, the costs that are seen after acting, or both; each once.
+    """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
 
     Attributes
     ----------
@@ -144,21 +142,19 @@ class OutcomeRequest(_Request):
         Of the decision.
     reward : float, optional
         In the unit that the spec's rewards are in; best between 0 and 1.
-    costs : object or list, optional
-        An object holds what was used, by the names in the rules: `{"hours": 0.5}` is half an hour, whatever the limit. A list holds
-        the costs themselves, one for each rule that is seen after acting, in their order: usage less the limit, divided by the
-        rule's scale. Half an hour of at most 0.6 is `[-0.1]`. Where a hard cap counts the usage, it must be an object.
+    usage : object, optional
+        What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the limit.
     """
 
     event_id: Name
     reward: float | None = None
-    costs: Costs | None = None
+    usage: Used | None = None
 
     def require_within(self, limits: Limits) -> None:
         """Something, at most so many numbers, and a reward that sums bear."""
-        _require_count("costs", self.costs, limits)
-        if self.reward is None and self.costs is None:
-            raise _invalid("reward or costs must be given, but got neither")
+        _require_count("usage", self.usage, limits)
+        if self.reward is None and self.usage is None:
+            raise _invalid("reward or usage must be given, but got neither")
         if self.reward is not None and not abs(self.reward) <= limits.reward:
             most = limits.reward
             raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")

@@ -257,7 +257,6 @@ def decide(
     features: Sequence[Any] | None = None,
     usage: Mapping[str, Any] | None = None,
     group: str | Sequence[str] | None = None,
-    costs: Sequence[Sequence[float]] | None = None,
     actions: Sequence[str | int] | None = None,
     default: str | int | None = None,
     explain: bool = False,
@@ -276,7 +275,6 @@ def decide(
         "features": features,
         "usage": usage,
         "group": group,
-        "costs": costs,
         "actions": actions,
         "default": default,
         "explain": explain or None,
@@ -290,22 +288,15 @@ def learn(
     /,
     event_id: str,
     reward: float | None = None,
-    costs: Mapping[str, float] | Sequence[float] | None = None,
-    *,
     usage: Mapping[str, float] | None = None,
+    *,
     deadline: float | None = None,
 ) -> Call[answers.Outcome]:
     """Report the outcome of a decision: the reward, what was used, or both, together or one after the other.
 
-    `usage` is what was used, by the names in the rules and in their units: `{"hours": 0.5}` is half an hour, whatever the limit. A
-    list of `costs` holds costs as the policy counts them, one for each rule that is seen after acting, in their order: usage less
-    the limit, divided by the rule's scale. `costs` given as a mapping is `usage`.
+    `usage` is what was used, by the names in the rules and in their units: `{"hours": 0.5}` is half an hour, whatever the limit.
     """
-    if usage is not None and costs is not None:
-        raise InvalidInput(
-            "usage and costs can't both be given: usage is in the rules' units, costs are less the limit."
-        )
-    body = {"event_id": event_id, "reward": reward, "costs": costs if usage is None else usage}
+    body = {"event_id": event_id, "reward": reward, "usage": usage}
     return _post(self, "/v1/outcomes", body, event_id=event_id, deadline=deadline)
 
 

@@ -77,8 +77,8 @@ class Counts(msgspec.Struct):
         for action in range(len(self.offered)) if ids is None else ids:
             self.offered[action] += 1
 
-    def of_costs(self, columns: Sequence[Column], group: Group) -> None:
-        """Costs that are seen after acting."""
+    def of_usage(self, columns: Sequence[Column], group: Group) -> None:
+        """What was used, which is seen after acting."""
         self._count(columns, group, "after")
 
     def _count(self, columns: Sequence[Column], group: Group, seen: str) -> None:

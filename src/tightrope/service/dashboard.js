@@ -924,8 +924,8 @@
     };
     say("outcomes-note", status === null ? "Choose which to list." : rows.length === 0 ? "There are none." : notes[status]);
     if (rows.length === 0) return;
-    const columns = { pending: ["time"], late: ["time", "reward", "costs"], missing: ["expired"], rejected: ["time", "reason", "reward", "costs"] }[status];
-    const titles = { time: status === "pending" ? "Decided" : "Came", expired: "Expired", reason: "Why", reward: "Reward", costs: "Costs" };
+    const columns = { pending: ["time"], late: ["time", "reward", "usage"], missing: ["expired"], rejected: ["time", "reason", "reward", "usage"] }[status];
+    const titles = { time: status === "pending" ? "Decided" : "Came", expired: "Expired", reason: "Why", reward: "Reward", usage: "Used" };
     const cell = { unknown: "unknown event", differs: "differs from before" };
     fill(document.querySelector("#outcomes thead"), [
       el("tr", {}, el("th", { scope: "col" }, "Event"), ...columns.map((name) => el("th", { scope: "col" }, titles[name]))),

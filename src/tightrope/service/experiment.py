@@ -262,7 +262,7 @@ class Experiment:
         with contextlib.suppress(InvalidInput, Refusal):
             for round_number in range(_WARM_UP_ROUNDS):
                 entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
-                state.learn(entry.number, reward=0.5, costs=used or None)
+                state.learn(entry.number, reward=0.5, usage=used or None)
             if state.measures:
                 measure(state.policy.slater_sample())
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from tightrope.errors import InvalidInput
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column
-from tightrope.service.bodies import Costs, DecisionRequest, Refusal, fingerprint
+from tightrope.service.bodies import DecisionRequest, Refusal, Used, fingerprint
 from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
     constraint_names,
@@ -79,7 +79,7 @@ from tightrope.service.policy_input import PolicyInput
 from tightrope.service.refitting import Fits
 from tightrope.service.warm_start import teach
 from tightrope.spec import Spec, make_spec
-from tightrope.validation import Array, real_array
+from tightrope.validation import Array
 
 Mode = Literal["live", "shadow", "paused"]
 
@@ -285,7 +285,7 @@ class ExperimentState:
             holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
         self.tally.actions[decision.action] += 1
         self.tally.shadow += proposed is not None
-        awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_costs else 0)
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
         self._pass_time(time)
@@ -306,7 +306,7 @@ class ExperimentState:
             probabilities=probabilities,
         )
 
-    def learn(self, number: int, reward: float | None = None, costs: Costs | None = None) -> Learnt:
+    def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> Learnt:
         """Apply an outcome, or a part of one, to a decision in `waiting`.
 
         Raises
@@ -315,38 +315,29 @@ class ExperimentState:
             The outcome is not what the spec asks for; nothing has changed.
         """
         _, action, *_, event = self.waiting[number]
-        observed: Any = costs
-        if costs is not None and (self.spec.rules is None or not self._input.awaits_costs):
-            raise InvalidInput("costs are not seen after acting here: an outcome is the reward alone.")
-        if isinstance(costs, dict):
-            assert self.spec.rules is not None
-            observed = self.spec.rules.observed(costs, action=action, group=event.group)
-        elif costs is not None and event.holds:
-            name = self.caps[event.holds[0]].name
-            raise InvalidInput(
-                f"costs must be an object of usages by name, since a hard cap counts {name!r}."
-            )
-        elif costs is not None:
-            observed = real_array("costs", costs, (len(self._input.late_columns),))
+        observed: Array | None = None
+        if usage is not None:
+            if self.spec.rules is None or not self._input.awaits_usage:
+                raise InvalidInput("usage is not seen after acting here: an outcome is the reward alone.")
+            observed = self.spec.rules.observed(usage, action=action, group=event.group)
         self.policy.learn(number, reward, observed)
         if reward is not None:
             self.tally.rewards += 1
             self.tally.reward_sum += reward
-        if costs is not None:
+        if usage is not None and observed is not None:
             if self.counts is not None:
-                self.counts.of_costs(self.columns, event.group)
+                self.counts.of_usage(self.columns, event.group)
             if not self.policy.n_constraints:
                 self._totals[self._input.late_columns] += observed
             for k in event.holds:
                 cap = self.caps[k]
-                assert isinstance(costs, dict)
                 assert cap.usage is not None
-                cap.replace_reserved(costs[cap.usage])
+                cap.replace_reserved(usage[cap.usage])
         if number not in self.waiting:
             self.tally.complete += 1
-        elif costs is not None and event.holds:
+        elif usage is not None and event.holds:
             self.waiting.note(number, msgspec.structs.replace(event, holds=()))
-        return Learnt(event_id=event.event_id, number=number, reward=reward, costs=costs)
+        return Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
 
     def expire(self, time: int) -> Expired | None:
         """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
@@ -364,11 +355,11 @@ class ExperimentState:
         event_id: str,
         reason: Literal["late", "unknown", "differs"],
         reward: float | None = None,
-        costs: Costs | None = None,
+        usage: Used | None = None,
     ) -> Refused:
         """Count an outcome that can't be applied."""
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
-        return Refused(event_id=event_id, reason=reason, reward=reward, costs=costs)
+        return Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
 
     def take_slater(self, slater: float, rounds: int) -> Measured:
         """Go on with Slater's constant as measured on the first `rounds` rounds."""
@@ -554,11 +545,11 @@ class ExperimentState:
             case Decided():
                 return self.decide(entry.event_id, entry.request, time=time)
             case Learnt():
-                return self.learn(entry.number, entry.reward, entry.costs)
+                return self.learn(entry.number, entry.reward, entry.usage)
             case Expired():
                 return self._drop(entry.numbers)
             case Refused():
-                return self.refuse(entry.event_id, entry.reason, entry.reward, entry.costs)
+                return self.refuse(entry.event_id, entry.reason, entry.reward, entry.usage)
             case Measured():
                 return self.take_slater(entry.slater, entry.rounds)
             case Refitted():

@@ -6,7 +6,7 @@ storage (`storage/`) is where one is kept: it fulfils the contract `Journal`.
 
 >>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown", reward=1.0))
 >>> entry_of(row)
-Refused(event_id='visit-9', reason='unknown', reward=1.0, costs=None, by=None)
+Refused(event_id='visit-9', reason='unknown', reward=1.0, usage=None, by=None)
 >>> entry_of(erased(row))
 Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
 >>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 
 from tightrope.errors import TightropeError
 from tightrope.service import chain
-from tightrope.service.bodies import Costs, DecisionRequest
+from tightrope.service.bodies import DecisionRequest, Used
 from tightrope.service.chain import GENESIS
-from tightrope.spec import named_kinds
 
 FORMAT: Final = 1  # of the tables
 # Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
@@ -64,8 +63,7 @@ class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True)
 class Started(_Entry, tag="started"):
     """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
 
-    A spec that names no kind of policy was written when the default was pessimistic-optimistic: that is what decided. `reset_caps`
-    names the hard caps that begin at 0 with this change, whatever was spent.
+    `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent.
     """
 
     format: int
@@ -74,10 +72,6 @@ class Started(_Entry, tag="started"):
     expire_after: float
     max_pending: int
     reset_caps: list[str] = msgspec.field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        policy = named_kinds(self.spec.get("policy", {}), "pessimistic-optimistic")
-        self.spec = {**self.spec, "policy": policy}
 
 
 class Decided(_Entry, tag="decided"):
@@ -108,7 +102,7 @@ class Learnt(_Entry, tag="learnt"):
     event_id: str
     number: int
     reward: float | None = None
-    costs: Costs | None = None
+    usage: Used | None = None
 
 
 class Expired(_Entry, tag="expired"):
@@ -124,7 +118,7 @@ class Refused(_Entry, tag="refused"):
     event_id: str
     reason: Literal["late", "unknown", "differs"]
     reward: float | None = None
-    costs: Costs | None = None
+    usage: Used | None = None
 
 
 class Measured(_Entry, tag="measured"):
@@ -235,8 +229,8 @@ SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Decided: (
         *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
     ),
-    Learnt: ("reward", "costs"),
-    Refused: ("reward", "costs"),
+    Learnt: ("reward", "usage"),
+    Refused: ("reward", "usage"),
     RolledBack: ("state",),
     WarmStarted: ("state",),
 }

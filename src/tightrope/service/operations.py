@@ -49,18 +49,18 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     batch.require_kept(event_id)
     decided = batch.decided.get(event_id)
     if decided is None:
-        batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.costs)))
+        batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.usage)))
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     fresh: dict[str, Any] = {}
     earlier = _outcome(batch.learnt.get(event_id, ()))
-    for part in ("reward", "costs"):
+    for part in ("reward", "usage"):
         value = getattr(request, part)
         if value is None:
             continue
         if part not in earlier:
             fresh[part] = value
         elif earlier[part] != value:
-            batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.costs)))
+            batch.write(state.refuse(event_id, "differs", request.reward, _plausible(state, request.usage)))
             was, now = (
                 repr(one) if len(repr(one)) <= 200 else f"{one!r:.197}..." for one in (earlier[part], value)
             )
@@ -68,14 +68,14 @@ def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
             raise Refusal(409, "differs", why)
     waiting = state.waiting.get(decided.number)
     if fresh and waiting is None:
-        batch.write(state.refuse(event_id, "late", request.reward, _plausible(state, request.costs)))
+        batch.write(state.refuse(event_id, "late", request.reward, _plausible(state, request.usage)))
         why = f"the decision of event_id {event_id!r} is waited for no longer: it expired, or was rolled back"
         raise Refusal(410, "late", why)
     if fresh:
         batch.write(state.learn(decided.number, **fresh))
         waiting = state.waiting.get(decided.number)
     awaits = 0 if waiting is None else waiting[0]
-    missing = [name for name, bit in (("reward", AWAITS_REWARD), ("costs", AWAITS_COSTS)) if awaits & bit]
+    missing = [name for name, bit in (("reward", AWAITS_REWARD), ("usage", AWAITS_COSTS)) if awaits & bit]
     return Answer.of({"event_id": event_id, "sequence": decided.number, "awaits": missing})
 
 
@@ -295,16 +295,14 @@ def _decision(state: ExperimentState, entry: journal.Decided, *, explain: bool) 
 
 def _outcome(parts: Sequence[journal.Learnt]) -> dict[str, Any]:
     """The parts of an outcome together."""
-    given = [(name, getattr(part, name)) for part in parts for name in ("reward", "costs")]
+    given = [(name, getattr(part, name)) for part in parts for name in ("reward", "usage")]
     return {name: value for name, value in given if value is not None}
 
 
-def _plausible(state: ExperimentState, costs: bodies.Costs | None) -> bodies.Costs | None:
-    """What the journal keeps of costs that are refused: no more than an outcome can have here, whatever was sent."""
+def _plausible(state: ExperimentState, usage: bodies.Used | None) -> bodies.Used | None:
+    """What the journal keeps of usage that is refused: no more than an outcome can have here, whatever was sent."""
     late = [rule.quantity.usage for rule in state.spec.rules or () if rule.seen == "after"]
-    if isinstance(costs, dict):
-        return {name: costs[name] for name in dict.fromkeys(late) if name in costs}
-    return None if costs is None else costs[: 2 * len(late)]
+    return usage and {name: usage[name] for name in dict.fromkeys(late) if name in usage}
 
 
 def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list[dict[str, Any]], int | None]:

@@ -1,4 +1,4 @@
-"""A request as the policy takes it: numbers of actions, features, usage, costs; or an error that names the field."""
+"""A request as the policy takes it: numbers of actions, features, usage, its costs; or an error that names the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tightrope.errors import InvalidInput
 from tightrope.features import Category
 from tightrope.models import Model
 from tightrope.policies import Policy
-from tightrope.rules.rule import members
 from tightrope.service.bodies import DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array, real_array
@@ -33,16 +32,14 @@ class PolicyInput:
 
     def __init__(self, spec: Spec) -> None:
         rules = spec.rules
-        self.awaits_costs = rules is not None and not bool(rules.seen.all())
+        self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
         self._context, self._context_names = spec.context, spec.context_names
         self._rules = rules
         self._features = spec.features() if spec.context_names else None
         self._names = ActionNames(spec.actions or None)
-        self._capped = any(one.hard for one in spec.rule_specs)
         self._none_before = rules is None or not bool(rules.seen.any())
-        self._groups = sorted({one for rule in rules or () for one in members(rule.among)})
-        self._grouped = bool(self._groups)
+        self._grouped = any(rule.among is not None for rule in rules or ())
         self._fixed = {
             name: one.usage
             for one in spec.rule_specs
@@ -85,7 +82,7 @@ class PolicyInput:
             if name in self._fixed:
                 raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
             if name in self._late_usage:
-                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome, as a cost.")
+                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
         return {**self._fixed, **request.usage}
 
     def costs(
@@ -94,19 +91,10 @@ class PolicyInput:
         """W (J, K), None where no constraint is seen before acting."""
         rules = self._rules
         if rules is None:
-            for name in ("costs", "usage", "group"):
+            for name in ("usage", "group"):
                 if getattr(request, name) is not None:
                     raise InvalidInput(f"{name} can't be given: the spec has no rules.")
             return None
-        if request.costs is not None:
-            if self._capped:
-                raise InvalidInput("costs can't be given where hard caps count: send usage.")
-            if request.usage is not None or request.group is not None:
-                raise InvalidInput("costs and usage or group can't both be given.")
-            if self._none_before:
-                raise InvalidInput("costs can't be given: every rule here is seen after acting.")
-            J = len(self._actions) if ids is None else len(ids)
-            return real_array("costs", request.costs, (J, int(rules.seen.sum())), (J, rules.n_constraints))
         if self._grouped and request.group is None:
             raise InvalidInput(
                 "group is missing (an empty list for a context in no group): a rule is for a group."
@@ -140,10 +128,8 @@ class PolicyInput:
             "cost_features": self.rows(policy._cost, x, ids),
             "actions": ids,
         }
-        if self._grouped and policy.n_constraints and (self.awaits_costs or policy.asks_for_group):
-            # Who sends the costs of every rule says that all of them are in force.
-            every = policy.asks_for_group and request.costs is not None
-            offer["group"] = self._groups if every else request.group
+        if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
+            offer["group"] = request.group
         if policy.sees_context:
             offer["context"] = self._context_number(request)
         return offer

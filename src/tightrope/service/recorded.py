@@ -12,7 +12,7 @@ import numpy as np
 from tightrope.actions import ActionNames
 from tightrope.policies import Policy
 from tightrope.rules import Rules
-from tightrope.service.bodies import Costs, DecisionRequest
+from tightrope.service.bodies import DecisionRequest, Used
 from tightrope.service.journal import Blank, Decided, Journal, JournalError, Learnt, Started, entry_of
 from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec, make_spec
@@ -27,7 +27,8 @@ class Served:
     position: int
     entry: Decided
     reward: float | None = None
-    costs: Costs | None = None
+    # What was seen after acting.
+    used: Used | None = None
     # Where in the journal the last part of its outcome is.
     known_at: int = 0
 
@@ -96,7 +97,7 @@ class Record:
             elif isinstance(entry, Learnt) and entry.number in by_number:
                 one = by_number[entry.number]
                 one.reward = one.reward if entry.reward is None else entry.reward
-                one.costs = one.costs if entry.costs is None else entry.costs
+                one.used = one.used if entry.usage is None else entry.usage
                 one.known_at = row.position
         if found is None:
             raise JournalError("the journal is empty.")
@@ -163,20 +164,6 @@ class Reader:
                 yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
         for name in sorted(self._observed - before - after):
             yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
-        for what, raw, same in (
-            (
-                "requests",
-                any(one.entry.request.costs is not None for one in record.served),
-                self.spec.rules == theirs.rules,
-            ),
-            (
-                "outcomes",
-                any(isinstance(one.costs, list) for one in record.served),
-                _late(self.spec) == _late(theirs),
-            ),
-        ):
-            if raw and not same:
-                yield f"{what} hold costs without the names of usages, which say nothing about other rules than the journal's"
 
     def offered(self, one: Served) -> Offered:
         """What the policy is offered. Raises `InvalidInput` where it can't be."""
@@ -190,10 +177,8 @@ class Reader:
             } or None
         if sent.features is not None and isinstance(sent.features[0], list):
             changes["features"] = one.rows_on_offer(sent.features)
-        if sent.costs is not None:
-            changes |= {"costs": one.rows_on_offer(sent.costs), "usage": None}
         if self.spec.rules is None:
-            changes |= {"costs": None, "usage": None, "group": None}
+            changes |= {"usage": None, "group": None}
         request: DecisionRequest = msgspec.structs.replace(sent, **changes)
         x = self._input.vector(request, ids)
         W = self._input.costs(request, self._input.usage(request), ids)
@@ -206,9 +191,7 @@ class Reader:
         rules = self.spec.rules
         if rules is None or not len(self.late):
             return np.empty(0)
-        if isinstance(one.costs, list):
-            return np.array(one.costs, dtype=float)
-        used = {name: _of_action(given, one) for name, given in one.usage.items()} | (one.costs or {})
+        used = {name: _of_action(given, one) for name, given in one.usage.items()} | (one.used or {})
         group = one.entry.request.group
         if _needed(rules, group) - set(used):
             return None
@@ -229,10 +212,6 @@ def _needed(rules: Rules, group: Any) -> set[str]:
         for k, column in enumerate(rules.columns)
         if force[k] and column.rule.seen == "after" and (name := column.rule.quantity.usage)
     }
-
-
-def _late(spec: Spec) -> list[Any]:
-    return [rule for rule in spec.rules or () if rule.seen == "after"]
 
 
 def _listed(names: Any) -> str:

@@ -234,7 +234,7 @@ def _as_taken(journal: Journal, position: int, digest: str) -> bool:
 def export(journal: Journal, path: str | os.PathLike[str]) -> int:
     """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
 
-    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, costs, queue,
+    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, usage, queue,
     detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text that a
     spreadsheet would take for a formula has ' before it, and so has one that begins with '.
     """
@@ -301,7 +301,7 @@ _COLUMNS: Final = (
         "probabilities",
         "proposed",
     ),
-    *("request", "reward", "costs", "queue", "detail", "by"),
+    *("request", "reward", "usage", "queue", "detail", "by"),
 )
 
 
@@ -337,7 +337,7 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                 flat["queue"] = np.frombuffer(entry.queue).tolist()
             case Learnt() | Refused():
                 flat |= {"event_id": entry.event_id, "reward": entry.reward}
-                flat["costs"] = None if entry.costs is None else _text(entry.costs)
+                flat["usage"] = None if entry.usage is None else _text(entry.usage)
                 if isinstance(entry, Learnt):
                     flat["sequence"] = entry.number
                 else:

@@ -107,7 +107,7 @@ class Load:
             if chance.random() < 0.5:
                 reward = reward_of(number)
                 status, content = _post(
-                    connection, "/v1/outcomes", {"event_id": event_id, "reward": reward, "costs": None}
+                    connection, "/v1/outcomes", {"event_id": event_id, "reward": reward, "usage": None}
                 )
                 with account.lock:
                     if status == 200:

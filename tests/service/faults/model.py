@@ -137,7 +137,7 @@ class Model:
             self._apply(event_id, event, *fresh)
         awaits = [
             name
-            for name, value in (("reward", event.reward), ("costs", event.hours))
+            for name, value in (("reward", event.reward), ("usage", event.hours))
             if event.waited_for and value is None
         ]
         return 200, {"event_id": event_id, "sequence": event.sequence, "awaits": awaits}

@@ -207,7 +207,7 @@ def once(rows: Iterable[Row]) -> str | None:
         if isinstance(entry, Decided):
             counted[entry.event_id, "decision"] += 1
         elif isinstance(entry, Learnt):
-            for part in ("reward", "costs"):
+            for part in ("reward", "usage"):
                 if getattr(entry, part) is not None:
                     counted[entry.event_id, part] += 1
     twice = [f"{what} of {event_id}" for (event_id, what), count in counted.items() if count > 1]

@@ -49,7 +49,7 @@ class Replica:
                     assert entry.event_id not in self.decided, f"{entry.event_id} was decided twice"
                     self.decided[entry.event_id] = (entry.action, entry.number)
                 elif isinstance(entry, Learnt):
-                    for part in ("reward", "costs"):
+                    for part in ("reward", "usage"):
                         value = getattr(entry, part)
                         if value is not None:
                             key = entry.event_id, part

@@ -60,7 +60,7 @@ class ServiceMachine(RuleBasedStateMachine):
             if kind == "decide":
                 made.append(self.bench.deciding({"event_id": event_id, **_body(one)}))
             else:
-                parts = {"reward": one, "costs": None if other is None else {"hours": other}}
+                parts = {"reward": one, "usage": None if other is None else {"hours": other}}
                 made.append(
                     self.bench.learning(event_id, **{k: v for k, v in parts.items() if v is not None})
                 )

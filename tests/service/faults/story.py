@@ -56,7 +56,7 @@ def batches(bench: Bench, length: int, seed: int = 0) -> Iterator[Batch]:
                 i = chance.choice(known)
                 parts: dict[str, Any] = {"reward": i % 7 / 7}
                 if chance.random() < 0.6:
-                    parts["costs"] = {"hours": i % 5 / 5}
+                    parts["usage"] = {"hours": i % 5 / 5}
                 batch.append(bench.learning(f"visit-{i}", **parts))
             else:
                 batch.append(bench.learning(f"nobody-{at}", reward=1.0))

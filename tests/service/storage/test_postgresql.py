@@ -44,7 +44,7 @@ def test_the_same_events_give_the_same_journal_as_in_memory(
         for i in range(60):
             bench.decide(visit(i))
             if i % 3:
-                bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
+                bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.25})
             if i % 7 == 0:
                 bench.learn(f"visit-{i}", reward=0.75)
                 bench.learn("nobody", reward=0.75)
@@ -202,7 +202,7 @@ def test_events_are_erased_and_a_journal_is_copied_to_a_file(database: Server, t
     bench = bench_on(database, "erased")
     for i in range(12):
         read(bench.decide(visit(i)))
-        bench.learn(f"visit-{i}", reward=0.5, costs={"hours": 0.25})
+        bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.25})
     before = verify(bench.journal).head
     answer = bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"]))
     assert read(answer)["entries"] == 2
