@@ -17,6 +17,7 @@ from tightrope.service import create_key
 from tightrope.service.app import document
 from tightrope.service.server import make_service
 from tightrope.spec import read_spec
+from waiting import PATIENCE
 from workbench import running, write_spec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def run(*command: str | Path, **settings: str) -> str:
         env={**os.environ, **settings},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

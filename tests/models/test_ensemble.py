@@ -34,6 +34,7 @@ from tightrope.service.journal import Refitted, entry_of
 from tightrope.service.replay import verify
 from tightrope.spec import make_spec
 from tightrope.testing import ModelSuite
+from waiting import PATIENCE
 from workbench import Bench, read
 
 SMALL: dict[str, Any] = {"members": 3, "first": 20, "growth": 2.0}
@@ -561,7 +562,7 @@ def settle(bench: Bench, since: int = 5) -> None:
     assert state is not None
     [model] = state.policy.refits()
     assert isinstance(model, Ensemble)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while since >= 5 and model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
         bench.experiment.process([])
         time.sleep(0.01)
@@ -594,7 +595,7 @@ def test_fits_inside_other_models_wait_for_their_keeper_too() -> None:
 
 
 def _made(model: Any) -> bool:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
         if model.fit_ready:
             return True

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE
+
 
 def without_chromium() -> str:
     """Why there is no browser, after trying to install one where that is allowed; empty if there is one."""
@@ -71,7 +73,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         os.close(command_write)
         os.close(answer_read)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -103,7 +105,7 @@ class Browser:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._write, data) :]
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + PATIENCE
         while True:
             answer = self._next(deadline, method)
             if answer.get("id") == self._number:

@@ -24,6 +24,7 @@ from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
 from tightrope.service.server import _affordable
 from tightrope.service.storage.memory import MemoryJournal
+from waiting import PATIENCE, until
 from workbench import running, visit, ward, write_spec
 
 Many = Callable[[httpx.Client, int], list[socket.socket]]
@@ -31,10 +32,12 @@ HEAD = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @contextlib.contextmanager
-def served(limits: ConnectionLimits | None = None, **options: int) -> Iterator[httpx.Client]:
+def served(
+    limits: ConnectionLimits | None = None, keep_alive: int = 1000, **options: int
+) -> Iterator[httpx.Client]:
     experiment = Experiment(ward(), MemoryJournal())
     experiment.open()
-    settings: dict[str, Any] = {"timeout_keep_alive": 1}
+    settings: dict[str, Any] = {"timeout_keep_alive": keep_alive}
     if limits is not None:
         settings["http"] = Gate(limits)
     with running(Service([experiment], limits=Limits(**options)), **settings) as web:
@@ -50,7 +53,7 @@ def many() -> Iterator[Many]:
 
 def connected(web: httpx.Client) -> socket.socket:
     one = socket.create_connection((web.base_url.host, web.base_url.port or 80))
-    one.settimeout(20)
+    one.settimeout(PATIENCE)
     return one
 
 
@@ -71,6 +74,21 @@ def heard(one: socket.socket) -> bytes:
         while part := one.recv(1 << 16):
             found += part
     return found
+
+
+def closed(one: socket.socket) -> bool:
+    """Whether the other side has closed it by now."""
+    one.setblocking(False)
+    try:
+        while one.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    finally:
+        one.settimeout(PATIENCE)
+    return True
 
 
 def test_a_head_without_end_is_cut_off() -> None:
@@ -111,12 +129,13 @@ def test_memory_stays_where_it_is_under_300_mb_of_headers(tmp_path: Path) -> Non
 
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as web:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
+
+            def ready() -> bool:
                 with contextlib.suppress(httpx.HTTPError):
-                    if web.get("/readyz").status_code == 200:
-                        break
-                time.sleep(0.05)
+                    return web.get("/readyz").status_code == 200
+                return False
+
+            until(ready, "the service is ready")
             before = resident()
             with connected(web) as one:
                 one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
@@ -125,49 +144,50 @@ def test_memory_stays_where_it_is_under_300_mb_of_headers(tmp_path: Path) -> Non
             assert web.get("/healthz").status_code == 200
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE)
 
 
 def test_silent_and_slow_sockets_are_closed(many: Many) -> None:
     limits = ConnectionLimits(head_seconds=1.0)
-    with served(limits) as web:
+    with served(limits, keep_alive=1) as web:
         silent, slow = many(web, 20), many(web, 20)
         # Empty lines between requests are no request.
         blank = many(web, 5)
         for one in blank:
             one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        deadline = time.monotonic() + 2.2
         for one in slow:
             one.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-        while time.monotonic() < deadline:
+        still_open = {*silent, *slow, *blank}
+
+        def all_closed() -> bool:
             for one in slow:
                 sent(one, b"x")
             for one in blank:
                 sent(one, b"\r\n")
-            time.sleep(0.1)
-        for one in [*silent, *slow, *blank]:
-            one.settimeout(0.5)
-            heard(one)  # times out where it is still open
+            still_open.difference_update([one for one in still_open if closed(one)])
+            return not still_open
+
+        until(all_closed, "every one is closed, whatever it goes on sending", every=0.1)
         assert web.get("/healthz").status_code == 200
 
 
 def test_one_connection_too_many_takes_the_place_of_an_idle_one(many: Many) -> None:
-    with served(ConnectionLimits(connections=20)) as web:
+    with served(ConnectionLimits(connections=20, head_seconds=1e6)) as web:
         silent = many(web, 60)
         # Three of these answers come over connections of their own.
         for _ in range(3):
             with httpx.Client(base_url=web.base_url) as other:
                 assert other.post("/v1/decisions", content=visit(1)).status_code == 200
-        silent[0].settimeout(5)
-        heard(silent[0])  # times out where it is still open
+        until(lambda: closed(silent[0]), "the first to come is the first to go")
 
 
 def test_where_none_is_idle_one_more_is_told_so(many: Many) -> None:
     with served(ConnectionLimits(connections=4)) as web:
         busy = many(web, 4)
         for one in busy:
-            one.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
-        time.sleep(0.3)
+            one.sendall(HEAD + b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+        for one in busy:
+            assert one.recv(100).startswith(b"HTTP/1.1 100 "), "the service waits for its body"
         with connected(web) as late:
             answer = heard(late)
         for one in busy:
@@ -215,12 +235,17 @@ def test_an_answer_that_nobody_reads_holds_nothing_up() -> None:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 one.connect((web.base_url.host, web.base_url.port or 80))
                 one.settimeout(0.2)
-                deadline = time.monotonic() + 10
-                with contextlib.suppress(ConnectionError):
-                    while time.monotonic() < deadline:
-                        with contextlib.suppress(TimeoutError):
-                            one.sendall(ask)
-                assert time.monotonic() < deadline, "it was never closed"
+
+                def asked_in_vain(one: socket.socket = one) -> bool:
+                    try:
+                        one.sendall(ask)
+                    except TimeoutError:
+                        return False
+                    except ConnectionError:
+                        return True
+                    return False
+
+                until(asked_in_vain, "it is closed", every=0.0)
         assert web.post("/v1/decisions", content=visit(99)).status_code == 200
 
 

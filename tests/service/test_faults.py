@@ -35,6 +35,7 @@ from tightrope.service.journal import JournalDamaged
 from tightrope.service.replay import open_journal, verify
 from tightrope.service.server import make_service
 from tightrope.service.storage.sqlite import SqliteJournal
+from waiting import PATIENCE
 from workbench import Bench, running, visit, ward, write_spec
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -256,7 +257,7 @@ def test_a_crash_before_slaters_constant_is_written(tmp_path: Path) -> None:
     answers = until_it_dies(served)
     served = Served(spec, data=data).wait()
     checked(data, served, answers)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while json.loads(served.call("GET", "/v1/state")[1])["slater"] < 0.01:
         assert time.monotonic() < deadline, "it is measured again"
         time.sleep(0.02)
@@ -409,7 +410,7 @@ def _fuzz(operation: Any, mode: Any, rules: list[Any]) -> set[int]:
             case.body["context"] = {"age": 40, "sex": "f"}
         if isinstance(case.body, dict) and case.body.get("mode") == "paused":
             case.body["mode"] = "live"
-        response = case.call(timeout=20)
+        response = case.call(timeout=PATIENCE)
         seen.add(response.status_code)
         case.validate_response(response, checks=rules)
 
@@ -457,7 +458,7 @@ def follower(url: str, name: str = "ward") -> Replica:
     return Replica(lambda: PostgresJournal(url, name, read_only=True))
 
 
-def wait_for(account: Account, more: int, seconds: float = 20.0) -> None:
+def wait_for(account: Account, more: int, seconds: float = PATIENCE) -> None:
     goal = len(account.decisions) + more
     deadline = time.monotonic() + seconds
     while len(account.decisions) < goal:

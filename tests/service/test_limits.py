@@ -18,6 +18,7 @@ from tightrope.service.bodies import read_body
 from tightrope.service.experiment import Experiment
 from tightrope.service.server import make_service
 from tightrope.service.storage.memory import MemoryJournal
+from waiting import PATIENCE
 from workbench import SlowJournal, measured, metrics, running, visit, ward
 
 
@@ -57,7 +58,7 @@ def test_bodies_on_their_way_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> N
         assert web.post("/v1/decisions", content=visit(1)).status_code == 200
         for raw in raws:
             raw.close()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         big = visit(2) + b" " * 700_000
         while web.post("/v1/decisions", content=big).status_code != 200:
             assert time.monotonic() < deadline, "what they held was not given back"
@@ -72,7 +73,7 @@ def test_health_is_answered_while_everything_else_waits() -> None:
         journal.gate.clear()
         waiting = [pool.submit(web.post, "/v1/decisions", content=visit(i)) for i in range(4)]
         try:
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + PATIENCE
             numbers: dict[str, float] = {}
             while numbers.get('tightrope_oldest_request_seconds{experiment="ward"}', 0.0) < 0.5:
                 assert time.monotonic() < deadline
@@ -95,8 +96,8 @@ def test_one_experiment_leaves_the_others_their_share() -> None:
     with running(Service(experiments, max_in_flight=8)) as web, ThreadPoolExecutor(8) as pool:
         slow.gate.clear()
         url = f"{web.base_url}/v1/decisions?experiment=ward"
-        asked = [pool.submit(httpx.post, url, content=visit(i), timeout=20) for i in range(8)]
-        deadline = time.monotonic() + 10
+        asked = [pool.submit(httpx.post, url, content=visit(i), timeout=PATIENCE) for i in range(8)]
+        deadline = time.monotonic() + PATIENCE
         while sum(one.done() for one in asked) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         for i in range(3):

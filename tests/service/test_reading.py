@@ -15,6 +15,7 @@ from tightrope.service.app import ROUTES, Service
 from tightrope.service.experiment import Experiment
 from tightrope.service.journal import JournalError, Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
+from waiting import PATIENCE
 from workbench import running, visit, ward
 
 
@@ -71,9 +72,9 @@ def test_reads_are_answered_while_the_writer_is_held_up(journal: _Gated) -> None
         journal.gate.clear()
         try:
             url = f"{web.base_url}/v1/decisions"
-            held_up = pool.submit(httpx.post, url, content=visit(9), timeout=20)
+            held_up = pool.submit(httpx.post, url, content=visit(9), timeout=PATIENCE)
             for path in READS:
-                answer = web.get(path, timeout=5)
+                answer = web.get(path, timeout=PATIENCE)
                 assert answer.status_code == 200, (path, answer.text)
             assert len(web.get(READS[0]).json()["decisions"]) == 5
             assert not held_up.done()

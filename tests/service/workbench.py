@@ -31,6 +31,7 @@ from tightrope.service.journal import Journal, Row, Snapshot
 from tightrope.service.server import UVICORN
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
+from waiting import PATIENCE
 
 CONTEXT = {"age": {"type": "number", "min": 0, "max": 100}, "sex": {"type": "category", "values": ["f", "m"]}}
 
@@ -154,7 +155,7 @@ class SlowJournal(MemoryJournal):
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
     ) -> None:
-        self.gate.wait(20)
+        self.gate.wait(PATIENCE)
         super().append(rows, snapshots, drop)
 
 
@@ -172,14 +173,16 @@ def running(service: Service, **settings: Any) -> Iterator[httpx.Client]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=20.0) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=PATIENCE
+        ) as client:
             while not server.started:
                 assert thread.is_alive(), "the server did not start"
                 time.sleep(0.01)
             yield client
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=PATIENCE)
         listener.close()
         assert not thread.is_alive()
 

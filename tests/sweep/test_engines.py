@@ -9,6 +9,7 @@ import sys
 
 from sweep_tools import BANDIT, numbers, spec_of
 from tightrope.sweep import cells, engines, run_sweep
+from waiting import PATIENCE
 
 
 def test_processes_give_the_same_numbers_and_survive_a_deadly_cell(tmp_path, monkeypatch):
@@ -45,5 +46,5 @@ def test_the_local_engine_needs_no_ray(tmp_path):
         f"assert run_sweep(spec, {str(tmp_path)!r}, workers=1).failed == 0\n"
         f"run_sweep(spec, {str(tmp_path)!r}, engine='ray')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert "pip install 'tightrope[ray]'" in done.stderr.splitlines()[-1]

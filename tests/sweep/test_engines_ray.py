@@ -20,6 +20,7 @@ import pytest
 from sweep_tools import numbers, stored
 from tightrope.spec import read_spec
 from tightrope.sweep import run_sweep
+from waiting import PATIENCE
 
 CELLS = 20
 SPEC = f"""
@@ -50,7 +51,7 @@ QUIET = {
 }
 
 
-def wait_for(what, holds, *, process=None, seconds=40.0):
+def wait_for(what, holds, *, process=None, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     while not holds():
         assert process is None or process.poll() is None, (
@@ -151,7 +152,7 @@ def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, clus
             )
             end(workers[0])
             done_before = len(stored(out))
-            shown, errors = sweep.communicate(timeout=60)
+            shown, errors = sweep.communicate(timeout=PATIENCE)
         finally:
             sweep.kill()
     assert sweep.returncode == 0, errors
@@ -172,7 +173,7 @@ def test_no_cluster_there(tmp_path):
         [*command, "--address", f"127.0.0.1:{port}", "--out", str(tmp_path / "out")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env=QUIET,
     )
     assert done.returncode == 1, done.stderr

@@ -20,6 +20,7 @@ from tightrope.sweep.analysis import pareto_layers
 from tightrope.sweep.run import RUNGS
 from tightrope.sweep.store import Store
 from tightrope.toml import dumps
+from waiting import PATIENCE
 
 
 def test_nothing_is_repeated_after_an_interruption(tmp_path, monkeypatch):
@@ -64,7 +65,7 @@ def test_a_killed_process_loses_only_what_was_under_way(tmp_path):
         "1",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while (
             len(list(out.glob("cells/*.parquet"))) < 3
             and process.poll() is None

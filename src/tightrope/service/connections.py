@@ -8,6 +8,7 @@ parser, which is slower, bounds the bytes of a head alone.) So the protocol is U
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,6 +54,7 @@ class Gate:
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
         self._watched: set[ServerState] = set()
+        self.serials = itertools.count()
 
     def __call__(
         self,
@@ -74,7 +76,8 @@ class Gate:
         idle = [other for other in _bounded(one.server_state) if other is not one and other.idle]
         if not idle:
             return False
-        min(idle, key=lambda other: other.waiting_since or 0.0).transport.abort()
+        # Many may come within one tick of the loop's clock: then the first of them goes.
+        min(idle, key=lambda other: (other.waiting_since or 0.0, other.serial)).transport.abort()
         return True
 
     def _sweep(self, loop: asyncio.AbstractEventLoop, state: ServerState) -> None:
@@ -103,6 +106,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._gate = gate
         self._limits = gate.limits
+        self.serial = next(gate.serials)
         # Since when the server waits for the head of a request; None while it answers one.
         self.waiting_since: float | None = self.loop.time()
         self._patience = self._limits.head_seconds

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from waiting import PATIENCE
+
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tightrope[postgres]'")
 
 
@@ -72,7 +74,7 @@ class Server:
         self._process = subprocess.Popen(
             [program, *options], user=self._user, cwd="/", stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(psycopg.Error):
                 psycopg.connect(self.url).close()
@@ -84,7 +86,7 @@ class Server:
         """At once, as a crash would."""
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=PATIENCE)
 
     def execute(self, statement: str, *values: object) -> list[Any]:
         """As the owner of the database."""

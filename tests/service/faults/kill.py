@@ -17,6 +17,7 @@ from typing import Any
 from faults.process import Served, free_port
 from faults.replica import Replica
 from tightrope.service.storage.sqlite import SqliteJournal
+from waiting import PATIENCE
 
 
 @dataclass
@@ -233,7 +234,7 @@ def kill_cycles(
         service = start(point).wait()
         load = Load(lambda: [port], account)
         known = len(account.decisions)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while len(account.decisions) == known and service.alive and time.monotonic() < deadline:
             time.sleep(0.005)
         if points:

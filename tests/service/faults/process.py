@@ -22,6 +22,7 @@ from tightrope.service import server
 from tightrope.service.clock import SteadyClock
 from tightrope.service.journal import Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
+from waiting import PATIENCE
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -86,7 +87,7 @@ class Served:
     def alive(self) -> bool:
         return self.process.is_alive()
 
-    def wait(self, *, ready: bool = True, seconds: float = 30.0) -> Served:
+    def wait(self, *, ready: bool = True, seconds: float = PATIENCE) -> Served:
         """Until it takes decisions; or, for a standby, until it answers at all."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -98,7 +99,9 @@ class Served:
             time.sleep(0.01)
         raise AssertionError("the service did not become ready")
 
-    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 10.0) -> tuple[int, bytes]:
+    def call(
+        self, method: str, path: str, body: Any = None, *, timeout: float = PATIENCE
+    ) -> tuple[int, bytes]:
         """One request on a connection of its own."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as one:
             one.request(method, path, None if body is None else json.dumps(body))

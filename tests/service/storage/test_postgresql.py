@@ -27,6 +27,7 @@ psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip i
 
 from faults.database import Server  # noqa: E402
 from tightrope.service.storage.postgresql import PostgresJournal  # noqa: E402
+from waiting import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -93,7 +94,7 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
         admin.execute("SELECT pg_terminate_backend(pid) FROM tightrope_lease WHERE experiment = 'pair'")
         assert active.journal._connection is not None
         admin.execute("SELECT pg_terminate_backend(%s)", (active.journal._connection.info.backend_pid,))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while standby.experiment.status != "ready":
         standby.experiment.process([])
         assert time.monotonic() < deadline
@@ -103,14 +104,14 @@ def test_one_process_is_active_and_the_other_takes_over(database: Server) -> Non
     # The old one is still alive: it can write nothing any more, and then learns why.
     assert active.decide(visit(21)).status == 503
     active.journal._lease._turn.release()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while active.experiment.status != "standby":
         active.experiment.process([])
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert verify(standby.journal).digest == standby.digest()
     standby.experiment.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while active.experiment.status != "ready":
         active.experiment.process([])
         assert time.monotonic() < deadline
@@ -148,7 +149,7 @@ def test_a_restarted_server_loses_nothing_under_load(database: Server) -> None:
 
         def load(worker: int) -> None:
             nonlocal refused
-            with httpx.Client(base_url=web.base_url, timeout=30) as own:
+            with httpx.Client(base_url=web.base_url, timeout=PATIENCE) as own:
                 for i in range(worker, 1_000_000, 4):
                     if stop.is_set():
                         return
@@ -168,7 +169,7 @@ def test_a_restarted_server_loses_nothing_under_load(database: Server) -> None:
         time.sleep(0.3)
         database.start()
         back = len(acknowledged)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while len(acknowledged) < back + 20:
             assert time.monotonic() < deadline, "no decisions after the restart"
             time.sleep(0.05)

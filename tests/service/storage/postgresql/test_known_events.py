@@ -17,6 +17,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ti
 from faults.database import Server
 from tightrope.service.storage.postgresql import PostgresJournal
 from tightrope.service.storage.postgresql import connection as connections
+from waiting import PATIENCE
 
 
 @given(st.lists(st.text(max_size=12), max_size=30))
@@ -56,7 +57,7 @@ def test_all_of_the_journal_is_known_after_every_start(
     # More than one page; then nothing at all.
     for rows in (4500, 3):
         journal = PostgresJournal(database.url, "known")
-        until = time.monotonic() + 10
+        until = time.monotonic() + PATIENCE
         while not journal.open():
             assert time.monotonic() < until
         assert [row.event_id for row in journal.find([f"visit-{last}", "new"])] == [f"visit-{last}"] * bool(
