@@ -19,7 +19,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.validation import Array, finite_number
+from tightrope.validation import Array, finite_number, real_array, require_range
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
@@ -61,6 +61,46 @@ class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", fo
 
 
 Field: TypeAlias = Number | Category
+
+
+class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count).
+
+    >>> Vector(count=2, min=-1, max=1).rows([0, 1]) * 3**0.5
+    array([1. , 0.5, 1. ])
+    >>> Vector(count=2, min=-1, max=1).rows([0, 1e20])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: features[1] must lie in [-1, 1], but got 1e+20.
+    """
+
+    count: int
+    min: float
+    max: float
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidInput(f"count must be at least 1, but got {self.count}")
+        Number(self.min, self.max)
+
+    @property
+    def n_features(self) -> int:
+        """p, the length of x."""
+        return self.count + 1
+
+    def rows(self, given: Any, n_actions: int | None = None) -> Array:
+        """x (p,) of `count` numbers; with `n_actions` also one row for each of so many actions, (J, p)."""
+        several = [] if n_actions is None else [(n_actions, self.count)]
+        numbers = real_array("features", given, (self.count,), *several)
+        low, high = float(self.min), float(self.max)
+        require_range("features", numbers, low, high)
+        ones = np.ones((*numbers.shape[:-1], 1))
+        x = np.concatenate([ones, (numbers - low) / (high - low)], axis=-1)
+        return np.ascontiguousarray(x * (math.sqrt(1.0 / (1 + self.count)) * (1.0 - 2.0**-50)))
+
+    def example(self) -> list[float]:
+        """Numbers that it takes: the least."""
+        return [float(self.min)] * self.count
 
 
 class FeatureMap:

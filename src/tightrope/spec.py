@@ -31,7 +31,7 @@ import msgspec
 from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.features import Category, FeatureMap, Field, Number
+from tightrope.features import Category, FeatureMap, Field, Number, Vector
 from tightrope.history import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
@@ -153,6 +153,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[str, ...]  # empty where the environment alone names them
     context: dict[str, Field]  # empty where an encoder reads what callers send
     encoder: Encoder | None
+    vector: Vector | None  # numbers without names, in place of a context
     rules: Rules | None  # None when there is no ``[[rule]]``
     rule_specs: tuple[RuleSpec, ...]  # in the order of `rules`
     policies: tuple[PolicySpec, ...]  # at least one
@@ -186,10 +187,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         sizes: list[Any] = [
             len(one.values) if isinstance(one, Category) else None for one in self.context.values()
         ]
+        read = self.features() if self.context_names else self.vector
         return Problem(
             n_actions=len(self.actions),
             n_contexts=math.prod(sizes) if sizes and None not in sizes else None,
-            features=Vectors(self.features().n_features, per_action=False) if self.context_names else None,
+            features=None if read is None else Vectors(read.n_features, per_action=False),
             rules=self.rules,
             actions=self.actions,
         )
@@ -215,7 +217,7 @@ def read_spec(source: str | os.PathLike[str]) -> Spec:
     Traceback (most recent call last):
     ...
     tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, groups, context,
-    rule, policy, environment, simulation, warm_start, sweep
+    features, rule, policy, environment, simulation, warm_start, sweep
     """
     if isinstance(source, str) and "\n" in source:
         return make_spec(_parsed(source, "spec"))
@@ -244,6 +246,7 @@ def make_spec(
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
     context, encoder = _read_context(reader, reader.table(data, "context"))
+    vector = _read_vector(reader, data)
     policies = _read_policies(reader, data.get("policy", {}))
     groups = reader.convert(data.get("groups"), tuple[str, ...] | None, "groups")
     rules, rule_specs = _read_rules(reader, data.get("rule", []), actions, _agreed_seen(policies), groups)
@@ -252,6 +255,7 @@ def make_spec(
         actions=actions,
         context=context,
         encoder=encoder,
+        vector=vector,
         rules=rules,
         rule_specs=rule_specs,
         policies=policies,
@@ -293,7 +297,7 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
 
 
 _TOP = (
-    *("name", "actions", "groups", "context", "rule"),
+    *("name", "actions", "groups", "context", "features", "rule"),
     *("policy", "environment", "simulation", "warm_start", "sweep"),
 )
 
@@ -339,6 +343,16 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> tuple[dict[str, 
             reader.refuse(f"{where}.type", _one_of(kinds, kind))
         fields[name] = reader.convert(entry, kinds[kind], where, also=("type",))
     return fields, None
+
+
+def _read_vector(reader: _Reader, data: Mapping[str, Any]) -> Vector | None:
+    if "features" not in data:
+        return None
+    table = reader.table(data, "features")
+    if data.get("context"):
+        reader.refuse("features", "can't stand beside [context], which names what callers send")
+    found: Vector = reader.convert(table, Vector, "features")
+    return found
 
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:

@@ -49,28 +49,39 @@ HOSTILE = [
     (b"{}", 422, "context is missing"),
     (b'{"features": [0.1, 0.1, "x"]}', 422, "features[2] must be a number"),
     (b'{"features": [0.1, true, 0.1]}', 422, "features[1] must be a number"),
-    (b'{"features": [0.1, 0.1]}', 422, "features must have shape"),
-    (b'{"features": [[0.1, 0.1, 0.1], [0.1]]}', 422, "features"),
-    (b'{"features": [1.0, 1.0, 1.0]}', 422, "features[0] must have a Euclidean norm"),
+    (b'{"features": [0.1, 0.1, 0.1]}', 422, "features can't be given: the spec declares a [context]"),
+    (b'{"features": [1e20, 1e20, 1e20]}', 422, "features can't be given: the spec declares a [context]"),
     (b'{"features": ' + b"[" * 100_000 + b"]" * 10_000 + b"}", 400, "nested deeper than 8"),
-    (b'{"actions": [], "features": [0.1, 0.1, 0.1]}', 422, "actions must name at least one"),
-    (b'{"actions": ["icu", "icu"], "features": [0.1, 0.1, 0.1]}', 422, "actions must name each action once"),
-    (b'{"actions": ["icu", "attic"], "features": [0.1, 0.1, 0.1]}', 422, "actions[1]"),
-    (b'{"actions": [true], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
-    (b'{"actions": [1.5], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
-    (b'{"actions": [-1], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
-    (b'{"actions": [99999999999999999999999999], "features": [0.1, 0.1, 0.1]}', 422, "actions[0]"),
-    (b'{"usage": {"hours": 0.5}, "features": [0.1, 0.1, 0.1]}', 422, "usage.hours is seen after acting"),
-    (b'{"usage": {"fuel": 0.5}, "features": [0.1, 0.1, 0.1]}', 422, "fuel"),
+    (b'{"actions": [], "context": {"age": 1, "sex": "f"}}', 422, "actions must name at least one"),
+    (
+        b'{"actions": ["icu", "icu"], "context": {"age": 1, "sex": "f"}}',
+        422,
+        "actions must name each action once",
+    ),
+    (b'{"actions": ["icu", "attic"], "context": {"age": 1, "sex": "f"}}', 422, "actions[1]"),
+    (b'{"actions": [true], "context": {"age": 1, "sex": "f"}}', 422, "actions[0]"),
+    (b'{"actions": [1.5], "context": {"age": 1, "sex": "f"}}', 422, "actions[0]"),
+    (b'{"actions": [-1], "context": {"age": 1, "sex": "f"}}', 422, "actions[0]"),
+    (b'{"actions": [99999999999999999999999999], "context": {"age": 1, "sex": "f"}}', 422, "actions[0]"),
+    (
+        b'{"usage": {"hours": 0.5}, "context": {"age": 1, "sex": "f"}}',
+        422,
+        "usage.hours is seen after acting",
+    ),
+    (b'{"usage": {"fuel": 0.5}, "context": {"age": 1, "sex": "f"}}', 422, "fuel"),
     (b'{"usage": {"hours": {"icu": "NaN"}}}', 422, "usage.hours.icu must be a number"),
     (b'{"usage": {"hours": [1, null]}}', 422, "usage.hours[1] must be a number"),
-    (b'{"costs": [[0.1], [0.1], [0.1]], "features": [0.1, 0.1, 0.1]}', 422, "costs is an unknown field"),
-    (b'{"group": [1], "features": [0.1, 0.1, 0.1]}', 422, "group[0] must be a text"),
-    (b'{"event_id": 7, "features": [0.1, 0.1, 0.1]}', 422, "event_id must be a text"),
-    (b'{"event_id": "", "features": [0.1, 0.1, 0.1]}', 422, "event_id"),
-    (b'{"event_id": "a\\u0000b", "features": [0.1, 0.1, 0.1]}', 422, "event_id must hold no control"),
+    (
+        b'{"costs": [[0.1], [0.1], [0.1]], "context": {"age": 1, "sex": "f"}}',
+        422,
+        "costs is an unknown field",
+    ),
+    (b'{"group": [1], "context": {"age": 1, "sex": "f"}}', 422, "group[0] must be a text"),
+    (b'{"event_id": 7, "context": {"age": 1, "sex": "f"}}', 422, "event_id must be a text"),
+    (b'{"event_id": "", "context": {"age": 1, "sex": "f"}}', 422, "event_id"),
+    (b'{"event_id": "a\\u0000b", "context": {"age": 1, "sex": "f"}}', 422, "event_id must hold no control"),
     (b'{"event_id": "' + b"x" * 201 + b'"}', 422, "event_id must have a length <= 200"),
-    (b'{"explain": 1, "features": [0.1, 0.1, 0.1]}', 422, "explain must be true or false"),
+    (b'{"explain": 1, "context": {"age": 1, "sex": "f"}}', 422, "explain must be true or false"),
     (b'{"contxt": {}}', 422, "contxt is an unknown field"),
 ]
 
@@ -121,7 +132,7 @@ def test_hostile_outcomes_are_refused(body: bytes, words: str) -> None:
 
 
 def test_an_outcome_out_of_range_changes_nothing(bench: Bench) -> None:
-    bench.decide(b'{"event_id": "o", "features": [0.1, 0.1, 0.1]}')
+    bench.decide(b'{"event_id": "o", "context": {"age": 1, "sex": "f"}}')
     before = bench.digest()
     assert code(bench.learn("o", usage={"hours": 1.5})) == (422, "invalid")
     assert code(bench.learn("o", usage={"fuel": 0.5})) == (422, "invalid")
@@ -134,7 +145,7 @@ def test_an_outcome_out_of_range_changes_nothing(bench: Bench) -> None:
 
 def test_usage_is_refused_where_it_is_seen_before() -> None:
     bench = Bench(measured())
-    bench.decide(b'{"event_id": "o", "features": [0.1, 0.1, 0.1]}')
+    bench.decide(b'{"event_id": "o", "context": {"age": 1, "sex": "f"}}')
     assert code(bench.learn("o", reward=1.0, usage={"hours": 0.5})) == (422, "invalid")
     assert bench.learn("o", reward=1.0).status == 200
 

@@ -353,13 +353,17 @@ def test_fewer_fields_of_the_context_will_do() -> None:
 
 
 def test_vectors_need_the_journals_own_spec() -> None:
-    bench = Bench(trial({"kind": "uniform"}, []))
+    vector = {"count": 2, "min": 0, "max": 1}
+    bench = Bench(
+        make_spec({"actions": ["none", "low", "high"], "features": vector, "policy": {"kind": "uniform"}})
+    )
     for i in range(40):
         read(bench.decide({"features": [0.5, 0.1 * (i % 2)], "event_id": str(i)}))
         bench.learn(str(i), reward=1.0)
-    assert judged(bench, {"kind": "uniform"}).judged == 40
-    other = {"context": {"sex": {"type": "category", "values": ["f", "m", "x"]}}}
-    assert "callers sent `features`" in refused(bench, {"kind": "uniform"}, spec=other)
+    assert judged(bench, {"kind": "greedy"}).judged == 40
+    assert judged(bench, {"kind": "uniform"}, spec={"context": {}}).judged == 40
+    other = {"features": {**vector, "max": 2}}
+    assert "the journal's [features] are others" in refused(bench, {"kind": "uniform"}, spec=other)
 
 
 def test_a_rule_for_a_group_that_never_came() -> None:

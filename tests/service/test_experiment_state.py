@@ -64,11 +64,32 @@ def test_every_model_can_be_served(model: str) -> None:
     for i in range(30):
         assert bench.decide(visit(i)).status == 200
         bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.5})
-    if model != "arm-means":
-        rows = [[0.5, 0.1, 0.0], [0.5, 0.2, 0.0]]
-        assert bench.decide({"features": rows, "actions": ["other", "icu"]}).status == 200
-        assert bench.decide({"features": [0.5, 0.1, 0.0]}).status == 200
     assert verify(bench.journal).digest == bench.digest()
+
+
+@pytest.mark.parametrize("model", ["ridge", "disjoint-ridge"])
+def test_vectors_without_names_are_taken_as_they_are_declared(model: str) -> None:
+    vector = {"count": 2, "min": -1, "max": 1}
+    policy = {**PAPER, "reward": {"model": model}, "cost": {"model": model}}
+    bench = Bench(ward(policy=policy, context={}, features=vector))
+    assert bench.decide({"event_id": "1", "features": [0.5, -0.5]}).status == 200
+    rows = [[0.5, 0.1], [0.5, 0.2]]
+    assert bench.decide({"event_id": "2", "features": rows, "actions": ["other", "icu"]}).status == 200
+    for event_id in ("1", "2"):
+        assert bench.learn(event_id, reward=0.5, usage={"hours": 0.5}).status == 200
+    before = bench.digest()
+    for body, words in (
+        ({"features": [0.5, 1e20]}, "features[1] must lie in [-1, 1], but got 1e+20"),
+        ({"features": [[0.5, 0.5], [0.5, -1.5], [0, 0]]}, "features[1, 1] must lie in [-1, 1], but got -1.5"),
+        ({"features": [0.5]}, "features must have shape"),
+        ({"context": {"age": 3}}, "the spec declares no [context]"),
+        ({}, "features are missing: 2 numbers"),
+    ):
+        answer = bench.decide(body)
+        assert answer.status == 422, answer
+        assert words in answer.body.decode()
+    assert bench.digest() == before
+    assert verify(bench.journal).digest == before
 
 
 @pytest.mark.parametrize(

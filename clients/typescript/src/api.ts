@@ -545,7 +545,7 @@ export interface components {
              */
             explain?: boolean;
             /**
-             * @description In place of `context`: x as a vector, or one row for each action.
+             * @description Where the spec has no `[context]` and declares them: a vector, or one row for each action.
              * @default null
              */
             features?: (number | number[])[] | null;

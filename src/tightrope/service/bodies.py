@@ -98,7 +98,7 @@ class DecisionRequest(_Request):
     context : object, optional
         What the spec declares, by name.
     features : list, optional
-        In place of `context`: x as a vector, or one row for each action.
+        Where the spec has no `[context]` and declares them: a vector, or one row for each action.
     usage : object, optional
         What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
     group : str or list, optional

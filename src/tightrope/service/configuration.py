@@ -94,6 +94,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
         ("name", old.name, new.name),
         ("actions", old.actions, new.actions),
         ("context", old.encoder or old.context, new.encoder or new.context),
+        ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
         ("policy.cost", was.settings().get("cost"), now.settings().get("cost")),

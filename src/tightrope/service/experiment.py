@@ -59,6 +59,8 @@ from tightrope.service.journal import (
 )
 from tightrope.service.rebuilding import finish_erasure, rebuilt
 from tightrope.service.refitting import prepare
+from tightrope.service.usage_ranges import carried_ranges, inferred_ranges
+from tightrope.service.warm_start import past_of
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
 
@@ -434,12 +436,14 @@ class Experiment:
         began = time.monotonic()
         if self.journal.last() == 0:
             wait, most = self._config.expire_after, self._config.max_pending
-            state = ExperimentState(self.spec, expire_after=wait, max_pending=most)
+            past = None if self.spec.warm_start is None else past_of(self.spec)
+            ranges = inferred_ranges(self.spec, past)
+            state = ExperimentState(self.spec, expire_after=wait, max_pending=most, ranges=ranges)
             self._heads.require(self.journal)
             batch = Batch(state, self.journal, self._now())
-            batch.write(self._config)
-            if self.spec.warm_start is not None:
-                taught = state.warm_start()
+            batch.write(state.started(__version__))
+            if past is not None:
+                taught = state.warm_start(past)
                 batch.write(taught)
                 log.info("experiment %r: has learnt from %d rows of %s", self.name, taught.rows, taught.file)
             self._append(batch)
@@ -480,7 +484,10 @@ class Experiment:
             kept = {name: getattr(present, name) for name in settings}
             log.warning("experiment %r goes on with %s, as the journal has it", self.name, kept)
             self._config = msgspec.structs.replace(self._config, **kept)
-        wanted = self._config
+        ranges = present.ranges
+        if changed:
+            ranges = carried_ranges(spec, state.spec, ranges)
+        wanted = msgspec.structs.replace(self._config, ranges=ranges)
         # A journal of an earlier format goes on as it is until something else changes.
         if msgspec.structs.replace(wanted, format=present.format) == present:
             if self._reset_caps:
@@ -544,4 +551,9 @@ def _example(spec: Spec) -> DecisionRequest:
         if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
     }
     grouped = any(rule.among is not None for rule in spec.rules or ())
-    return DecisionRequest(context=context, usage=low or None, group=[] if grouped else None)
+    return DecisionRequest(
+        context=context,
+        features=None if spec.vector is None else list(spec.vector.example()),
+        usage=low or None,
+        group=[] if grouped else None,
+    )

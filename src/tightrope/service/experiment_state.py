@@ -25,6 +25,7 @@ import numpy as np
 
 from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
+from tightrope.history import Past
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column
@@ -77,6 +78,7 @@ from tightrope.service.journal import (
 )
 from tightrope.service.policy_input import PolicyInput
 from tightrope.service.refitting import Fits
+from tightrope.service.usage_ranges import Ranges
 from tightrope.service.warm_start import teach
 from tightrope.spec import Spec, make_spec
 from tightrope.validation import Array
@@ -123,9 +125,16 @@ class ExperimentState:
     """
 
     def __init__(
-        self, spec: Spec, *, expire_after: float = 30 * 86_400.0, max_pending: int = 100_000
+        self,
+        spec: Spec,
+        *,
+        expire_after: float = 30 * 86_400.0,
+        max_pending: int = 100_000,
+        ranges: Ranges | None = None,
     ) -> None:
         self.spec = spec
+        # Of usage that no rule declares a range for.
+        self.ranges: Ranges = dict(ranges or {})
         self.format = ENTRIES
         self.expire_after = expire_after
         self.max_pending = max_pending
@@ -156,7 +165,7 @@ class ExperimentState:
         # Which constraints the decisions from a number on were judged by, and since which entry.
         self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
         self.configured = 1
-        self._input = PolicyInput(spec)
+        self._input = PolicyInput(spec, self.ranges)
         # Cumulative costs, where the policy itself does not count them.
         self._totals = np.zeros(len(constraint_names(spec)))
 
@@ -228,9 +237,9 @@ class ExperimentState:
 
     # What changes it
 
-    def warm_start(self) -> WarmStarted:
+    def warm_start(self, past: Past) -> WarmStarted:
         """Learn from the table that the spec names, before the first decision."""
-        past = teach(self.policy, self.spec, self._input)
+        teach(self.policy, self.spec, self._input, past)
         state = packed_state(packed_arrays(self.policy.state()))
         return self._begin_from(
             WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state)
@@ -319,6 +328,7 @@ class ExperimentState:
         if usage is not None:
             if self.spec.rules is None or not self._input.awaits_usage:
                 raise InvalidInput("usage is not seen after acting here: an outcome is the reward alone.")
+            self._input.require_in_ranges(usage)
             observed = self.spec.rules.observed(usage, action=action, group=event.group)
         self.policy.learn(number, reward, observed)
         if reward is not None:
@@ -394,6 +404,7 @@ class ExperimentState:
                 "reset_caps: a hard cap is reset with a change of the spec, and there is none."
             )
         self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
+        self.ranges = dict(entry.ranges)
         self.format = entry.format
         self.fits = Fits(self.policy, self.format)
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
@@ -406,6 +417,7 @@ class ExperimentState:
             spec=served_part(self.spec),
             expire_after=self.expire_after,
             max_pending=self.max_pending,
+            ranges=self.ranges,
         )
 
     def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> RolledBack:
@@ -454,7 +466,7 @@ class ExperimentState:
     def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
         spec = make_spec(entry.spec, source=source)
-        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending)
+        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
         state.format = entry.format
         if entry.format < 4:
             state.counts = None
@@ -604,7 +616,7 @@ class ExperimentState:
             self.trail = []
         self.spec, self.caps, self.configured = spec, caps, self.position + 1
         self.spent = spent
-        self._input = PolicyInput(spec)
+        self._input = PolicyInput(spec, entry.ranges)
 
     def _drop(self, numbers: list[int]) -> Expired:
         event_ids = [self.waiting[number][-1].event_id for number in numbers]

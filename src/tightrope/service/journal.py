@@ -63,7 +63,8 @@ class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True)
 class Started(_Entry, tag="started"):
     """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
 
-    `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent.
+    `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent. `ranges` are those of usage that no rule
+    declares, as they were inferred (`usage_ranges`).
     """
 
     format: int
@@ -72,6 +73,7 @@ class Started(_Entry, tag="started"):
     expire_after: float
     max_pending: int
     reset_caps: list[str] = msgspec.field(default_factory=list)
+    ranges: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
 
 
 class Decided(_Entry, tag="decided"):

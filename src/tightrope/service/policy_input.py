@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from tightrope.features import Category
 from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.service.bodies import DecisionRequest
+from tightrope.service.usage_ranges import Ranges
 from tightrope.spec import Spec
-from tightrope.validation import Array, real_array
+from tightrope.validation import Array
 
 _KEPT_COSTS = 256
 
@@ -30,13 +31,15 @@ class PolicyInput:
     [1, 0]
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, ranges: Ranges | None = None) -> None:
         rules = spec.rules
         self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
         self._context, self._context_names = spec.context, spec.context_names
         self._rules = rules
         self._features = spec.features() if spec.context_names else None
+        self._vector = spec.vector
+        self._ranges = dict(ranges or {})
         self._names = ActionNames(spec.actions or None)
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = any(rule.among is not None for rule in rules or ())
@@ -58,21 +61,22 @@ class PolicyInput:
 
     def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
         """x (p,), or a row for each action on offer."""
-        if self._features is None:
-            if request.features is not None or request.context:
-                name = "context" if request.features is None else "features"
-                raise InvalidInput(f"{name} can't be given: the spec declares no [context].")
-            return None
-        if request.context is not None:
+        if self._features is not None:
             if request.features is not None:
-                raise InvalidInput("features and context can't both be given.")
+                raise InvalidInput("features can't be given: the spec declares a [context], so send that.")
+            if request.context is None:
+                raise InvalidInput(f"context is missing; needed: {', '.join(self._context_names)}.")
             return self._features.vector(request.context)
+        if request.context:
+            raise InvalidInput("context can't be given: the spec declares no [context].")
+        if self._vector is None:
+            if request.features is not None:
+                words = "can't be given: the spec declares no [features], their number and their range."
+                raise InvalidInput(f"features {words}")
+            return None
         if request.features is None:
-            needed = ", ".join(self._context_names)
-            raise InvalidInput(f"context is missing; needed: {needed} (or features, the vector itself).")
-        J = len(self._actions) if ids is None else len(ids)
-        p = self._features.n_features
-        return real_array("features", request.features, (p,), (J, p))
+            raise InvalidInput(f"features are missing: {self._vector.count} numbers are needed.")
+        return self._vector.rows(request.features, len(self._actions) if ids is None else len(ids))
 
     def usage(self, request: DecisionRequest) -> Mapping[str, Any]:
         """What each action uses: as the spec fixes it, and as the caller says."""
@@ -83,7 +87,26 @@ class PolicyInput:
                 raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
             if name in self._late_usage:
                 raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
+        self.require_in_ranges(request.usage)
         return {**self._fixed, **request.usage}
+
+    def require_in_ranges(self, usage: Mapping[str, Any]) -> None:
+        """Refuse what is outside the ranges that were inferred; those that are declared are the rules' own to check."""
+        for name, given in usage.items():
+            known = self._ranges.get(name)
+            if known is None:
+                continue
+            entries: Iterable[tuple[Any, float]] = (("", given),)
+            if isinstance(given, Mapping):
+                entries = ((f".{action}", value) for action, value in given.items())
+            elif isinstance(given, list):
+                entries = ((f"[{i}]", value) for i, value in enumerate(given))
+            for at, value in entries:
+                if not known[0] <= value <= known[1]:
+                    raise InvalidInput(
+                        f"usage.{name}{at} must lie in [{known[0]:g}, {known[1]:g}], the range that was inferred when the "
+                        f"experiment began, but got {value:g}: if that is too narrow, declare `range` in its rule."
+                    )
 
     def costs(
         self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None

@@ -110,7 +110,10 @@ def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
         {**table, "seen": rule.seen}
         for table, rule in zip(recorded.data.get("rule", ()), recorded.rules or (), strict=True)
     ]
-    theirs = {"actions": list(recorded.actions), "context": recorded.data.get("context", {}), "rule": rules}
+    stated = {name: recorded.data.get(name, {}) for name in ("context", "features")}
+    theirs = {"actions": list(recorded.actions), **stated, "rule": rules}
+    if "context" in spec.data or "features" in spec.data:
+        theirs |= {"context": {}, "features": {}}
     data = {**{key: value for key, value in theirs.items() if value}, **spec.data}
     policy = spec.policies[0]
     return make_spec(data, source=spec.source, folder=policy.folder, name=spec.name)
@@ -147,11 +150,11 @@ class Reader:
             if name not in theirs.context_names:
                 recorded = _listed(theirs.context_names) if theirs.context_names else "no context at all"
                 yield f"context.{name} was never recorded, and the policy looks at it; recorded: {recorded}"
-        if any(one.entry.request.features is not None for one in record.served) and (
-            self.spec.context,
-            self.spec.encoder,
-        ) != (theirs.context, theirs.encoder):
-            yield "callers sent `features`, which mean nothing under another [context] than the journal's"
+        if self.spec.vector not in (None, theirs.vector):
+            recorded = (
+                "none were recorded" if theirs.vector is None else "the journal's [features] are others"
+            )
+            yield f"the policy looks at `features` as it declares them, but {recorded}"
         specs = {id(one.spec): one.spec for one in record.served}.values()
         quantities = [(rule.quantity.usage, rule.seen) for spec in specs for rule in spec.rules or ()]
         before, after = (
@@ -175,7 +178,9 @@ class Reader:
             changes["context"] = {
                 name: value for name, value in sent.context.items() if name in self.spec.context_names
             } or None
-        if sent.features is not None and isinstance(sent.features[0], list):
+        if self.spec.vector is None:
+            changes["features"] = None
+        elif sent.features is not None and isinstance(sent.features[0], list):
             changes["features"] = one.rows_on_offer(sent.features)
         if self.spec.rules is None:
             changes |= {"usage": None, "group": None}

@@ -17,8 +17,17 @@ from tightrope.spec import Spec
 from tightrope.validation import Array
 
 
-def teach(policy: Policy, spec: Spec, read: PolicyInput) -> Past:
-    """Have a policy that has decided nothing yet learn from ``[warm_start]``; what it was taught.
+def past_of(spec: Spec) -> Past:
+    """The table of past decisions that ``[warm_start]`` names."""
+    assert spec.warm_start is not None
+    try:
+        return spec.warm_start.read(spec.policies[0].folder)
+    except InvalidInput as error:
+        raise spec.error(f"warm_start: {error}") from error
+
+
+def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Past) -> None:
+    """Have a policy that has decided nothing yet learn from past decisions.
 
     Rewards are learnt, and costs that are seen after acting where the table says what was used. `ShadowPrice` is also shown what
     was on offer, as far as the table and the spec tell, so that it has prices from the first decision on.
@@ -28,13 +37,10 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput) -> Past:
     InvalidInput
         Names what in the table does not fit the spec; the policy has learnt nothing.
     """
-    history = spec.warm_start
-    assert history is not None
     learn = getattr(policy, "warm_start", None)
     if learn is None:
         raise spec.error(f"warm_start: {policy.kind!r} can't learn from a table before it decides")
     try:
-        past = history.read(spec.policies[0].folder)
         rows, names, rewards = zip(*past.taught())
         ids = [read.actions([name], "action")[0] for name in names]
         x = _features(spec, past)
@@ -47,11 +53,14 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput) -> Past:
         learn(_done(read, policy._reward, x, rows, ids), ids, rewards, costs, **options)
     except InvalidInput as error:
         raise spec.error(f"warm_start: {error}") from error
-    return past
 
 
 def _features(spec: Spec, past: Past) -> Array | None:
     """x of each row, (n, p)."""
+    if spec.vector is not None:
+        raise InvalidInput(
+            "a table has columns by name, so the spec needs a [context] in place of [features]"
+        )
     if not spec.context_names:
         return None
     if spec.encoder is not None:
