@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -169,25 +168,12 @@ def test_a_spec_without_a_policy_is_served_by_shadow_price_and_the_journal_says_
     assert (bench.journal.last(), bench.digest()) == (rows, alive), "the same configuration, said aloud"
 
 
-def written_before_kinds_were_named() -> MemoryJournal:
-    """What a version whose default was the paper's policy left of a spec without a [policy]."""
+def test_a_spec_that_names_no_policy_goes_on_with_the_one_that_is_recorded() -> None:
     bench = Bench(plain(kind="pessimistic-optimistic"))
+    journal = bench.journal
     for i in range(30):
         bench.decide({"event_id": f"v-{i}"})
         bench.learn(f"v-{i}", reward=float(i % 2))
-    old = MemoryJournal()
-    for row in bench.journal.rows():
-        entry = msgspec.msgpack.decode(msgspec.msgpack.encode(entry_of(row)))
-        if entry["kind"] == "started":
-            del entry["spec"]["policy"]
-        old.append([row._replace(data=msgspec.msgpack.encode(entry))])
-    assert b"pessimistic" not in next(iter(old.rows())).data
-    return old
-
-
-def test_a_journal_of_the_old_default_replays_and_goes_on_with_the_policy_that_wrote_it() -> None:
-    journal = written_before_kinds_were_named()
-    assert verify(journal).decisions == 30
     rows, bench = journal.last(), Bench(plain(), journal)
     assert journal.last() == rows, "nothing has changed, so nothing is written"
     assert bench.state()["policy"] == "pessimistic-optimistic"
