@@ -1,8 +1,8 @@
 """A model of your own, in one file: from a simulation to the service, without a word of it in the package or compiled code.
 
     python examples/own_model.py
-    tightrope simulate examples/own-model.toml
-    tightrope serve examples/own-model.toml --data data
+    tightrope simulate examples/own-model.toml --trust
+    tightrope serve examples/own-model.toml --data data --trust
 
 `Neighbours` expects what was seen near by. `bumps` is an environment in which that pays: each action is best in its own part of
 [0, 1], which no linear model of x can tell.
@@ -63,7 +63,7 @@ def bumps(contexts=15):
 
 
 def main() -> None:
-    spec = read_spec(Path(__file__).with_name("own-model.toml"))
+    spec = read_spec(Path(__file__).with_name("own-model.toml"), trust=True)
     env, T = environment_of(spec), spec.simulation.rounds
     [policy] = policies_of(spec, env).values()
     linear = tr.ShadowPrice(reward=tr.DisjointRidge(3, 2), constraints=1)

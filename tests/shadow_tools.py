@@ -121,7 +121,7 @@ class Setting:
         if kind == "arms, after":
             return tr.ShadowPrice(reward=tr.ArmMeans(J), cost=tr.ArmMeans(J), **rest)
         if kind == "own model":
-            Neighbours = MODELS.find(f"{OWN_MODEL}:Neighbours")
+            Neighbours = MODELS.find(f"{OWN_MODEL}:Neighbours", trust=True)
             return tr.ShadowPrice(
                 reward=Neighbours(J, D, memory=60), cost=Neighbours(J, D, memory=60), **rest
             )

@@ -601,6 +601,7 @@ def test_the_documentation_names_every_field():
         "settings",
         "where",
         "folder",
+        "trust",
         "own",
     }
     for factory in (tr.environments.bandit, tr.environments.hospital, tr.environments.synthetic):

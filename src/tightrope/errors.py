@@ -18,6 +18,10 @@ class InvalidInput(TightropeError, ValueError):
     """
 
 
+class Untrusted(InvalidInput):
+    """Data names code that nobody trusts; nothing of it was imported. See `tightrope.trust`."""
+
+
 class InfeasibleProblem(TightropeError):
     """The input is well formed, but no decision rule can satisfy the constraints."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
+from tightrope.trust import absolute, grant, require_trusted
 
 __all__ = ["Registry", "found_by", "reference"]
 
@@ -61,8 +62,11 @@ class Registry(dict[str, Any]):
 
         return add
 
-    def find(self, name: str, folder: Path = Path()) -> Any:
-        """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`."""
+    def find(self, name: str, folder: Path = Path(), *, trust: bool = False) -> Any:
+        """What is registered under `name`, or the class that a text such as `file.py:Class` names; paths start in `folder`.
+
+        A file or module that this program has not read itself is read only if it is trusted: see `tightrope.trust`.
+        """
         place, _, attribute = name.rpartition(":")
         if self.knows(name) and name in self:
             return self[name]
@@ -72,6 +76,12 @@ class Registry(dict[str, Any]):
                 f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
                 f"but got {name!r}{did_you_mean(name, self)}."
             )
+        present = _present(absolute(name, folder))
+        if present is not None:
+            return present
+        if trust:
+            grant(name, folder)
+        require_trusted(self.what, name, folder)
         read = self._module_of_file if place.endswith(".py") else self._module
         module = read(name, folder / place)
         found = getattr(module, attribute, None)
@@ -79,7 +89,7 @@ class Registry(dict[str, Any]):
             raise InvalidInput(f"{self.what} {name!r}: {place} has no class {attribute!r}.")
         if not isinstance(vars(found).get("kind"), str):
             # What it is saved under: a file by its whole path, so that another process finds it too.
-            found.kind = self.absolute(name, folder)
+            found.kind = absolute(name, folder)
         return found
 
     def knows(self, name: Any) -> bool:
@@ -95,15 +105,9 @@ class Registry(dict[str, Any]):
             for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
 
-    @staticmethod
-    def absolute(name: str, folder: Path = Path()) -> str:
-        """The same name for a process that runs in another folder."""
-        place, _, attribute = name.rpartition(":")
-        return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name
-
     def referred(self, made: type | str) -> Any:
         """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
-        found: Any = self.find(made) if isinstance(made, str) else made
+        found: Any = self.find(made, trust=True) if isinstance(made, str) else made
         if ":" not in found.kind or found.kind.startswith("__main__:"):
             self.setdefault(found.kind, found)
         return found
@@ -118,7 +122,7 @@ class Registry(dict[str, Any]):
         path = place.resolve()
         if not path.is_file():
             raise InvalidInput(f"{self.what} {name!r}: there is no file {place}.")
-        label = f"{_OWN}{path.stem}_{abs(hash(str(path))):x}"
+        label = _label(path)
         if label in sys.modules:
             return sys.modules[label]
         spec = importlib.util.spec_from_file_location(label, path)
@@ -132,6 +136,22 @@ class Registry(dict[str, Any]):
             del sys.modules[label]
             raise
         return module
+
+
+def _label(path: Path) -> str:
+    """What the module of a file is called in `sys.modules`."""
+    return f"{_OWN}{path.stem}_{abs(hash(str(path))):x}"
+
+
+def _present(name: str) -> Any:
+    """The class of that name, if this program has it already, as one that is found by this very name; nothing is read for it."""
+    place, _, attribute = name.rpartition(":")
+    labels = [_label(Path(place)), "__main__"] if place.endswith(".py") else [place]
+    for label in labels:
+        found = getattr(sys.modules.get(label), attribute, None)
+        if isinstance(found, type) and vars(found).get("kind") == name:
+            return found
+    return None
 
 
 def _read_again(known: Any, made: Any) -> bool:

@@ -36,6 +36,7 @@ from tightrope.history import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
+from tightrope.trust import grant
 
 Usage: TypeAlias = dict[str, dict[str, float]]
 
@@ -100,6 +101,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     where: str = "policy"
     folder: Path = Path()
+    trust: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -127,6 +129,7 @@ class EnvironmentSpec(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     settings: dict[str, Any] = {}
     folder: Path = Path()
+    trust: bool = False
 
 
 class SimulationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +168,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # the file, for messages
 
     @property
+    def trust(self) -> bool:
+        """Whether the code that it names was trusted by whoever read it."""
+        return self.policies[0].trust
+
+    @property
     def usage(self) -> Usage:
         """What each action uses, for each usage that the rules fix: ready for `Rules.costs`."""
         return {
@@ -201,8 +209,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         return SpecError(f"{self.source}: {message}")
 
 
-def read_spec(source: str | os.PathLike[str]) -> Spec:
+def read_spec(source: str | os.PathLike[str], *, trust: bool = False) -> Spec:
     r"""The spec in a file. A str with a line break in it is not a path, but the text of a spec itself.
+
+    With `trust` the classes of your own that it names, and the files that they are in, are run: see `tightrope.trust`.
 
     Raises
     ------
@@ -220,7 +230,7 @@ def read_spec(source: str | os.PathLike[str]) -> Spec:
     features, rule, policy, environment, simulation, warm_start, sweep
     """
     if isinstance(source, str) and "\n" in source:
-        return make_spec(_parsed(source, "spec"))
+        return make_spec(_parsed(source, "spec"), trust=trust)
     path = Path(source)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -228,20 +238,29 @@ def read_spec(source: str | os.PathLike[str]) -> Spec:
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    return make_spec(_parsed(text, str(path)), source=str(path), folder=path.parent, name=path.stem)
+    parsed = _parsed(text, str(path))
+    return make_spec(parsed, source=str(path), folder=path.parent, name=path.stem, trust=trust)
 
 
 def make_spec(
-    data: Mapping[str, Any], *, source: str = "spec", folder: Path = Path(), name: str = "spec"
+    data: Mapping[str, Any],
+    *,
+    source: str = "spec",
+    folder: Path = Path(),
+    name: str = "spec",
+    trust: bool = False,
 ) -> Spec:
     """The spec from plain tables, as `tomllib` gives them: what `read_spec` does once the text is parsed.
 
-    Messages call it `source`, relative paths in it start in `folder`, and `name` is used when it has none.
+    Messages call it `source`, relative paths in it start in `folder`, `name` is used when it has none, and with `trust` classes of
+    your own that it names may run.
 
     >>> make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100}}).simulation.rounds
     100
     """
-    reader = _Reader(source, folder)
+    if trust:
+        grant(data, folder)
+    reader = _Reader(source, folder, trust)
     reader.refuse_infinite(data)
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
@@ -259,7 +278,7 @@ def make_spec(
         rules=rules,
         rule_specs=rule_specs,
         policies=policies,
-        environment=_read_environment(reader, data, folder),
+        environment=_read_environment(reader, data),
         simulation=reader.convert(reader.table(data, "simulation"), SimulationSpec, "simulation"),
         warm_start=_read_warm_start(reader, data),
         sweep=dict(reader.table(data, "sweep")),
@@ -357,7 +376,8 @@ def _read_vector(reader: _Reader, data: Mapping[str, Any]) -> Vector | None:
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
     several = isinstance(tables, list)
-    known = [one for one in PolicySpec.__struct_fields__ if one not in ("settings", "where", "folder")]
+    beside = ("settings", "where", "folder", "trust")
+    known = [one for one in PolicySpec.__struct_fields__ if one not in beside]
     policies: list[PolicySpec] = []
     for i, table in enumerate(tables if several else [tables]):
         where = f"policy[{i}]" if several else "policy"
@@ -376,7 +396,9 @@ def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:
         }
         rest = {key: value for key, value in table.items() if key not in read}
         policy = reader.convert(typed, PolicySpec, where)
-        policy = msgspec.structs.replace(policy, settings=rest, where=where, folder=reader.folder)
+        policy = msgspec.structs.replace(
+            policy, settings=rest, where=where, folder=reader.folder, trust=reader.trust
+        )
         if policy.name in [other.name for other in policies]:
             reader.refuse(
                 f"{where}.name", f"must differ from those of the other policies, but got {policy.name!r}"
@@ -539,14 +561,14 @@ def _read_usage(reader: _Reader, table: Any, rule: Rule, names: ActionNames, whe
     return usage
 
 
-def _read_environment(reader: _Reader, data: Mapping[str, Any], folder: Path) -> EnvironmentSpec | None:
+def _read_environment(reader: _Reader, data: Mapping[str, Any]) -> EnvironmentSpec | None:
     if "environment" not in data:
         return None
     table = dict(reader.table(data, "environment"))
     if "kind" not in table:
         reader.refuse("environment.kind", "is missing")
     kind = reader.convert(table.pop("kind"), str, "environment.kind")
-    return EnvironmentSpec(kind=kind, settings=table, folder=folder)
+    return EnvironmentSpec(kind=kind, settings=table, folder=reader.folder, trust=reader.trust)
 
 
 def _read_warm_start(reader: _Reader, data: Mapping[str, Any]) -> History | None:
@@ -565,9 +587,8 @@ def _read_warm_start(reader: _Reader, data: Mapping[str, Any]) -> History | None
 class _Reader:
     """Converts and refuses; every message starts with the file and the field."""
 
-    def __init__(self, source: str, folder: Path) -> None:
-        self.source = source
-        self.folder = folder
+    def __init__(self, source: str, folder: Path, trust: bool) -> None:
+        self.source, self.folder, self.trust = source, folder, trust
 
     def refuse(self, where: str, message: str) -> NoReturn:
         raise SpecError(f"{self.source}: {where}: {message}")

@@ -390,7 +390,8 @@ LIGHT = {"n_estimators": 10, "min_child_samples": 3, "verbose": -1}
     ],
     ids=str,
 )
-def test_any_estimator_can_be_a_member(estimator: Any, params: Any) -> None:
+def test_any_estimator_can_be_a_member(estimator: Any, params: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGHTROPE_TRUST", __name__)
     model = taught(Ensemble(estimator, 2, 2, params=params, refit="now", **SMALL), 120)
     settings = model.settings()
     assert json.loads(json.dumps(settings)) == settings
@@ -434,13 +435,17 @@ def test_what_can_not_be_saved_or_made_is_refused() -> None:
         (Hidden(), None, "Hidden, which no other process could import: put the class in a module"),
         ("sklearn.tree:NoTree", None, "there is no class 'NoTree' in 'sklearn.tree'"),
         (
-            "no_such_package:Trees",
+            "catboost:CatBoostRegressor",
             None,
-            "needs no_such_package, which is not installed: pip install no_such",
+            "needs catboost, which is not installed: pip install catboost",
         ),
         ("sklearn.tree:DecisionTreeRegressor", {"depth": 3}, "unexpected keyword argument 'depth'"),
         (DecisionTreeRegressor(), {"max_depth": 3}, "an object has its own"),
-        ("sklearn.preprocessing:StandardScaler", None, r"must have fit \(or partial_fit\) and predict"),
+        (
+            "sklearn.preprocessing:StandardScaler",
+            None,
+            "must be a class with fit or partial_fit and predict or predict_proba",
+        ),
     ):
         with pytest.raises(tr.InvalidInput, match=words):
             Ensemble(estimator, 2, 2, params=params)

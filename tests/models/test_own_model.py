@@ -25,7 +25,7 @@ from workbench import Bench, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE = EXAMPLES / "own_model.py"
-Neighbours = MODELS.find(f"{FILE}:Neighbours")
+Neighbours = MODELS.find(f"{FILE}:Neighbours", trust=True)
 
 
 def model() -> Model:
@@ -135,7 +135,7 @@ def test_a_gpu_refuses_it() -> None:
 
 
 def test_it_learns_what_a_linear_model_can_not() -> None:
-    env = tr.environments.build.ENVIRONMENTS.find(f"{FILE}:bumps")()
+    env = tr.environments.build.ENVIRONMENTS.find(f"{FILE}:bumps", trust=True)()
     own, linear = Neighbours(3, 2, reach=0.07, memory=3000), tr.DisjointRidge(3, 2)
     draw = np.random.default_rng(0)
     for _ in range(3000):
@@ -177,6 +177,7 @@ def served(folder: Path, **policy: Any) -> Any:
             },
         },
         folder=folder,
+        trust=True,
     )
 
 
@@ -268,7 +269,9 @@ def test_in_a_sweep_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     data = read_spec(EXAMPLES / "own-model.toml").data
     sizes = {"rounds": 20, "replications": 2}
     spec = make_spec(
-        {**data, "simulation": sizes, "sweep": {"policy.reward.reach": [0.1, 0.2]}}, folder=EXAMPLES
+        {**data, "simulation": sizes, "sweep": {"policy.reward.reach": [0.1, 0.2]}},
+        folder=EXAMPLES,
+        trust=True,
     )
     rows = run_sweep(spec, tmp_path / "sweep", workers=1).rows()
     assert rows["error"].tolist() == [None, None]

@@ -77,7 +77,8 @@ def spec_of(name: str, rules: list[dict[str, Any]] | None = None, **changes: Any
             "context": context,
             "rule": own_rules if rules is None else rules,
             "policy": {"kind": name.split(",")[0], **policy, **changes},
-        }
+        },
+        trust=name == OWN,
     )
 
 

@@ -392,7 +392,7 @@ def test_policies_of_a_spec(tmp_path):
     assert entry.make(scenario("tight-slater"), 100).slater == 0.5
     # A kind may be a class in a file beside the spec, with settings of its own.
     (tmp_path / "loose.py").write_text(BROKEN)
-    spec = PolicySpec(kind="loose.py:Loose", name="loose", settings={"wish": 3})
+    spec = PolicySpec(kind="loose.py:Loose", name="loose", settings={"wish": 3}, trust=True)
     policy = spec_entry(spec, tmp_path).make(scenario("fair-jobs"), 100)
     assert (type(policy).__name__, policy.n) == ("Loose", 3)
 

@@ -135,6 +135,16 @@ class Runs:
 AS_STATED = Runs()
 
 
+# An option of every command that reads what someone may have sent you.
+Trust = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="Run the classes of your own that specs, journals and saved policies name, and their files: these are programs.",
+    ),
+]
+
+
 def command(example: str, *, of: App = app, name: str | None = None) -> Callable[[_Function], _Function]:
     """Decorator: make a function a command, with an example below its help."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, command, import_extra
+from tightrope.cli.app import DEFAULT, Output, Trust, command, import_extra
 from tightrope.cli.tables import table
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
@@ -30,6 +30,7 @@ def fit(
     spec: Path | None = None,
     model: Annotated[tuple[str, ...], _MANY] = (),
     experiment: str | None = None,
+    trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
     """Compare models on logged decisions by cross-validation, recommend one in words, and write a spec with it.
@@ -68,7 +69,7 @@ def fit(
     from tightrope.spec import read_spec
 
     given: Any
-    how: dict[str, Any] = {"spec": None if spec is None else read_spec(spec)}
+    how: dict[str, Any] = {"spec": None if spec is None else read_spec(spec, trust=trust)}
     if log.endswith(_TABLES):
         from tightrope.tables import read_table
 
@@ -81,7 +82,7 @@ def fit(
         )
         journal = storage.open_journal(log, experiment)
         try:
-            given, recorded, random = logged.log_of(journal)
+            given, recorded, random = logged.log_of(journal, trust=trust)
         finally:
             journal.close()
         how |= {"spec": how["spec"] or recorded, "random": random}

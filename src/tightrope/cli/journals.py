@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tightrope.cli.app import DEFAULT, Output, command, import_extra
+from tightrope.cli.app import DEFAULT, Output, Trust, command, import_extra
 from tightrope.errors import InvalidInput
 
 
@@ -43,7 +43,7 @@ def backup(
 
 
 @command("tightrope restore backups/ward-routing.sqlite data/ward-routing.sqlite")
-def restore(backup: Path, journal: Path, *, output: Output = DEFAULT) -> None:
+def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output = DEFAULT) -> None:
     """Put a copy in the place of a journal, after a whole replay of it, and say how many acknowledged entries it lacks.
 
     Parameters
@@ -53,7 +53,7 @@ def restore(backup: Path, journal: Path, *, output: Output = DEFAULT) -> None:
     journal
         Where the journal was. Move what is left of it away, its -wal and -shm too, but leave its .head.
     """
-    found = import_extra("tightrope.service.backup", "service").restore(backup, journal)
+    found = import_extra("tightrope.service.backup", "service").restore(backup, journal, trust=trust)
     lost = f"{found.lost:,} acknowledged entries after it are lost" if found.lost else "nothing known is lost"
     output.show(
         {"entries": found.head.position, "head": found.head.hash.hex(), "lost": found.lost},
@@ -70,6 +70,7 @@ def erase(
     event_id: list[str] | None = None,
     before: datetime | None = None,
     archive: Path | None = None,
+    trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
     """Erase for good what is personal in a journal's entries: of some events, or of all settled ones before a date.
@@ -93,7 +94,7 @@ def erase(
         raise InvalidInput("erase needs --event-id or --before, and not both.")
     retention = import_extra("tightrope.service.retention", "service")
     storage = import_extra("tightrope.service.storage", "service")
-    opened = retention.reopened(storage.journal_to_write(data, experiment))
+    opened = retention.reopened(storage.journal_to_write(data, experiment), trust=trust)
     try:
         if before is not None:
             until = before if before.tzinfo is not None else before.replace(tzinfo=UTC)

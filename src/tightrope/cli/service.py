@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from cyclopts import App, Parameter
 
-from tightrope.cli.app import DEFAULT, Output, app, command, import_extra
+from tightrope.cli.app import DEFAULT, Output, Trust, app, command, import_extra
 from tightrope.cli.tables import table
 from tightrope.errors import InvalidInput
 
@@ -43,6 +43,7 @@ class Serving:
     "Connections open at once; one more takes the place of an idle one."
     reset_caps: tuple[str, ...] = ()
     "Hard caps that begin at 0 with the changes that are accepted; all others go on from what was spent."
+    trust: Trust = False
 
 
 _USUAL = Serving()
@@ -70,7 +71,7 @@ def serve(
 
 
 @command("tightrope openapi examples/hospital.toml --to openapi.json")
-def openapi(*specs: Path, to: Path | None = None) -> None:
+def openapi(*specs: Path, to: Path | None = None, trust: Trust = False) -> None:
     """Print the service's API for programs (OpenAPI 3.1), as /openapi.json shows it: to make a client from, or types.
 
     Parameters
@@ -84,7 +85,7 @@ def openapi(*specs: Path, to: Path | None = None) -> None:
 
     from tightrope.spec import read_spec
 
-    read = [read_spec(spec) for spec in specs]
+    read = [read_spec(spec, trust=trust) for spec in specs]
     api = import_extra("tightrope.service.app", "service").document(read)
     text = json.dumps(api, ensure_ascii=False, indent=2)
     if to is None:
@@ -100,6 +101,7 @@ def replay(
     experiment: str | None = None,
     head: str | None = None,
     export: Path | None = None,
+    trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
     """Replay a journal from its first entry and compare every decision and snapshot with what was recorded.
@@ -118,7 +120,7 @@ def replay(
     replaying = import_extra("tightrope.service.replay", "service")
     journal = replaying.open_journal(source, experiment)
     try:
-        found = replaying.verify(journal, head=head)
+        found = replaying.verify(journal, head=head, trust=trust)
         written = None if export is None else replaying.export(journal, export)
     finally:
         journal.close()
@@ -150,6 +152,7 @@ def evaluate(
     may_lack: float = 0.1,
     may_miss: float = 0.05,
     seed: int = 0,
+    trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
     """Judge another policy on what the service recorded: what it would have earned, and whether it would have kept every rule.
@@ -183,7 +186,7 @@ def evaluate(
 
     evaluation = import_extra("tightrope.service.evaluation", "service")
     storage = import_extra("tightrope.service.storage", "service")
-    spec = read_spec(policy)
+    spec = read_spec(policy, trust=trust)
     opened = storage.open_journal(journal, experiment)
     how = {
         "method": method,

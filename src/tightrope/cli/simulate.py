@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
 from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
 from tightrope.cli.words import in_command_words
 
@@ -16,7 +16,12 @@ _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
 @command("tightrope oracle examples/hospital.toml")
 def oracle(
-    spec: Path, /, *, baseline: Literal["auto", "fluid", "joint"] = "auto", output: Output = DEFAULT
+    spec: Path,
+    /,
+    *,
+    baseline: Literal["auto", "fluid", "joint"] = "auto",
+    trust: Trust = False,
+    output: Output = DEFAULT,
 ) -> None:
     """What the best policy that knows all means earns: value, Slater's constant, binding rules, shares of the actions.
 
@@ -35,7 +40,7 @@ def oracle(
     from tightrope.oracle import check, solve
     from tightrope.spec import DEFAULT_KIND, read_spec
 
-    read = read_spec(spec)
+    read = read_spec(spec, trust=trust)
     env = environment_of(read)
     found = solve(env, baseline=baseline)
     # The assumptions are checked against m and T as the first policy has them; the default has no m.
@@ -115,6 +120,7 @@ def simulate(
     *,
     runs: Runs = AS_STATED,
     engine: Literal["cpu", "gpu", "gpu-double"] = "cpu",
+    trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
     """Run the policies of a spec in its environment, many times, on all cores or on a GPU.
@@ -136,7 +142,8 @@ def simulate(
     folder = output.folder()
     # What a policy could not do is said below.
     quiet = {} if engine != "cpu" else {"warn": False}
-    results, interrupted = simulate_spec(read_spec(spec), **vars(runs), engine=engine, out=folder, **quiet)
+    read = read_spec(spec, trust=trust)
+    results, interrupted = simulate_spec(read, **vars(runs), engine=engine, out=folder, **quiet)
     if results:
         if folder is not None:
             write_summary(results, folder / "summary.json")

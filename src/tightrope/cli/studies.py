@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, command
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 
 PUBLIC_TABLES = Path("../shared/data")
@@ -51,6 +51,7 @@ def compare(
     policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     page: Path | None = None,
+    trust: Trust = False,
     runs: Runs = AS_STATED,
     output: Output = DEFAULT,
 ) -> None:
@@ -66,7 +67,8 @@ def compare(
     quick
         Fewer and shorter runs: 5 replications of 2,000 rounds by default, not 10 of 10,000.
     policy
-        A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class; may be repeated.
+        A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class, which is run as you
+        typed it, without --trust; may be repeated.
     scenario
         A scenario of the league; may be repeated. All by default.
     page
@@ -78,7 +80,7 @@ def compare(
     if page is not None:
         league.read_page(page)  # A page without markers is refused now, not after the league has run.
 
-    read = None if spec is None else read_spec(spec)
+    read = None if spec is None else read_spec(spec, trust=trust)
     asked = {name: value for name, value in vars(runs).items() if name != "workers"}
     size = league.size_of(read, quick=quick, **asked)
     words = ["tightrope", "compare", *([] if spec is None else [str(spec)])]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from tightrope.cli.app import DEFAULT, Output, command
+from tightrope.cli.app import DEFAULT, Output, Trust, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
 from tightrope.errors import TightropeError
 
@@ -40,6 +40,7 @@ def sweep(
     /,
     *,
     retry_failed: Annotated[bool, Parameter(negative=())] = False,
+    trust: Trust = False,
     where: Engine = _LOCAL,
     output: Output = DEFAULT,
 ) -> None:
@@ -59,7 +60,7 @@ def sweep(
 
     folder = output.out or Path("out", f"sweep-{spec.stem}")
     with _kept():
-        found = run_sweep(read_spec(spec), folder, retry_failed=retry_failed, **vars(where))
+        found = run_sweep(read_spec(spec, trust=trust), folder, retry_failed=retry_failed, **vars(where))
     data = write_page(found)
     ran = f"{found.ran:,} of {data['cells']:,} cells ran now" if found.ran else "nothing was left to run"
     output.show(
@@ -72,7 +73,13 @@ def sweep(
 
 @command('tightrope tune examples/sweep-hospital.toml --target "violation<=0 after 500"')
 def tune(
-    spec: Path, /, *, target: str | None = None, where: Engine = _LOCAL, output: Output = DEFAULT
+    spec: Path,
+    /,
+    *,
+    target: str | None = None,
+    trust: Trust = False,
+    where: Engine = _LOCAL,
+    output: Output = DEFAULT,
 ) -> None:
     """Find the settings that meet a target with the least regret, and say whether that was worth it.
 
@@ -97,7 +104,7 @@ def tune(
     folder = output.out or Path("out", f"tune-{spec.stem}")
     try:
         with _kept():
-            found = find(read_spec(spec), target, folder, **vars(where))
+            found = find(read_spec(spec, trust=trust), target, folder, **vars(where))
     except TargetMissed as missed:
         write_page(missed.sweep)
         raise

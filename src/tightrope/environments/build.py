@@ -53,8 +53,10 @@ def environment_of(spec: Spec) -> Tabular | Custom:
         raise spec.error(str(error)) from error
 
 
-def load(path: str | os.PathLike[str]) -> Tabular | Custom:
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Tabular | Custom:
     """The environment of a spec in a file: what `save` of a table wrote, or any other with an ``[environment]``.
+
+    With `trust` a class of your own that it names may run: see `tightrope.trust`.
 
     >>> import tempfile
     >>> from tightrope.environments import from_table
@@ -64,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> Tabular | Custom:
     >>> again.name, (again.rewards == env.rewards).all()
     ('ages', np.True_)
     """
-    return environment_of(read_spec(path))
+    return environment_of(read_spec(path, trust=trust))
 
 
 def policies_of(
@@ -209,7 +211,7 @@ def _for_rules(folder: Path, file: Any, usage: Any, groups: Any) -> tuple[Any, A
 
 def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
     try:
-        factory = ENVIRONMENTS.find(spec.kind, spec.folder)
+        factory = ENVIRONMENTS.find(spec.kind, spec.folder, trust=spec.trust)
     except InvalidInput as error:
         raise SpecError(f"environment.kind: {str(error).removeprefix('environment ').rstrip('.')}") from error
     parameters = inspect.signature(factory).parameters

@@ -17,6 +17,7 @@ from tightrope.models import MODELS, Model
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
 from tightrope.progress import progress_bar
+from tightrope.trust import grant
 from tightrope.validation import Array
 
 # From simple to rich, in the order in which a tie is decided: name, settings, whether outcomes must lie in [0, 1].
@@ -252,6 +253,8 @@ def _chosen(models: Sequence[Any] | None, log: Log, y: Array) -> Iterator[tuple[
         return
     if isinstance(models, str) or not len(models):
         raise InvalidInput(f"models must be a list of names or settings, but got {models!r}.")
+    # Typed by whoever calls or runs the command.
+    grant([one if isinstance(one, str | Mapping) else list(one) for one in models])
     for one in models:
         if isinstance(one, str):
             yield one, usual.get(one, {"model": one})

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.networks import set_weights
-from tightrope.models.objects import class_of, object_as_data, object_from_data
+from tightrope.models.objects import made_of, object_as_data, object_from_data
+from tightrope.trust import grant
 from tightrope.validation import Array
 
 __all__ = ["NAMED", "Recipe", "as_data", "recipe"]
@@ -82,6 +83,10 @@ NAMED = {
 }
 
 
+# One method of each list, whatever else an estimator has.
+_ESTIMATOR = [["fit", "partial_fit"], ["predict", "predict_proba"]]
+
+
 class Recipe(NamedTuple):
     """How one estimator is made and fitted."""
 
@@ -119,6 +124,8 @@ class Recipe(NamedTuple):
         """
         named = NAMED.get(self.name)
         params = {**({} if named is None else named.params(len(X))), **self.params}
+        # As when the recipe was made, which looked at all of it; this may be another process.
+        grant([self.name, dict(self.params)])
         estimator = _made(self.name if named is None else named.made, params, random_state)
         if self.weighted:
             extra = {"sample_weight": weights}
@@ -159,12 +166,8 @@ def recipe(estimator: str, params: Mapping[str, Any]) -> Recipe:
     named = NAMED.get(estimator)
     stated = {**({} if named is None else named.params(100)), **params}
     one = _made(estimator if named is None else named.made, stated, 0)
-    fit = getattr(one, "fit", None) or getattr(one, "partial_fit", None)
+    fit = one.fit if hasattr(one, "fit") else one.partial_fit
     classifier = hasattr(one, "predict_proba")
-    if fit is None or not (classifier or hasattr(one, "predict")):
-        raise InvalidInput(
-            f"estimator must have fit (or partial_fit) and predict (or predict_proba), but {estimator} has not."
-        )
     # Histogram boosting looks for its bins one by one where rows have weights, which takes longer than all its trees.
     weighted = "sample_weight" in inspect.signature(fit).parameters and not hasattr(one, "max_bins")
     return Recipe(estimator, dict(params), classifier, weighted)
@@ -199,13 +202,11 @@ def as_data(estimator: Any, params: Mapping[str, Any] | None) -> tuple[str, dict
 def _made(name: str, params: Mapping[str, Any], random_state: int) -> Any:
     """The object, with its own stream of random numbers, on one core."""
 
-    def make(kind: str, settings: dict[str, Any]) -> Any:
-        try:
-            return class_of(kind, "estimator")(**settings)
-        except TypeError as error:
-            raise InvalidInput(f"estimator {kind!r} with {settings}: {error}.") from error
+    def part(kind: str, settings: dict[str, Any]) -> Any:
+        return made_of(kind, settings, "estimator", [["get_params"]])
 
-    one = object_from_data({"kind": name, **params}, make)
+    settings = {key: object_from_data(value, part) for key, value in params.items()}
+    one = made_of(name, settings, "estimator", _ESTIMATOR)
     if hasattr(one, "get_params"):
         known = one.get_params()
         streams = {key: random_state for key in known if key.rpartition("__")[2] == "random_state"}

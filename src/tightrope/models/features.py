@@ -21,6 +21,7 @@ from tightrope.models.model import (
     model_from_settings,
     register,
 )
+from tightrope.trust import grant
 from tightrope.validation import Array, real_array, require_finite, whole_number
 
 
@@ -85,6 +86,8 @@ class Features(Model):
         self.exploration = self._raw.exploration
         self.first, self.seed = whole_number("first", first), whole_number("seed", seed)
         self.size = None if size is None else whole_number("size", size, low=1)
+        # Here the class is looked at, and whether it is trusted.
+        transformers.from_data(self.transformer)
         self._size = self.size or transformers.usual_size(self._data, self.first, p)
         self._model = model_from_settings({**self.inner, "n_features": self._size})
         # What was seen until the transformer is fitted; `waits` is the time that went by before each.
@@ -267,6 +270,8 @@ class Features(Model):
         return np.asarray(rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True)))
 
     def _fitted(self, rows: Array) -> transformers.Transform:
+        # As when it was constructed; this may be another process.
+        grant(self.transformer)
         transform = transformers.fitted(self._data, self.seed, rows.tobytes(), self.n_features)
         made = transform(rows[:1] if len(rows) else np.zeros((1, self.n_features))).shape[1]
         if made > self._size:

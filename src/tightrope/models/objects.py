@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.extras import PACKAGES, package_of
+from tightrope.trust import LIBRARIES, grant, is_allowed, require_trusted
 
-__all__ = ["class_of", "object_as_data", "object_from_data"]
+__all__ = ["made_of", "object_as_data", "object_from_data"]
 
 _TUPLE = "tuple"
 
@@ -27,9 +28,12 @@ def object_as_data(value: Any, where: str) -> Any:
     """
     if hasattr(value, "get_params") and not isinstance(value, type):
         made = type(value)
+        kind = f"{_module_of(made, where)}:{made.__qualname__}"
+        # Whoever passes an object trusts its class.
+        grant(kind)
         usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
         return {
-            "kind": f"{_module_of(made, where)}:{made.__qualname__}",
+            "kind": kind,
             **{
                 name: object_as_data(one, f"{where}.{name}")
                 for name, one in value.get_params(deep=False).items()
@@ -62,11 +66,35 @@ def object_from_data(data: Any, make: Callable[[str, dict[str, Any]], Any]) -> A
     return parameters if "kind" not in data else make(str(data["kind"]), parameters)
 
 
-def class_of(kind: str, what: str) -> Any:
-    """The class that module:Class names, `what` saying what is asked for; a library that is missing is named."""
-    module, _, name = kind.partition(":")
+def made_of(kind: str, settings: Mapping[str, Any], what: str, methods: Sequence[Sequence[str]]) -> Any:
+    """An object of the class that module:Class names, `what` saying what is asked for.
+
+    The class is looked at before anything of it runs: it must be trusted, be a class, and have one of each of the `methods`.
+
+    >>> made_of("sklearn.linear_model:Ridge", {"alpha": 2.0}, "estimator", [["fit"], ["predict"]])
+    Ridge(alpha=2.0)
+    """
+    made = _class_of(kind, what)
+    lacking = [names for names in methods if not any(hasattr(made, name) for name in names)]
+    if not isinstance(made, type) or lacking:
+        words = " and ".join(" or ".join(names) for names in methods)
+        raise InvalidInput(f"{what} {kind!r} must be a class with {words}, but it is not.")
+    if settings.get("memory") is not None:
+        raise InvalidInput(
+            f"{what} {kind!r}: memory must be left out, but got {settings['memory']!r}: scikit-learn would read pickles from there."
+        )
     try:
-        return getattr(importlib.import_module(module), name)
+        return made(**settings)
+    except TypeError as error:
+        raise InvalidInput(f"{what} {kind!r} with {dict(settings)}: {error}.") from error
+
+
+def _class_of(kind: str, what: str) -> Any:
+    """What module:Class names, if it may be imported; a library that is missing is named."""
+    module, _, name = kind.partition(":")
+    require_trusted(what, kind, libraries=LIBRARIES)
+    try:
+        found = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         missing = package_of(error)
         name, install = PACKAGES.get(missing, (missing, missing))
@@ -75,6 +103,11 @@ def class_of(kind: str, what: str) -> Any:
         ) from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InvalidInput(f"{what} {kind!r}: there is no class {name!r} in {module!r}.") from error
+    # What a library has only imported from elsewhere is not of that library.
+    home = getattr(found, "__module__", None)
+    if isinstance(home, str) and not is_allowed(home, LIBRARIES):
+        require_trusted(what, kind)
+    return found
 
 
 def _module_of(made: type, where: str) -> str:

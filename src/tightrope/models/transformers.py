@@ -12,7 +12,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.extras import explained
-from tightrope.models.objects import class_of, object_as_data, object_from_data
+from tightrope.models.objects import made_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
 Transform = Callable[[Array], Array]
@@ -56,10 +56,16 @@ def from_data(data: Any, *, seed: int = 0, rows: int = 0) -> Any:
 
 def _made(data: Any, rows: int) -> Any:
     def make(kind: str, settings: dict[str, Any]) -> Any:
-        try:
-            return _named(kind, settings, rows) if kind in NAMES else _class(kind)(**settings)
-        except TypeError as error:
-            raise InvalidInput(f"transformer {kind!r}: {error}.") from error
+        if kind in NAMES:
+            try:
+                return _named(kind, settings, rows)
+            except TypeError as error:
+                raise InvalidInput(f"transformer {kind!r}: {error}.") from error
+        if ":" not in kind:
+            raise InvalidInput(
+                f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}."
+            )
+        return made_of(kind, settings, "transformer", [["fit"], ["transform"]])
 
     return object_from_data(data, make)
 
@@ -85,17 +91,6 @@ def _named(kind: str, settings: dict[str, Any], rows: int) -> Any:
         return make_pipeline(StandardScaler(), drawn) if rows else drawn
     components = min(int(settings.pop("n_components", 300)), rows or 1)
     return make_pipeline(StandardScaler(), Nystroem(**settings, n_components=components))
-
-
-def _class(kind: str) -> Any:
-    if ":" not in kind:
-        raise InvalidInput(
-            f"transformer must be one of {', '.join(map(repr, NAMES))}, or a class as module:Class, but got {kind!r}."
-        )
-    made = class_of(kind, "transformer")
-    if not hasattr(made, "transform"):
-        raise InvalidInput(f"transformer {kind!r} has no transform.")
-    return made
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model
 from tightrope.policies.registry import POLICIES
 from tightrope.problem import Part, Problem
 from tightrope.schedules import Power
 from tightrope.spec import ModelSpec, PolicySpec, PowerSpec, SpecError, unknown_field
+from tightrope.trust import grant
 
 __all__ = ["build_model", "build_policy", "parameters_of"]
 
@@ -39,6 +42,9 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     PessimisticOptimistic(reward=DisjointRidge(3, 4, bonus=0.1, m=1, ridge=1), constraints=2, slater=0.1)
     """
     where = spec.where
+    if spec.trust:
+        # Granted where it was read; here once more, since this may be another process.
+        grant(msgspec.to_builtins(spec, enc_hook=str), spec.folder)
     try:
         make = POLICIES.find(spec.kind, spec.folder)
     except InvalidInput as error:

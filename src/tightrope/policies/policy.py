@@ -32,6 +32,7 @@ from tightrope.policies.state_file import Arrays, checked, write_state
 from tightrope.policies.watch import FIRST_LOOK, Watch, constraint_words, next_look
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
+from tightrope.trust import grant
 from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
@@ -626,7 +627,11 @@ def best_row(values: Array) -> int:
 def _restored(made: Any, models: list[Any], settings: dict[str, Any], state: Arrays) -> Policy:
     for model in models:
         MODELS.referred(model)
-    policy: Policy = (MODELS.find(made) if isinstance(made, str) else made).restore(settings, state)
+    # Sent by this program to its own worker.
+    grant(settings)
+    policy: Policy = (MODELS.find(made, trust=True) if isinstance(made, str) else made).restore(
+        settings, state
+    )
     return policy
 
 

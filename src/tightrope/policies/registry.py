@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tightrope.errors import InvalidInput, StateDamagedError
+from tightrope.errors import InvalidInput, StateDamagedError, Untrusted
 from tightrope.policies.state_file import read_state
 from tightrope.registry import Registry
+from tightrope.trust import grant
 
 POLICIES = Registry("policy", __package__)
 register = POLICIES.register
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
     """The policy saved at `path`: it makes the same choices as the one that was saved, bit for bit.
+
+    Parameters
+    ----------
+    path : path
+    trust : bool
+        Whether classes of your own that the file names may run, and the files or modules that they are in: see `tightrope.trust`.
 
     Raises
     ------
@@ -22,10 +29,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         The file is of another version of the format.
     StateDamagedError
         The file is truncated, altered, or not a saved policy.
+    Untrusted
+        The file names code that nobody trusts; nothing of it has run.
     """
     kind, settings, arrays = read_state(path)
+    if trust:
+        grant([kind, settings])
     try:
         made = POLICIES.find(kind)
+    except Untrusted as error:
+        raise Untrusted(f"{path}: kind: {error}") from error
     except InvalidInput as error:
         raise StateDamagedError(
             f"{path} holds a policy of the unknown kind {kind!r}; known: {', '.join(POLICIES)}. "
@@ -33,5 +46,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         ) from error
     try:
         return made.restore(settings, arrays)
+    except Untrusted as error:
+        raise Untrusted(f"{path}: settings: {error}") from error
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateDamagedError(f"{path} does not hold a complete {kind} policy: {error!r}.") from error

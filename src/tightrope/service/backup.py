@@ -56,16 +56,17 @@ def copy_to_file(source: Journal, path: str | os.PathLike[str]) -> Head:
     return head
 
 
-def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Restored:
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: bool = False) -> Restored:
     """Put a copy in a journal's place, after a whole replay of it; the head that is there says what is lost.
 
-    The place must be free: move what is left of the journal away, and leave its `.head`.
+    The place must be free: move what is left of the journal away, and leave its `.head`. With `trust` classes of your own that the
+    copy names may run.
     """
     target = Path(path)
     known = read_head(target.with_suffix(".head"))
     source = open_journal(backup)
     try:
-        verify(source)
+        verify(source, trust=trust)
         head = copy_to_file(source, target)
     finally:
         source.close()

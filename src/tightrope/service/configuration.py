@@ -7,9 +7,9 @@ from typing import Any
 
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
-from tightrope.registry import Registry
 from tightrope.service.journal import Started
 from tightrope.spec import Spec, make_spec, named_kinds
+from tightrope.trust import absolute
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
@@ -42,7 +42,8 @@ def continued(spec: Spec, recorded: Spec) -> Spec:
     if policy == named_kinds(spec.data.get("policy", {})):
         return spec
     data = {**spec.data, "policy": policy}
-    return make_spec(data, source=spec.source, folder=spec.policies[0].folder, name=spec.name)
+    folder = spec.policies[0].folder
+    return make_spec(data, source=spec.source, folder=folder, name=spec.name, trust=spec.trust)
 
 
 def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[str]]:
@@ -112,6 +113,6 @@ def _absolute(stated: Any, folder: Path) -> Any:
     if isinstance(stated, list):
         return [_absolute(one, folder) for one in stated]
     if not isinstance(stated, dict):
-        return Registry.absolute(stated, folder) if isinstance(stated, str) else stated
+        return absolute(stated, folder) if isinstance(stated, str) else stated
     named = ("kind", "model", "reward", "cost")
     return {key: _absolute(value, folder) if key in named else value for key, value in stated.items()}

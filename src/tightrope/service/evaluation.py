@@ -163,7 +163,7 @@ def judge(
         finite_number(name, share, low=0.0, high=1.0)
     if clip is not None:
         finite_number("clip", clip, low=1.0)
-    record = Record.of(journal)
+    record = Record.of(journal, trust=spec.trust)
     if last is not None:
         record.served, record.shadow = record.served[-whole_number("last", last, low=1) :], 0
     if not record.served:

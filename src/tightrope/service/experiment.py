@@ -403,7 +403,8 @@ class Experiment:
             return
         present = entry_of(row)
         assert isinstance(present, Started)
-        spec = continued(self.spec, make_spec(present.spec, source=self.spec.source))
+        recorded = make_spec(present.spec, source=self.spec.source, trust=self.spec.trust)
+        spec = continued(self.spec, recorded)
         parts, settings = changed_fields(
             present, msgspec.structs.replace(self._config, spec=served_part(spec))
         )
@@ -450,7 +451,7 @@ class Experiment:
         else:
             self._heads.require(self.journal)
             finish_erasure(self.journal)
-            state, self._snapshot_at = rebuilt(self.journal, self.name, self.spec.source)
+            state, self._snapshot_at = rebuilt(self.journal, self.spec)
             if isinstance(self.clock, SteadyClock):
                 self.clock.resume(state.time / 1e6)
             if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):

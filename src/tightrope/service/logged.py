@@ -12,11 +12,12 @@ from tightrope.service.recorded import Reader, Record
 from tightrope.spec import Spec
 
 
-def log_of(journal: Journal) -> tuple[Log, Spec, bool]:
+def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec, bool]:
     """The decisions of an open journal that were served live and have their whole outcome, in their order; its spec; whether all
     probabilities are known. Costs that are seen after acting are the log's; rules seen before acting need no log.
+    With `trust` classes of your own that the journal names may run.
     """
-    record = Record.of(journal)
+    record = Record.of(journal, trust=trust)
     spec = record.spec
     reader = Reader(spec, served_policy(spec))
     if reasons := list(reader.misfits(record)):

@@ -22,12 +22,31 @@ from tightrope.service.journal import (
     is_chained,
     row_at,
 )
+from tightrope.spec import Spec
+from tightrope.trust import grant
 
 log = logging.getLogger("tightrope.service")
 
 
-def rebuilt(journal: Journal, name: str, source: str) -> tuple[ExperimentState, int]:
-    """The state at the journal's end, and the position of the snapshot that it comes from; messages call the spec `source`."""
+def trust_recorded(journal: Journal) -> None:
+    """Trust the code that the configurations of a journal name."""
+    end: int | None = None
+    while page := journal.select([KINDS[Started]], before=end):
+        for row in page:
+            entry = entry_of(row)
+            assert isinstance(entry, Started)
+            grant(entry.spec)
+        end = page[-1].position
+
+
+def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
+    """The state at the journal's end, and the position of the snapshot that it comes from.
+
+    Messages call the recorded configurations by the name of `spec`; what they name is trusted if `spec` is.
+    """
+    if spec.trust:
+        trust_recorded(journal)
+    name, source = spec.name, spec.source
     first = next(journal.rows(), None)
     assert first is not None
     state = ExperimentState.begin(first, source)

@@ -74,14 +74,14 @@ class Record:
     erased: int = 0
 
     @classmethod
-    def of(cls, journal: Journal) -> Record:
-        """What an open journal recorded."""
+    def of(cls, journal: Journal, *, trust: bool = False) -> Record:
+        """What an open journal recorded; with `trust` classes of your own that it names may run."""
         found: Record | None = None
         by_number: dict[int, Served] = {}
         for row in journal.rows():
             entry = entry_of(row)
             if isinstance(entry, Started):
-                spec = make_spec(entry.spec, source="the journal")
+                spec = make_spec(entry.spec, source="the journal", trust=trust)
                 if found is None:
                     found = cls(spec)
                 found.spec = spec
@@ -116,7 +116,7 @@ def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
         theirs |= {"context": {}, "features": {}}
     data = {**{key: value for key, value in theirs.items() if value}, **spec.data}
     policy = spec.policies[0]
-    return make_spec(data, source=spec.source, folder=policy.folder, name=spec.name)
+    return make_spec(data, source=spec.source, folder=policy.folder, name=spec.name, trust=policy.trust)
 
 
 class Offered(NamedTuple):

@@ -62,6 +62,7 @@ from tightrope.service.journal import (
     named_probabilities,
     row_at,
 )
+from tightrope.service.rebuilding import trust_recorded
 from tightrope.service.storage import open_journal as open_journal
 
 
@@ -87,7 +88,11 @@ class Report:
 
 
 def verify(
-    journal: Journal, *, head: str | None = None, progress: Callable[[int], None] | None = None
+    journal: Journal,
+    *,
+    head: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    trust: bool = False,
 ) -> Report:
     """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
 
@@ -100,12 +105,16 @@ def verify(
         A hash that `tightrope replay`, `/v1/state` or an earlier report gave: one of the rows must have it.
     progress : callable, optional
         Called with the position now and then.
+    trust : bool
+        Whether classes of your own that the journal names may run: see `tightrope.trust`.
 
     Raises
     ------
     JournalDamaged
         Names the first row or snapshot that does not come out as recorded, and what differs.
     """
+    if trust:
+        trust_recorded(journal)
     kept = None if journal.head_file is None else read_head(journal.head_file)
     walk = _Walk(journal, None if head is None else head.rpartition(":")[2].lower())
     for row in journal.rows():

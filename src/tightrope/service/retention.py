@@ -42,8 +42,11 @@ class Erasure(NamedTuple):
     archive: Head | None = None
 
 
-def reopened(journal: Journal) -> Experiment:
-    """The experiment of a journal that nobody writes now, in the configuration that it was left in."""
+def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
+    """The experiment of a journal that nobody writes now, in the configuration that it was left in.
+
+    With `trust` classes of your own that it names may run.
+    """
     if not journal.open():
         raise JournalError("another process is active for this experiment: stop it first.")
     found = journal.select([KINDS[Started]], limit=1)
@@ -52,7 +55,12 @@ def reopened(journal: Journal) -> Experiment:
         journal.close()
         raise JournalError("the journal is empty.")
     settings = {"expire_after": entry.expire_after, "max_pending": entry.max_pending}
-    experiment = Experiment(make_spec(entry.spec, source="the journal"), journal, **settings)  # type: ignore[arg-type]
+    try:
+        spec = make_spec(entry.spec, source="the journal", trust=trust)
+        experiment = Experiment(spec, journal, **settings)  # type: ignore[arg-type]
+    except BaseException:
+        journal.close()
+        raise
     experiment.open()
     return experiment
 

@@ -141,6 +141,7 @@ def make_service(
     keys: str | os.PathLike[str] | None = None,
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
+    trust: bool = False,
     **options: Any,
 ) -> Service:
     """The ASGI application behind `serve`, its experiments open: for another server than Uvicorn.
@@ -156,6 +157,8 @@ def make_service(
     keys : path, optional
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
+    trust : bool
+        Whether classes of your own that specs and journals name may run: see `tightrope.trust`.
     options
         Those of `Experiment`: `expire_after`, `max_pending`, `accept_changes` …
     """
@@ -164,7 +167,7 @@ def make_service(
     if data is not None and database is not None:
         words = "data and database can't both be given: a journal is in SQLite files or in a database."
         raise InvalidInput(words)
-    read = [one if isinstance(one, Spec) else read_spec(one) for one in specs]
+    read = [one if isinstance(one, Spec) else read_spec(one, trust=trust) for one in specs]
     names = [spec.name for spec in read]
     for name in names:
         if names.count(name) > 1:

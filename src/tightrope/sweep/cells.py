@@ -80,6 +80,7 @@ class Plan:
     names: tuple[str, ...]
     design: Design
     target: Target | None = None
+    trust: bool = False
     # Hashes of the tables that no cell changes; see `_digest`.
     _fixed: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -96,7 +97,7 @@ class Plan:
         policies = named_kinds(base.get("policy", {}))
         base["policy"] = list(policies) if isinstance(policies, list) else [policies]
         names = tuple(policy.name for policy in spec.policies)
-        plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target)
+        plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target, spec.trust)
         varied = {axis.steps[0] for axis in design.axes} | {"policy", "simulation"}
         for part in _PARTS:
             if part not in varied:
@@ -401,7 +402,7 @@ def _failed(plan: Plan, cell: Cell, error: Exception, seconds: float) -> Row:
 def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     """What a cell runs. Rules are read only where the environment is made: checking them takes an LP."""
     own = {"policy": tables["policy"], "simulation": tables.get("simulation", {})}
-    spec = make_spec(own, source=plan.source, folder=plan.folder)
+    spec = make_spec(own, source=plan.source, folder=plan.folder, trust=plan.trust)
     stated = spec.policies[0]
     solved = _solved.get(plan.environment_key(tables), lambda: _Solved.of(_environment(plan, tables)))
     try:
@@ -421,7 +422,8 @@ def _environment(plan: Plan, tables: Mapping[str, Any]) -> Tabular | Custom:
     seen = {name: value for name, value in tables["policy"].items() if name == "costs_seen"}
     parts = (*_ENVIRONMENT, *(["context"] if _reads_rows(tables) else []))
     data = {part: tables[part] for part in parts if part in tables}
-    return environment_of(make_spec({**data, "policy": seen}, source=plan.source, folder=plan.folder))
+    stated = {**data, "policy": seen}
+    return environment_of(make_spec(stated, source=plan.source, folder=plan.folder, trust=plan.trust))
 
 
 def _measured(run: Result, target: Target | None) -> Row:

@@ -223,7 +223,7 @@ def write_tuned(spec: Spec, plan: Plan, cell: Cell, path: Path, comment: str = "
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     with replacing(path) as draft:
         draft.write_text(head + dumps(data), encoding="utf-8")
-        read_spec(draft)
+        read_spec(draft, trust=plan.trust)
 
 
 def _candidates(rows: Rows) -> list[int]:

@@ -21,6 +21,7 @@ from tightrope.policies.build import build_policy, missing_from, parameters_of
 from tightrope.schedules import Power, known_costs
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.studies.league.ranking import CENTRE
+from tightrope.trust import absolute
 from tightrope.validation import Array
 
 
@@ -48,7 +49,7 @@ class Entry:
 
 
 def own_entry(source: str | type, name: str | None = None) -> Entry:
-    """A policy of your own: a class, `"module:Class"`, or `"path/to/file.py:Class"`.
+    """A policy of your own: a class, `"module:Class"`, or `"path/to/file.py:Class"`, which is trusted.
 
     Its constructor is given what it asks for by name, as those of the package are. The name is by default that of the class, or what
     it was registered under.
@@ -58,10 +59,10 @@ def own_entry(source: str | type, name: str | None = None) -> Entry:
     ...
     tightrope.errors.InvalidInput: policy 'no_such_file.py:Mine': there is no file no_such_file.py.
     """
-    made: Any = source if isinstance(source, type) else policies.POLICIES.find(source)
+    made: Any = source if isinstance(source, type) else policies.POLICIES.find(source, trust=True)
     kind = getattr(made, "kind", ":")
     label = name or (made.__name__ if ":" in kind else kind)
-    place = source if isinstance(source, type) else policies.POLICIES.absolute(source)
+    place = source if isinstance(source, type) else absolute(source)
     return Entry(str(label), partial(_own, place), own=True)
 
 
@@ -77,8 +78,8 @@ def spec_entry(spec: PolicySpec, folder: Path = Path()) -> Entry:
     """
     own = ":" in spec.kind
     if own:
-        spec = msgspec.structs.replace(spec, kind=policies.POLICIES.absolute(spec.kind, folder))
-        policies.POLICIES.find(spec.kind)
+        spec = msgspec.structs.replace(spec, kind=absolute(spec.kind, folder))
+        policies.POLICIES.find(spec.kind, trust=spec.trust)
     return Entry(spec.name, partial(_stated, spec), own=own)
 
 
@@ -106,7 +107,8 @@ def chosen_entries(names: Sequence[str] = (), spec: Spec | None = None) -> list[
 
 
 def _own(source: str | type, scenario: Scenario, horizon: int) -> Any:
-    return _fitted(source if isinstance(source, type) else policies.POLICIES.find(source), scenario, horizon)
+    made = source if isinstance(source, type) else policies.POLICIES.find(source, trust=True)
+    return _fitted(made, scenario, horizon)
 
 
 def _stated(spec: PolicySpec, scenario: Scenario, horizon: int) -> Any:

@@ -1,0 +1,85 @@
+"""Trust: which code the names in data may stand for.
+
+A spec, a journal or a saved policy names classes: an estimator as `module:Class`, a policy of your own as `file.py:Class`. To
+import one is to run it, so a name is followed only if it is in a library of `LIBRARIES`, if the operator lists its module or file
+in the environment variable `TIGHTROPE_TRUST`, if the program itself passed such an object, or if whoever reads the data trusts it
+(`--trust`, or `trust=True`). Trust is given to names, for the rest of the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tightrope.errors import Untrusted
+
+__all__ = ["LIBRARIES", "VARIABLE", "absolute", "grant", "is_allowed", "require_trusted"]
+
+# Libraries of estimators and transformers, whose classes do what their parameters say and nothing else.
+LIBRARIES = ("catboost", "lightgbm", "sklearn", "xgboost")
+VARIABLE = "TIGHTROPE_TRUST"
+
+_granted: set[str] = set()
+
+
+def grant(data: Any, folder: Path = Path()) -> None:
+    """Trust every class that `data`, plain tables and texts, names; files are looked for in `folder`.
+
+    >>> grant({"policy": {"kind": "mine.py:Mine"}})
+    >>> require_trusted("policy", "mine.py:Mine")
+    """
+    if isinstance(data, str):
+        _granted.update((absolute(data, folder), absolute(data)))
+    elif isinstance(data, Mapping):
+        for one in data.values():
+            grant(one, folder)
+    elif isinstance(data, Sequence) and not isinstance(data, bytes):
+        for one in data:
+            grant(one, folder)
+
+
+def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequence[str] = ()) -> None:
+    """Refuse a name of code that nobody trusts, before anything is imported; `what` says what it is named as.
+
+    >>> require_trusted("estimator", "subprocess:Popen", libraries=LIBRARIES)
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.Untrusted: estimator 'subprocess:Popen' would run code that is not of catboost, ...
+    """
+    place = name.rpartition(":")[0]
+    if absolute(name, folder) in _granted or is_allowed(place, libraries, folder):
+        return
+    listed = (
+        f" that is not of {', '.join(libraries[:-1])} or {libraries[-1]}" if libraries else f" of {place}"
+    )
+    raise Untrusted(
+        f"{what} {name!r} would run code{listed}. If you trust whoever wrote that name, use --trust (in Python trust=True), "
+        f"or list {place!r} in the environment variable {VARIABLE}."
+    )
+
+
+def is_allowed(place: str, libraries: Sequence[str] = (), folder: Path = Path()) -> bool:
+    """Whether a module is of one of the libraries, or a module or file is listed in `TIGHTROPE_TRUST`.
+
+    >>> is_allowed("sklearn.linear_model", LIBRARIES), is_allowed("sklearnt", LIBRARIES), is_allowed("os")
+    (True, False, False)
+    """
+    listed = [one.strip() for one in os.environ.get(VARIABLE, "").split(",") if one.strip()]
+    if place.endswith(".py"):
+        files = [Path(one).resolve() for one in listed if one.endswith(".py")]
+        return (folder / place).resolve() in files
+    if not all(part.isidentifier() for part in place.split(".")):
+        return False
+    return any(place == one or place.startswith(f"{one}.") for one in (*libraries, *listed))
+
+
+def absolute(name: str, folder: Path = Path()) -> str:
+    """The same name for a process that runs in another folder: a file by its whole path.
+
+    >>> absolute("mine.py:Mine", Path("/specs")), absolute("shop.rules:Band")
+    ('/specs/mine.py:Mine', 'shop.rules:Band')
+    """
+    place, _, attribute = name.rpartition(":")
+    return f"{(folder / place).resolve()}:{attribute}" if place.endswith(".py") else name
