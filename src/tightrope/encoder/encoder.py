@@ -178,7 +178,8 @@ class Encoder:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, for JSON or TOML."""
         self._require_fitted()
-        columns = {name: msgspec.to_builtins(column) for name, column in self.columns.items()}
+        # By way of bytes, which leave lists where `to_builtins` leaves tuples: what is read back is what was given.
+        columns = msgspec.msgpack.decode(msgspec.msgpack.encode(self.columns))
         return {"version": _VERSION, "unit": self.unit, "norm": self.norm, "columns": columns}
 
     @classmethod
@@ -229,7 +230,8 @@ class Encoder:
             return NotImplemented
         if not (self.fitted and other.fitted):
             return self is other
-        return self.to_dict() == other.to_dict()
+        # Features are numbered in the order of the columns.
+        return self.names == other.names and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
-from tightrope.service.journal import Started
+from tightrope.service.journal import Started, as_recorded
 from tightrope.spec import Spec, make_spec, named_kinds
 from tightrope.trust import absolute
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
-    """What of a spec the service depends on, as plain data for the journal.
+    """What of a spec the service depends on, as the journal gives it back: a spec made of it has the very same part.
 
     The policy's kind is named, whatever the default may be later.
 
@@ -28,21 +28,31 @@ def served_part(spec: Spec) -> dict[str, Any]:
         # The journal is replayed without the file, and whatever becomes of it.
         part["context"] = {"encoder": spec.encoder.to_dict()}
     folder = spec.policies[0].folder
-    return part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
+    whole = part | {key: _absolute(part[key], folder) for key in ("policy", "rule") if key in part}
+    recorded: dict[str, Any] = as_recorded(whole)
+    return recorded
 
 
 def continued(spec: Spec, recorded: Spec) -> Spec:
-    """`spec` for an experiment that has begun: where it names no kind of policy, the one that is recorded decides on.
+    """`spec` for an experiment that has begun.
+
+    Where it names no kind of policy, the one that is recorded decides on. Where its context has the same fields in another order,
+    they keep the order in which their features were learnt.
 
     >>> begun = make_spec({"actions": ["a"], "policy": {"kind": "uniform"}})
     >>> continued(make_spec({"actions": ["a"]}), begun).policies[0].kind
     'uniform'
     """
-    policy = named_kinds(spec.data.get("policy", {}), recorded.policies[0].kind)
-    if policy == named_kinds(spec.data.get("policy", {})):
+    stated = spec.data.get("policy", {})
+    change = {"policy": named_kinds(stated, recorded.policies[0].kind)}
+    if change["policy"] == named_kinds(stated):
+        change = {}
+    was, now = (served_part(one).get("context") for one in (recorded, spec))
+    if was == now and spec.context_names != recorded.context_names:
+        change["context"] = was
+    if not change:
         return spec
-    data = {**spec.data, "policy": policy}
-    folder = spec.policies[0].folder
+    data, folder = {**spec.data, **change}, spec.policies[0].folder
     return make_spec(data, source=spec.source, folder=folder, name=spec.name, trust=spec.trust)
 
 
@@ -94,7 +104,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     for what, before, after in (
         ("name", old.name, new.name),
         ("actions", old.actions, new.actions),
-        ("context", old.encoder or old.context, new.encoder or new.context),
+        ("context", old.encoder or [*old.context.items()], new.encoder or [*new.context.items()]),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),

@@ -477,7 +477,8 @@ class Experiment:
         """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
         spec = continued(self.spec, state.spec)
         if spec is not self.spec:
-            log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
+            if spec.policies[0].kind != self.spec.policies[0].kind:
+                log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
             self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
         present = state.started(__version__)
         changed, settings = changed_fields(present, self._config)

@@ -67,6 +67,7 @@ from tightrope.service.journal import (
     Started,
     WarmStarted,
     Written,
+    canonical,
     difference,
     digest_of,
     entry_of,
@@ -136,7 +137,8 @@ class ExperimentState:
         # Of usage that no rule declares a range for.
         self.ranges: Ranges = dict(ranges or {})
         self.format = ENTRIES
-        self.expire_after = expire_after
+        # As a journal gives it back: 60 would be other bytes in a snapshot than 60.0.
+        self.expire_after = float(expire_after)
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
@@ -403,7 +405,7 @@ class ExperimentState:
             raise InvalidInput(
                 "reset_caps: a hard cap is reset with a change of the spec, and there is none."
             )
-        self.expire_after, self.max_pending = entry.expire_after, entry.max_pending
+        self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
         self.ranges = dict(entry.ranges)
         self.format = entry.format
         self.fits = Fits(self.policy, self.format)
@@ -490,7 +492,7 @@ class ExperimentState:
         again.by = entry.by
         if self.format < 2 and isinstance(again, Decided) and getattr(entry, "probability", 0.0) is None:
             again.probability = again.probabilities = None
-        if again != entry:
+        if canonical(again) != canonical(entry):
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
                 "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."

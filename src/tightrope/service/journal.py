@@ -297,6 +297,7 @@ def _values(names: Sequence[str]) -> Callable[[Any], Any]:
 
 
 _encoder = msgspec.msgpack.Encoder()
+_packer = msgspec.msgpack.Encoder(order="deterministic")
 _encode = _encoder.encode
 _PLANS: Final = {kind: _Plan.of(kind) for kind in KINDS}
 _decoder = msgspec.msgpack.Decoder(Written)
@@ -396,6 +397,24 @@ def _parts(row: Row) -> chain.Parts | None:
         return chain.read(row.data)
     except (msgspec.DecodeError, ValueError) as error:
         raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
+
+
+def as_recorded(value: Any) -> Any:
+    """Plain data as a journal gives it back: lists for tuples, texts for dates. What is kept in an entry as it is goes through this.
+
+    >>> as_recorded({"values": ("f", "m")})
+    {'values': ['f', 'm']}
+    """
+    return msgspec.msgpack.decode(_encode(value))
+
+
+def canonical(value: Any) -> bytes:
+    """An entry, or a part of one, in bytes: equal only where the same is recorded, to the bit. Maps may have any order.
+
+    >>> canonical(("f", 0.0)) == canonical(["f", 0.0]), canonical(0.0) == canonical(-0.0)
+    (True, False)
+    """
+    return _packer.encode(value)
 
 
 def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:
@@ -549,8 +568,6 @@ def fault_of(snapshot: Snapshot, journal: Journal, bound: Mapping[int, str]) -> 
 
 # The state of an experiment as bytes, and back.
 
-_packer = msgspec.msgpack.Encoder(order="deterministic")
-
 
 def digest_of(packed: bytes) -> str:
     """The SHA-256 of a packed state, in hexadecimal."""
@@ -593,7 +610,7 @@ def difference(recorded: Entry, again: Entry | None) -> str:
     """In what an entry that was made again differs from the recorded one."""
     for name in recorded.__struct_fields__:
         old, new = getattr(recorded, name), getattr(again, name, None)
-        if old != new:
+        if canonical(old) != canonical(new):
             if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
                 return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
             return f"{name} was {old!r}, and now is {new!r}"
