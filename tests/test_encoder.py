@@ -293,3 +293,12 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         tr.Encoder.load(tmp_path / "e.json")
     with pytest.raises(tr.InvalidInput, match=r"none\.json can't be read"):
         tr.Encoder.load(tmp_path / "none.json")
+
+
+def test_plain_data_are_what_json_gives_back_and_the_order_of_columns_counts() -> None:
+    rows = [{"ward": "B", "age": 3.0}, {"ward": "A", "age": 5.0}]
+    encoder = tr.Encoder(["ward", "age"]).fit(rows)
+    assert encoder.to_dict() == json.loads(json.dumps(encoder.to_dict()))
+    other = tr.Encoder(["age", "ward"]).fit(rows)
+    assert other.to_dict() == encoder.to_dict(), "a table has no order"
+    assert other != encoder

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tightrope.encoder import Encoder
 from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
-from tightrope.service.bodies import ModeRequest, PageQuery, RollbackRequest
+from tightrope.service.bodies import ModeRequest, PageQuery, RollbackRequest, SnapshotRequest
+from tightrope.service.configuration import served_part
 from tightrope.service.journal import (
     JournalError,
     ModeChanged,
     Started,
     entry_of,
+    packed_state,
+    row_of,
 )
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import make_spec
-from workbench import Bench, code, measured, read, visit, ward
+from workbench import CONTEXT, Bench, code, measured, read, visit, ward
 
 
 def test_a_journal_is_not_continued_under_another_spec_by_accident() -> None:
@@ -194,3 +199,46 @@ def test_first_entry_is_the_configuration() -> None:
     assert again.rules == ward().rules
     bench.ask(operations.change_mode, ModeRequest(mode="paused"))
     assert isinstance(entry_of(list(bench.journal.rows())[1]), ModeChanged)
+
+
+def test_a_context_keeps_its_order_of_features_when_the_file_has_another() -> None:
+    """The fields of a table have no order in TOML; the features that were learnt have one."""
+    swapped = dict(reversed(CONTEXT.items()))
+    found = []
+    for context in (CONTEXT, swapped):
+        rule = {"kind": "capacity", "action": "icu", "at_most": 0.4}
+        bench = Bench(ward(policy={}, rule=[rule]), accept_changes=True)
+        for i in range(20):
+            read(bench.decide(visit(i)))
+            read(bench.learn(f"visit-{i}", reward=i % 3 / 2))
+        bench.spec = ward(policy={}, rule=[{**rule, "at_most": 0.3}], context=context)
+        bench.reopened()
+        found.append([read(bench.decide(visit(i, explain=True))) for i in range(20, 30)])
+        assert verify(bench.journal).digest == bench.digest()
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("data", [{"expire_after": 60}, {"expire_after": 60.0}])
+def test_a_snapshot_has_the_same_bytes_whether_a_setting_was_a_whole_number(data: dict[str, Any]) -> None:
+    bench = Bench(ward(), **data)
+    read(bench.decide(visit(1)))
+    read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_what_is_served_of_a_spec_is_what_the_journal_gives_back(tmp_path: Path) -> None:
+    Encoder({"sex": {"type": "category", "values": ["f", "m"]}}).fit([{"sex": "f"}, {"sex": "m"}]).save(
+        tmp_path / "encoder.json"
+    )
+    context = {"encoder": "encoder.json"}
+    rule = {"kind": "budget", "name": "x", "at_most": 1, "range": [-0.0, 2], "hard": True, "total": 3}
+    policy = {"explore": 1, "kind": "shadow-price"}
+    spec = make_spec(
+        {"actions": ["a", "b"], "context": context, "rule": [rule], "policy": policy}, folder=tmp_path
+    )
+    part = served_part(spec)
+    entry = Started(format=5, version="1", spec=part, expire_after=1.0, max_pending=1)
+    stored = entry_of(row_of(1, 0, entry))
+    assert isinstance(stored, Started)
+    assert stored.spec == part
+    assert packed_state(served_part(make_spec(stored.spec))) == packed_state(part)

@@ -400,7 +400,7 @@ def _parts(row: Row) -> chain.Parts | None:
 
 
 def as_recorded(value: Any) -> Any:
-    """Plain data as a journal gives it back: lists for tuples, texts for dates. What is kept in an entry as it is goes through this.
+    """Plain data as a journal gives it back: lists for tuples, texts for dates.
 
     >>> as_recorded({"values": ("f", "m")})
     {'values': ['f', 'm']}
