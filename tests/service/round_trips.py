@@ -135,7 +135,7 @@ class Story:
 
     def outcome(self) -> dict[str, Any]:
         used = (
-            {} if self.policy == "measured" else {"costs": {"cents": float(self.random.integers(10) * 100)}}
+            {} if self.policy == "measured" else {"usage": {"cents": float(self.random.integers(10) * 100)}}
         )
         return {"reward": int(self.random.integers(2)), **used}
 

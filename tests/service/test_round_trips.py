@@ -110,7 +110,7 @@ def ask(served: Served, first: int) -> list[Any]:
             body = {"event_id": f"c-{i}", **customer(context, i)}
             told.append(served.call("POST", f"/v1/decisions{where}", body))
             assert told[-1][0] == 200, told[-1]
-        outcome = {"event_id": f"c-{first + 1}", "reward": 1, "costs": {"cents": 500}}
+        outcome = {"event_id": f"c-{first + 1}", "reward": 1, "usage": {"cents": 500}}
         told.append(served.call("POST", f"/v1/outcomes{where}", outcome))
         assert told[-1][0] == 200, told[-1]
     return [json.loads(body) for _, body in told]
