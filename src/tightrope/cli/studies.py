@@ -8,12 +8,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
 from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
+from tightrope.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tightrope.studies.league import League
 
 PUBLIC_TABLES = Path("../shared/data")
 
@@ -51,14 +55,15 @@ def compare(
     policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     page: Path | None = None,
+    merge: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
     trust: Trust = False,
     runs: Runs = AS_STATED,
     output: Output = DEFAULT,
 ) -> None:
     """Run every policy on every scenario of its setting, on the same draws, and rank them.
 
-    A policy outside its assumptions is not run, but marked with the reasons. The page, summary.json and league.csv go to --out, by
-    default to the folder league. Ctrl-C keeps what was finished.
+    A policy outside its assumptions is not run, but marked with the reasons. The page, summary.json, league.csv and the runs
+    themselves go to --out, by default to the folder league. Ctrl-C keeps what was finished.
 
     Parameters
     ----------
@@ -73,12 +78,20 @@ def compare(
         A scenario of the league; may be repeated. All by default.
     page
         A page of documentation, such as docs/league.md, whose tables between its two markers become those of this league.
+    merge
+        The --out of an earlier run; may be repeated. Nothing is run: these parts of a league, run alike, are put together.
     """
     from tightrope.spec import read_spec
     from tightrope.studies import league
 
     if page is not None:
         league.read_page(page)  # A page without markers is refused now, not after the league has run.
+    if merge:
+        asked_for = (spec, *policy, *scenario, runs.rounds, runs.replications, runs.seed)
+        if quick or any(one is not None for one in asked_for):
+            raise InvalidInput("--merge runs nothing: give it no spec, policy, scenario or size.")
+        _show_league(league.merged([league.read_runs(folder) for folder in merge]), page, output)
+        return
 
     read = None if spec is None else read_spec(spec, trust=trust)
     asked = {name: value for name, value in vars(runs).items() if name != "workers"}
@@ -95,6 +108,15 @@ def compare(
         tell=lambda line: print(line, file=sys.stderr),
         command=shlex.join(words),
     )
+    _show_league(found, page, output)
+    if found.interrupted:
+        raise KeyboardInterrupt
+
+
+def _show_league(found: League, page: Path | None, output: Output) -> None:
+    """Write a league's files and its page, and show who is best."""
+    from tightrope.studies import league
+
     written = league.write_page(found, output.out or Path("league"))
     if page is not None and not found.interrupted:
         league.rewrite_page(found, page)
@@ -112,8 +134,6 @@ def compare(
         print(f"{name} is left out: {reason}", file=sys.stderr)
     ranking = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
     output.show(data, ranking, _scores_table(scores), f"the league's page is {written}")
-    if found.interrupted:
-        raise KeyboardInterrupt
 
 
 @command("tightrope evidence --data ../shared/data --page docs/shadow-price.md --out out/evidence")
@@ -202,8 +222,6 @@ def bench(
 
 
 def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
-    from tightrope.studies.league import KNOWS_ALL
-
     head = ("scenario", "policy", "place", *JUDGED, "rounds above zero", "worst path", "µs a decision")
     order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
     ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
@@ -211,7 +229,7 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
         (
             row["scenario"],
             row["policy"],
-            "knows the truth" if row["policy"] in KNOWS_ALL else str(row["place"] or row["verdict"]),
+            _place_text(row),
             *judged(row),
             number_text(row["rounds_above"]),
             number_text(row["worst_path_violation"]),
@@ -222,15 +240,24 @@ def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
     return table("", head, body)
 
 
+def _place_text(row: dict[str, Any]) -> str:
+    from tightrope.studies.league import KNOWS_ALL
+
+    if row["place"] is None:
+        return "knows the truth" if row["policy"] in KNOWS_ALL else str(row["verdict"])
+    return f"{row['place']}{'=' if row['shared_place'] else ''}"
+
+
 def _scores_table(scores: Sequence[dict[str, Any]]) -> Any:
     """Every policy over all scenarios: how many it kept, and its regret as a multiple of the best one's."""
     from tightrope.studies.league import ratio_text
 
-    head = ("policy", "keeps the rules in", "mean ratio to the best", "worst", "on")
+    head = ("policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on")
     body = [
         (
             row["policy"],
             f"{row['kept']} of {row['played']}",
+            str(row["first_or_tied"]),
             ratio_text(row["ratio"]),
             ratio_text(row["ratio_worst"]),
             row["worst_scenario"] or "–",
@@ -243,11 +270,11 @@ def _scores_table(scores: Sequence[dict[str, Any]]) -> Any:
 def _winners_table(overview: Sequence[dict[str, Any]]) -> Any:
     from tightrope.studies.league import CENTRE, standing
 
-    head = ("scenario", "best that keeps the constraints", "its regret", f"regret of {CENTRE}", "its place")
+    head = ("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place")
     body = [
         (
             one["scenario"],
-            one["best"] or "–",
+            ", ".join(one["first"]) or "–",
             number_text(one["regret"]),
             number_text(one["ours"]),
             standing(one),

@@ -4,9 +4,11 @@ from tightrope.policies.clucb import CLUCB
 from tightrope.policies.decision import Decision, Explanation
 from tightrope.policies.greedy import Greedy
 from tightrope.policies.lagrangian import Lagrangian
+from tightrope.policies.lagrangian_thompson import LagrangianThompson
 from tightrope.policies.lfg import LFG
 from tightrope.policies.lincbwk import LinCBwK
 from tightrope.policies.lints import LinTS
+from tightrope.policies.lp_thompson import LPThompson
 from tightrope.policies.opb import OPB
 from tightrope.policies.oplb import OPLB
 from tightrope.policies.oracle import Oracle
@@ -33,7 +35,9 @@ __all__ = [
     "Decision",
     "Explanation",
     "Greedy",
+    "LPThompson",
     "Lagrangian",
+    "LagrangianThompson",
     "LinCBwK",
     "LinTS",
     "LinUCB",

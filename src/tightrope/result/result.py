@@ -393,15 +393,24 @@ class Result(AsFrame):
         costs = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
         write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
         write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
-        arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
-        arrays = {name: array for name, array in arrays.items() if array is not None}
-        write_archive(folder / "result.npz", self._described(), arrays)
+        self.write(folder / "result.npz")
         return folder
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Result:
         """The result that `save` wrote into `directory`."""
-        path = Path(directory) / "result.npz"
+        return cls.read(Path(directory) / "result.npz")
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the result into one file, exact, for `Result.read`."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        write_archive(Path(path), self._described(), arrays)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Result:
+        """The result that `write` wrote into a file."""
+        path = Path(path)
         try:
             header, arrays = read_archive(path)
             interval = header.pop("optimum_interval")

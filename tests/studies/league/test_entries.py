@@ -28,6 +28,16 @@ def test_rivals_that_look_at_costs_play_everywhere(name):
             assert isinstance(made(name, ground), Lagrangian)
 
 
+@pytest.mark.parametrize("name", ["lag-ts", "lp-ts"])
+def test_rivals_with_the_posterior_of_the_default_play_everywhere(name):
+    for ground in SCENARIOS:
+        ours, default = made(name, ground), made("shadow-price", ground)
+        assert ours.reward_model.settings() == default.reward_model.settings()
+        theirs = default.cost_model
+        assert (ours.cost_model is None) == (theirs is None)
+        assert theirs is None or ours.cost_model.settings() == theirs.settings()
+
+
 def test_the_plain_one_has_no_margin():
     assert (made("plain-lagrangian", "fair-jobs").margin, made("lagrangian", "fair-jobs").margin) == (
         0.0,

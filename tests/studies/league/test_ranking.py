@@ -17,13 +17,13 @@ GROUNDS = ("bandit-slack", "bandit-binding", "fair-jobs")
 
 
 def performance(policy, ground, regret, ends=-1.0, above=0.0, peak=0.0):
-    """A policy that ends with a regret and a total, the same in every run."""
+    """A policy that ends with a total, the same in every run, and a regret: one for all, or one for each run."""
     cost = np.full((R, 1, 1), ends)
     result = Result(
         policy=policy,
         scenario=ground,
         rounds=[T],
-        reward=np.full((R, 1), -regret),
+        reward=-np.broadcast_to(np.reshape(regret, (-1, 1)), (R, 1)),
         observed_reward=np.zeros((R, 1)),
         cost=cost,
         mean_cost=cost,
@@ -62,7 +62,8 @@ def test_kept_means_at_the_end_and_in_nine_rounds_of_ten():
 def test_a_policy_that_is_long_above_zero_has_no_place():
     patient, hasty = performance("patient", "g", 50.0), performance("hasty", "g", 10.0, above=500)
     found = league(hasty, patient)
-    assert (found.place(patient), found.place(hasty)) == (1, None)
+    assert found.place(patient).number == 1
+    assert found.place(hasty) is None
     ours = league(dataclasses.replace(hasty, policy=ranking.CENTRE), patient)
     assert standing(ours.overview()[0]) == "too long above zero"
 
@@ -107,6 +108,69 @@ def test_ratios():
     )
     assert lawless["ratio_played"] == lawless["ratio_played_worst"] == 0.4
     assert list(scores)[:2] == ["best", "lucky"]
+
+
+def test_a_difference_that_runs_do_not_show_is_a_tie():
+    # Regrets vary a lot between runs, but on the same draws they vary together: a difference of 2 shows.
+    draws = np.array([10.0, 200.0, 60.0, 130.0])
+    ahead = performance("ahead", "g", draws)
+    level = performance("level", "g", draws + np.array([3.0, -2.0, 4.0, -4.0]))
+    behind = performance("behind", "g", draws + np.array([2.0, 2.5, 1.5, 2.0]))
+    last = performance("last", "g", draws + 50.0)
+    found = league(last, behind, level, ahead)
+    assert [one.policy for one in found.of("g")] == ["ahead", "level", "behind", "last"]
+    places = {one.policy: found.place(one) for one in found.performances}
+    assert {name: str(place) for name, place in places.items()} == {
+        "ahead": "1=",
+        "level": "1=",
+        "behind": "2",
+        "last": "4",
+    }
+    # Level with both, which are not level with each other.
+    assert places["level"].tied_with == ("ahead", "behind")
+    assert places["behind"].tied_with == ("level",)
+    assert places["last"].tied_with == ()
+    scores = {row["policy"]: (row["first_or_tied"], row["first"]) for row in found.scores()}
+    assert scores == {"ahead": (1, 0), "level": (1, 0), "behind": (0, 0), "last": (0, 0)}
+    (overview,) = found.overview()
+    assert (overview["best"], overview["first"]) == ("ahead", ["ahead", "level"])
+    rows = {row["policy"]: row for row in found.final_rows()}
+    assert (rows["level"]["place"], rows["level"]["shared_place"]) == (1, True)
+    assert rows["level"]["tied_with"] == "ahead, behind"
+    # The ratio is to the lowest mean, whoever is tied with it.
+    assert found.ratio(ahead) == 1.0
+    assert found.ratio(level) > 1.0
+
+
+def test_one_run_shows_no_difference():
+    pair = [performance(name, "g", regret) for name, regret in (("a", 1.0), ("b", 900.0))]
+    single = [
+        dataclasses.replace(
+            one,
+            result=dataclasses.replace(
+                one.result,
+                **{
+                    part: getattr(one.result, part)[:1]
+                    for part in ("reward", "observed_reward", "cost", "mean_cost", "counts", "last_violation")
+                },
+            ),
+        )
+        for one in pair
+    ]
+    assert [str(league(*pair).place(one)) for one in pair] == ["1", "2"]
+    assert [str(league(*single).place(one)) for one in single] == ["1=", "1="]
+
+
+def test_who_breaks_the_rules_or_knows_the_truth_ties_with_nobody():
+    found = league(
+        performance("kept", "g", 30.0),
+        performance("lawless", "g", 30.0, ends=9.0),
+        performance("oracle", "g", 30.0),
+    )
+    kept, lawless, oracle = found.performances
+    assert found.place(kept) == ranking.Place(1, (), False)
+    assert found.place(lawless) is None
+    assert found.place(oracle) is None
 
 
 @pytest.mark.parametrize("worst", GROUNDS)

@@ -4,6 +4,7 @@ A policy outside its assumptions is marked with the reasons and not run. Each is
 parameters (`Scenario.known`), and nothing is tuned. A policy of your own joins in the same way: see `own_entry` and docs/league.md.
 """
 
+from tightrope.studies.league.archive import merged, read_runs, write_runs
 from tightrope.studies.league.entries import ROSTER, Entry, Unfit, chosen_entries, own_entry, spec_entry
 from tightrope.studies.league.page import write_page
 from tightrope.studies.league.ranking import (
@@ -12,12 +13,13 @@ from tightrope.studies.league.ranking import (
     League,
     Misfit,
     Performance,
+    Place,
     ratio_text,
     standing,
 )
 from tightrope.studies.league.run import chosen_scenarios, compare, size_of
 from tightrope.studies.league.standings import read_page, rewrite_page
 
-__all__ = ["CENTRE", "KNOWS_ALL", "ROSTER", "Entry", "League", "Misfit", "Performance", "Unfit"]
-__all__ += ["chosen_entries", "chosen_scenarios", "compare", "own_entry", "size_of", "spec_entry"]
-__all__ += ["ratio_text", "read_page", "rewrite_page", "standing", "write_page"]
+__all__ = ["CENTRE", "KNOWS_ALL", "ROSTER", "Entry", "League", "Misfit", "Performance", "Place", "Unfit"]
+__all__ += ["chosen_entries", "chosen_scenarios", "compare", "merged", "own_entry", "size_of", "spec_entry"]
+__all__ += ["ratio_text", "read_page", "read_runs", "rewrite_page", "standing", "write_page", "write_runs"]

@@ -230,8 +230,8 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "round-robin": _round_robin,
     "oracle": _oracle,
 }
-_ORDER = f"""{CENTRE} {CENTRE}-forgetful {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lagrangian plain-lagrangian guarded-lagrangian guarded-linucb
-    prudent opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
+_ORDER = f"""{CENTRE} {CENTRE}-forgetful {_PAPER} {_PAPER}-a {_PAPER}-measured {_PAPER}-capped lp-ts lag-ts lagrangian plain-lagrangian guarded-lagrangian
+    guarded-linucb prudent opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
 _OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]

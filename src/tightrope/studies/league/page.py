@@ -1,4 +1,4 @@
-"""The league's files: the page with figures and tables, `summary.json` and `league.csv`."""
+"""The league's files: the page with figures and tables, `summary.json`, `league.csv` and the runs themselves."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tightrope.environments.tabular import seen_words
 from tightrope.files import write_csv, write_json
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Estimate
+from tightrope.studies.league.archive import write_runs
 from tightrope.studies.league.ranking import (
     CENTRE,
     KNOWS_ALL,
@@ -31,9 +32,10 @@ _SHOWN = 6  # curves in a figure
 
 
 def write_page(league: League, folder: str | os.PathLike[str]) -> Path:
-    """Write `summary.json`, `league.csv` and the page `index.html` with its figures into `folder`; returns the page."""
+    """Write `summary.json`, `league.csv`, the runs and the page `index.html` with its figures into `folder`; returns the page."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    write_runs(league, target)
     misfits = [asdict(one) for one in league.misfits]
     facts = [
         {
@@ -87,6 +89,9 @@ def _page(league: League) -> Report:
             "**Regret**: rounds times the optimum of the linear program, less the mean rewards earned; where means change with the round, "
             "the optimum of each moment, added up. It may be negative for who breaks the constraints.",
             f"**Against {CENTRE}**: regret less that policy's, run by run on the same draws; negative is better.",
+            "**Place**: one more than the number of policies that are shown to have less regret, of those that keep the constraints and do "
+            "not know the truth; = where several share it. Two are **tied** if the interval of the difference in their regrets, run by "
+            "run on the same draws, includes 0.",
             "**Expected violation**: Σ_{k} (E S_{k})^{+}, with S_{k} the cumulative cost at the end, its noise averaged out. A policy "
             "*keeps* the constraints if the interval reaches down to 0, or if no run at all ended in violation, and if at most "
             f"{100 * MOST_ABOVE:.0f} % of the rounds, on average over runs, had some total above 0.",
@@ -125,7 +130,8 @@ def _summarise(report: Report, league: League) -> None:
             else f" There its regret is {one['ratio']:.2f} times that of the best, on average."
         )
         report.summary(
-            f"**{one['policy']}** kept the rules in {one['kept']} of {one['played']} scenarios, and was first in {one['first']}.{beyond}"
+            f"**{one['policy']}** kept the rules in {one['kept']} of {one['played']} scenarios, and was first or tied for first in "
+            f"{one['first_or_tied']}.{beyond}"
         )
 
 
@@ -136,17 +142,17 @@ def _overview(report: Report, league: League) -> None:
         name = f"[{scenario.name}](#{scenario.name})"
         kind = f"{scenario.env.n_constraints}, seen {seen_words(scenario.env.costs_seen)}"
         kind += f", {scenario.delay} rounds late" if scenario.delay else ""
-        best = [one["best"] or "none", one["regret"]]
+        best = [", ".join(one["first"]) or "none", one["regret"]]
         rows.append([name, kind, scenario.slater, *best, one["ours"], _rounded(one["ratio"]), standing(one)])
-    winner = ["lowest regret of those that keep them", "its regret"]
+    winner = ["first or tied, of those that keep them", "lowest regret"]
     report.table(
         ["scenario", "constraints", "δ", *winner, "ours", "our ratio", "our place"],
         rows,
         caption=f"The best by scenario; ours is {CENTRE}",
         note="δ is Slater's constant. The oracle, which knows all means, takes no place. To keep the constraints means that no violation "
         f"at the end is *shown*, where a small one may hide in few runs, and that at most {100 * MOST_ABOVE:.0f} % of the rounds had a total "
-        "above zero. Regrets of neighbours may differ by less than their intervals: see the tables below. What a ratio is, and all else that "
-        "is measured, is told [further down](#how-it-is-measured).",
+        "above zero. First or tied: nobody is shown to have less regret. What a ratio is, and all else that is measured, is told "
+        "[further down](#how-it-is-measured).",
     )
 
 
@@ -158,10 +164,11 @@ def _by_policy(report: Report, league: League) -> None:
         kept = [f"{one['kept']}\u00a0of\u00a0{n}", f"{safe}\u00a0of\u00a0{n}"]
         ratios = [_rounded(one[name]) for name in ("ratio", "ratio_worst", "ratio_played")]
         time = round(float(np.median([np.median(found.microseconds) for found in mine])))
-        rows.append([one["policy"], *kept, *ratios, float(one["first"]), time])
+        firsts = [float(one["first_or_tied"]), float(one["first"])]
+        rows.append([one["policy"], *kept, *ratios, *firsts, time])
     head = ["policy", "kept", "in every round", "mean ratio where kept", "worst", "mean ratio of all"]
     report.table(
-        [*head, "first places", "µs a decision"],
+        [*head, "first or tied", "first alone", "µs a decision"],
         rows,
         caption="The policies over all scenarios of their setting",
         note="In every round: no round of any run had a mixture whose mean cost was above 0. The mean ratio of all scenarios also "
@@ -219,13 +226,16 @@ def _standings(report: Report, league: League, scenario: Scenario) -> None:
         regret, ratio = _triple(result.regret.at()), _rounded(league.ratio(one))
         totals = [float(one.rounds_above.mean()), result.last_violated().mean, one.worst_path]
         where = unplaced if place is None else f"{place}"
-        earned.append([one.policy, where, regret, ratio, *(totals if constrained else [time]), difference])
+        tied = "" if place is None else ", ".join(place.tied_with)
+        earned.append(
+            [one.policy, where, regret, ratio, *(totals if constrained else [time]), difference, tied]
+        )
         per_round, costly = _triple(over_runs(one.excess, least=0.0)), f"{float(one.above.mean()):.0%}"
         ends = [_triple(result.violation.at()), _triple(result.path_violation.at())]
         spent.append([one.policy, *ends, _triple(over_runs(one.peak, least=0.0)), per_round, costly, time])
     head = ["policy", "place", "regret", "ratio"]
     head += ["rounds above zero", "last violated round", "worst path"] if constrained else ["µs a decision"]
-    report.table([*head, f"against {CENTRE}"], earned, caption=f"Standings on {scenario.name}")
+    report.table([*head, f"against {CENTRE}", "tied with"], earned, caption=f"Standings on {scenario.name}")
     if constrained:
         head = ["policy", "expected violation", "path violation", "its most in a run", "violation per round"]
         head += ["rounds that cost", "µs a decision"]

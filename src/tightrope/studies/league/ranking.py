@@ -1,11 +1,12 @@
-"""Who is best: every policy's runs in every scenario, side by side, measured alike."""
+"""Who is best: every policy's runs in every scenario, side by side, measured alike; differences that runs do not show are ties."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,11 +104,31 @@ class Performance:
         return not (expected.low if math.isfinite(expected.low) else expected.mean) > 0.0
 
 
+class Place(NamedTuple):
+    """Where a policy stands in a scenario: 1 and how many are shown to be better, and with whom it is tied, best first."""
+
+    number: int
+    tied_with: tuple[str, ...]
+    shared: bool
+
+    def __str__(self) -> str:
+        """The number, with = where others have it too.
+
+        >>> str(Place(1, ("b",), True)), str(Place(2, ("c",), False))
+        ('1=', '2')
+        """
+        return f"{self.number}{'=' if self.shared else ''}"
+
+
 @dataclass(frozen=True, eq=False)
 class League(AsFrame):
     """What `compare` found: who played where and how well, who did not and why, and the way to a table.
 
     `left_out` are the scenarios that could not be made, with the reasons.
+
+    Places are of those that keep the rules and do not know the truth. Two of them are tied in a scenario if the 95 % interval of the
+    difference in their regrets, run by run on the same draws, includes 0. Else the lower mean is the better. A place is 1 and the
+    number of those that are better.
     """
 
     scenarios: Mapping[str, Scenario]
@@ -134,7 +155,7 @@ class League(AsFrame):
             (
                 row["policy"],
                 f"{row['kept']} of {row['played']}",
-                row["first"],
+                row["first_or_tied"],
                 row["ratio"],
                 row["ratio_worst"],
             )
@@ -144,7 +165,8 @@ class League(AsFrame):
         return displays.page(
             f"League: {size}{', interrupted' if self.interrupted else ''}",
             displays.table(
-                ("policy", "keeps the rules in", "first in", "regret, of the best's", "at worst"), scores
+                ("policy", "keeps the rules in", "first or tied in", "regret, of the best's", "at worst"),
+                scores,
             ),
             displays.table(
                 ("scenario", "best that keeps the rules", "its regret", f"place of {CENTRE}"), best
@@ -164,27 +186,44 @@ class League(AsFrame):
 
         return sorted((one for one in self.performances if one.scenario == scenario), key=order)
 
-    def place(self, performance: Performance) -> int | None:
-        """1 for the lowest regret of those that kept the constraints and did not know the truth; None for those without a place."""
-        able = [one for one in self.of(performance.scenario) if one.kept and one.policy not in KNOWS_ALL]
-        return able.index(performance) + 1 if performance in able else None
+    def place(self, performance: Performance) -> Place | None:
+        """Where it stands in its scenario; None for those without a place."""
+        return self._places.get(id(performance))
+
+    def best(self, scenario: str) -> Performance | None:
+        """The lowest mean regret of those with a place; it may be tied with others."""
+        return next((one for one in self.of(scenario) if self.place(one) is not None), None)
+
+    @cached_property
+    def _places(self) -> dict[int, Place]:
+        found = {}
+        for scenario in dict.fromkeys(one.scenario for one in self.performances):
+            able = [one for one in self.of(scenario) if one.kept and one.policy not in KNOWS_ALL]
+            tied = [[two is not one and are_tied(one, two) for two in able] for one in able]
+            # They stand in the order of their means, so that only earlier ones can be better.
+            numbers = [1 + i - sum(row[:i]) for i, row in enumerate(tied)]
+            for one, number, row in zip(able, numbers, tied, strict=True):
+                names = tuple(two.policy for two, same in zip(able, row, strict=True) if same)
+                found[id(one)] = Place(number, names, numbers.count(number) > 1)
+        return found
 
     def ratio(self, performance: Performance) -> float | None:
         """(regret + 20) / (regret of the best with a place + 20), regrets below 0 counted as 0; None where nobody has a place.
 
-        1 for the best. Below 1 only for who knows the truth or breaks the rules.
+        1 for the lowest mean regret. Below 1 only for who knows the truth or breaks the rules.
         """
-        for one in self.of(performance.scenario):
-            if self.place(one) == 1:
-                mine, best = (max(0.0, final_regret(who)) + SOFTENING for who in (performance, one))
-                return mine / best
-        return None
+        best = self.best(performance.scenario)
+        if best is None:
+            return None
+        mine, least = (max(0.0, final_regret(who)) + SOFTENING for who in (performance, best))
+        return mine / least
 
     def scores(self) -> list[dict[str, Any]]:
         """One row for each policy: how many scenarios it played and kept, the mean of its ratios and the worst of them.
 
         `ratio`, `ratio_worst` and `worst_scenario` are over the scenarios that it kept, `ratio_played` and `ratio_played_worst`
-        over all that it played. Those that kept most come first, the lower mean before the higher; who knows the truth, last.
+        over all that it played. `first` counts the scenarios in which it is ahead of all others, `first_or_tied` those in which none
+        is shown to be better. Those that kept most come first, the lower mean before the higher; who knows the truth, last.
         """
         found = []
         for name in dict.fromkeys(one.policy for one in self.performances):
@@ -192,7 +231,8 @@ class League(AsFrame):
             ratios = {one.scenario: ratio for one in mine if (ratio := self.ratio(one)) is not None}
             kept = {one.scenario: ratios[one.scenario] for one in mine if one.kept and one.scenario in ratios}
             row: dict[str, Any] = {"policy": name, "played": len(mine), "kept": sum(one.kept for one in mine)}
-            row |= {"first": sum(self.place(one) == 1 for one in mine)}
+            firsts = [place for one in mine if (place := self.place(one)) is not None and place.number == 1]
+            row |= {"first": sum(not place.shared for place in firsts), "first_or_tied": len(firsts)}
             row |= {"ratio": _mean(kept), "ratio_worst": max(kept.values(), default=None)}
             row |= {"worst_scenario": max(kept, key=lambda where: kept[where], default=None)}
             row |= {"ratio_played": _mean(ratios), "ratio_played_worst": max(ratios.values(), default=None)}
@@ -216,7 +256,12 @@ class League(AsFrame):
         rows = []
         for performance in self.performances:
             whole, gap = performance.row(), self.gap(performance)
-            verdict: dict[str, Any] = {"kept": performance.kept, "place": self.place(performance)}
+            place = self.place(performance)
+            verdict: dict[str, Any] = {"kept": performance.kept, "place": place and place.number}
+            verdict |= {
+                "shared_place": place and place.shared,
+                "tied_with": place and ", ".join(place.tied_with),
+            }
             verdict["ratio"] = self.ratio(performance)
             for g, row in enumerate(performance.result.rows()):
                 difference = UNKNOWN if gap is None else over_runs(gap[:, g])
@@ -228,7 +273,10 @@ class League(AsFrame):
         return [row for row in self.rows() if row["round"] == self.rounds]
 
     def overview(self) -> list[dict[str, Any]]:
-        """For each scenario the policy with the lowest regret of those that kept the constraints, and where `CENTRE` stands."""
+        """For each scenario the policy with the lowest mean regret of those that kept the constraints, and where `CENTRE` stands.
+
+        `first` names all that are first or tied for first.
+        """
         found = []
         for scenario in self.scenarios.values():
             performances = self.of(scenario.name)
@@ -237,7 +285,9 @@ class League(AsFrame):
             ours = next((one for one in performances if one.policy == CENTRE), None)
             row: dict[str, Any] = {"scenario": scenario.name, "best": best and best.policy}
             row |= {"regret": best and final_regret(best), "violation": best and final_violation(best)}
-            row |= {"ours": ours and final_regret(ours), "place": ours and self.place(ours)}
+            firsts = [one.policy for one in ranked if (place := self.place(one)) and place.number == 1]
+            place = None if ours is None else self.place(ours)
+            row |= {"first": firsts, "ours": ours and final_regret(ours), "place": place and str(place)}
             row |= {"ratio": ours and self.ratio(ours), "verdict": ours and ours.verdict}
             found.append({**row, "ranked": len(ranked)})
         return found
@@ -246,8 +296,8 @@ class League(AsFrame):
 def standing(one: Mapping[str, Any]) -> str:
     """Where `CENTRE` stands in a scenario, in words, from an entry of `League.overview`.
 
-    >>> standing({"verdict": "kept", "place": 2, "ranked": 5}), standing({"verdict": None})
-    ('2 of 5', 'not run')
+    >>> standing({"verdict": "kept", "place": "1=", "ranked": 5}), standing({"verdict": None})
+    ('1= of 5', 'not run')
     """
     if one["verdict"] is None:
         return "not run"
@@ -257,6 +307,12 @@ def standing(one: Mapping[str, Any]) -> str:
 def final_regret(performance: Performance) -> float:
     """The mean regret after the last round."""
     return float(performance.result.regret.mean[-1])
+
+
+def are_tied(one: Performance, other: Performance) -> bool:
+    """Whether the interval of the difference in their regrets, run by run, includes 0; so it does with a single run."""
+    difference = over_runs(other.result.reward[:, -1] - one.result.reward[:, -1])
+    return not (difference.low > 0.0 or difference.high < 0.0)
 
 
 def final_violation(performance: Performance) -> float:

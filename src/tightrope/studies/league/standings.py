@@ -52,13 +52,15 @@ def standings(league: League) -> str:
     least = f"{SOFTENING:.0f}"
     return f"""{made}, {league.replications} runs each, seed {league.seed}; regret with its 95 % interval over runs.
 
-**Scenario by scenario**, the best {_BEST} of those that keep the rules, and `{CENTRE}` wherever it stands. *Rounds above zero*: those with some total above
-zero, on average over runs, and *last* the last of them. *Worst path*: the most that the violated totals summed to, in any round of any run.
+**Scenario by scenario**, the best {_BEST} of those that keep the rules, and `{CENTRE}` wherever it stands. *Place*: one more than the number of policies that are shown
+to have less regret, `=` where several share it. Two policies are tied if the 95 % interval of the difference in their regrets, run by run on the same draws, includes zero. *Rounds above
+zero*: those with some total above zero, on average over runs, and *last* the last of them. *Worst path*: the most that the violated totals summed to, in any round of any run.
 
 {_scenarios(league)}
 
 **Over all scenarios**: (regret + {least}) / (regret of the best that keeps the rules + {least}), regrets below zero counted as zero. To keep the rules: no violation at the
-end is shown, and at most {100 * MOST_ABOVE:.0f} % of the rounds have a total above zero, on average over runs.
+end is shown, and at most {100 * MOST_ABOVE:.0f} % of the rounds have a total above zero, on average over runs. *First or tied*: in how many scenarios no policy that keeps the rules
+is shown to have less regret; *alone*: in how many of these it is ahead of all others.
 
 {_policies(league)}"""
 
@@ -97,7 +99,8 @@ def _policies(league: League) -> str:
         ratios = [ratio_text(row[key]) for key in ("ratio", "ratio_worst")]
         where = f"`{row['worst_scenario']}`" if row["worst_scenario"] else "–"
         every = [ratio_text(row[key]) for key in ("ratio_played", "ratio_played_worst")]
-        body.append([name, f"{row['kept']} of {row['played']}", *ratios, where, *every, str(row["first"])])
+        firsts = [str(row["first_or_tied"]), str(row["first"])]
+        body.append([name, f"{row['kept']} of {row['played']}", *ratios, where, *every, *firsts])
     head = [
         "policy",
         "keeps the rules in",
@@ -107,7 +110,7 @@ def _policies(league: League) -> str:
         "mean ratio of all",
         "worst",
     ]
-    return _table([*head, "first places"], body)
+    return _table([*head, "first or tied", "alone"], body)
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,108 @@
+"""LagrangianThompson: posterior sampling less a price for every rule that climbs with what the rule is exceeded by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice
+from tightrope.policies.priced_thompson import PricedThompson, Units
+from tightrope.policies.registry import register
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import Array, finite_number
+
+
+@register("lag-ts")
+class LagrangianThompson(PricedThompson):
+    """Dual ascent on the posterior of the default policy: `lagrangian` with Thompson sampling in place of confidence bounds.
+
+    Setting: K ≥ 1 costs in [−1, 1], seen before acting, or after it with a model of them; rewards and features in any unit.
+    Steps, in round t: draw rewards and unknown costs from the posterior, play the largest reward less λ·cost, with
+    λ_k = step · ρ Q_k / (m_k² √t); then Q_k ← [Q_k + w_k + margin · m_k / √t]⁺, a projected sub-gradient step. ρ is the typical
+    difference between the rewards of a round and m_k the typical size of cost k, its noise included, both measured. A cost that is
+    seen later takes the place of its estimate in Q; one that never comes stays estimated.
+    Guarantee: none.
+    Source: dual gradient descent (Zinkevich, *Online convex programming*, ICML 2003) on Thompson sampling; `lagrangian` has
+    the reasons for the margin.
+    Choices: step and margin are those of `lagrangian`, 2 and 0.5, in measured units in place of told ones.
+
+    Parameters
+    ----------
+    reward : Model
+        `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
+    n_constraints : int
+        K ≥ 1.
+    cost : Model, optional
+        Model of the costs where they are seen after acting.
+    step : float
+        How fast prices climb.
+    margin : float
+        What costs are taken to be too high by, in m_k / √t.
+    explore : float
+        Standard deviations of the draws, as a part of the posterior's.
+    cost_range : pair or (K, 2) array, optional
+        What costs lie in, where that is known: it says how uncertain they are before any was seen.
+    seed : int
+        Of the draws.
+
+    Examples
+    --------
+    >>> from tightrope import ArmMeans
+    >>> policy = LagrangianThompson(ArmMeans(2), n_constraints=1)
+    >>> for _ in range(500):
+    ...     decision = policy.decide(costs=[[-0.2], [0.3]])
+    ...     policy.learn(decision, (0.1, 0.9)[decision.action])
+    >>> bool(policy.totals[0] <= 0), policy.dual.round(1).tolist()
+    (True, [1.6])
+    """
+
+    def __init__(
+        self,
+        reward: Model,
+        *,
+        n_constraints: int,
+        cost: Model | None = None,
+        step: float = 2.0,
+        margin: float = 0.5,
+        explore: float = 1.0,
+        cost_range: Any = None,
+        seed: int = 0,
+    ) -> None:
+        PricedThompson.__init__(self, reward, n_constraints, cost, explore, cost_range, seed)
+        self.step = finite_number("step", step, low=0.0)
+        self.margin = finite_number("margin", margin, low=0.0)
+        self._queue = np.zeros(self.n_constraints)
+
+    def prices_at(self, t: int, units: Units) -> Array:
+        """λ by the queues as they stand."""
+        m = units.m * units.noise
+        return np.asarray(self.step * units.rho * np.maximum(0.0, self._queue) / (m**2 * math.sqrt(t)))
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """The queues grow by the cost of the choice and the margin."""
+        PricedThompson.chosen(self, offer, choice)
+        units = self._units()
+        margin = self.margin * units.m * units.noise / math.sqrt(self.decisions.made + 1)
+        self._queue[...] = np.maximum(0.0, self._queue + choice.note.costs[choice.row] + margin)
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Put what was seen in the place of what was expected, in the queues too."""
+        expected = self._expected.copy()
+        PricedThompson.learn_costs(self, pending, costs)
+        self._queue += self._expected - expected
+
+    def arrays(self) -> Arrays:
+        """With the queues behind the prices."""
+        return {**PricedThompson.arrays(self), "queue": self._queue}
+
+    def __repr__(self) -> str:
+        cost = "" if self._cost is None else f", cost={self._cost!r}"
+        return (
+            f"LagrangianThompson({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
+            f"margin={self.margin:g})"
+        )

@@ -1,0 +1,196 @@
+"""What `lag-ts` and `lp-ts` share: draws from the posterior that ShadowPrice has, less a price for every cost."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tightrope import kernels
+from tightrope.kernels import probabilities
+from tightrope.kernels.shadow import COST_DRAWS, LARGEST
+from tightrope.models import Model
+from tightrope.policies.offer import Offer
+from tightrope.policies.pending import Pending
+from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model
+from tightrope.policies.shadow_price.input import finite_ranges
+from tightrope.policies.shadow_price.predict import Predictions
+from tightrope.policies.state_file import Arrays
+from tightrope.validation import Array, finite_number, whole_number
+
+# The typical difference between rewards is a mean over rounds in which the later ones count more, as t does. It starts anew until
+# so many outcomes have told the model how large rewards are.
+_LATER_COUNT_MORE, _LEAST_LEARNT = 2.0, 3
+
+
+class Seen(NamedTuple):
+    """What is believed of an offer: rewards (J,) and costs (J, K), means and standard deviations.
+
+    `size` and `square` (K,): the mean over actions of |cost| and cost², with their uncertainty. `spread`: the largest optimistic
+    less the smallest pessimistic reward.
+    """
+
+    rewards: Array
+    deviations: Array
+    costs: Array
+    cost_deviations: Array
+    size: Array
+    square: Array
+    spread: float
+
+
+class Units(NamedTuple):
+    """ρ, the typical difference between the rewards of a round; by rule m, the typical size of a cost, and how noisy it is."""
+
+    rho: float
+    m: Array
+    noise: Array
+
+
+class PricedThompson(Policy):
+    """Thompson sampling on rewards less the prices of costs; a subclass says the prices.
+
+    Models, their units and the draws are those of `ShadowPrice`: rewards and, where they are seen after acting, costs are drawn
+    from normal laws, and the highest value is chosen.
+    """
+
+    randomised: ClassVar[bool] = True
+    reward_range: ClassVar[tuple[float, float] | None] = (-LARGEST, LARGEST)
+    _reward: Model
+
+    def __init__(
+        self,
+        reward: Model,
+        n_constraints: int,
+        cost: Model | None,
+        explore: float,
+        cost_range: Any,
+        seed: int,
+    ) -> None:
+        self.n_constraints = K = whole_number("n_constraints", n_constraints, low=1)
+        self.explore = finite_number("explore", explore, low=0.0)
+        self.seed = whole_number("seed", seed)
+        ranges = finite_ranges(K, None, cost_range)
+        self.cost_range = None if ranges is None else ranges.tolist()
+        self._reward = copy_of_model("reward", reward).standardised(1, centred=True, prior=0.0)
+        self._cost = None
+        if cost is not None:
+            half = np.zeros(K) if ranges is None else (ranges[:, 1] - ranges[:, 0]) / 2.0
+            self._cost = copy_of_model("cost", cost, K).standardised(K, centred=False, prior=half)
+        self.sees_costs = cost is None
+        self.n_actions = self._reward.n_actions
+        self._expected, self._size, self._square, self._moved = np.zeros((4, K))
+        self._rho, self._measured = np.zeros(1), np.zeros(1, dtype=np.int64)
+
+    @abstractmethod
+    def prices_at(self, t: int, units: Units) -> Array:
+        """λ of round t, (K,)."""
+
+    def barrier(self, t: int, units: Units, costs: Array) -> Array | float:
+        """What else is taken from the values in round t, (J,), for costs (J, K)."""
+        return 0.0
+
+    @property
+    def dual(self) -> Array:
+        """λ by what stands now, (K,)."""
+        return self.prices_at(max(1, self.decisions.made), self._units())
+
+    @property
+    def expected_totals(self) -> Array:
+        """Running totals, (K,), with the estimated costs of decisions whose own are not seen yet."""
+        return self._expected.copy()
+
+    def choose(self, offer: Offer) -> Choice:
+        """The best of the drawn values."""
+        t, seen = self.decisions.made + 1, self._seen(offer)
+        units = self._units(seen)
+        prices = self.prices_at(t, units)
+        means = seen.rewards - seen.costs @ prices - self.barrier(t, units, seen.costs)
+        of_costs = COST_DRAWS * self.explore * seen.cost_deviations * prices
+        deviations = np.sqrt((self.explore * seen.deviations) ** 2 + (of_costs**2).sum(axis=1))
+        values = means + deviations * self.normals(len(means))
+        chances, room = np.empty(len(means)), np.empty(probabilities.probabilities_room(len(means)))
+        probabilities.largest_probabilities(means, deviations, chances, room)
+        return Choice(best_row(values), seen.rewards, values, chances, note=seen)
+
+    def chosen(self, offer: Offer, choice: Choice) -> None:
+        """Count the cost of the choice, or the estimate of it, and measure the offer."""
+        seen: Seen = choice.note
+        if self.decisions.made == 0:
+            # The first offer sets the units of the features.
+            self._believed(offer, Predictions(self._reward, self._cost))
+        units = self._units(seen)
+        self._rho[0] = units.rho
+        self._measured[0] += self._reward.n_learnt >= _LEAST_LEARNT
+        self._size += seen.size
+        self._square += seen.square
+        if self.sees_costs:
+            self._moved += seen.square
+        self._expected += seen.costs[choice.row]
+
+    def normals(self, n: int, slot: int = 0) -> Array:
+        """Standard normals for the next decision, of the slots from this one on."""
+        seed, number = np.uint64(self.seed), self.decisions.made
+        return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
+
+    def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
+        """φ; ψ followed by the costs that were expected."""
+        phi, psi = Policy.kept_features(self, offer, choice)
+        if self._cost is None:
+            return phi, None
+        return phi, np.concatenate([[] if psi is None else psi, choice.note.costs[choice.row]])
+
+    def kept_lengths(self) -> tuple[int, int]:
+        """φ; ψ and K costs."""
+        n_phi, n_psi = Policy.kept_lengths(self)
+        return n_phi, n_psi if self._cost is None else n_psi + self.n_constraints
+
+    def learn_costs(self, pending: Pending, costs: Array) -> None:
+        """Put what was seen in the place of what was expected."""
+        assert self._cost is not None
+        assert pending[3] is not None
+        psi, expected = np.split(pending[3], [-self.n_constraints])
+        self._cost.learn(psi if len(psi) else None, costs, pending[1])
+        self._moved += costs**2
+        self._expected += costs - expected
+
+    def arrays(self) -> Arrays:
+        """The totals with what is expected of pending decisions, and how large rewards and costs are."""
+        return {
+            "expected": self._expected,
+            "size": self._size,
+            "square": self._square,
+            "moved": self._moved,
+            "rho": self._rho,
+            "measured": self._measured,
+        }
+
+    def _seen(self, offer: Offer) -> Seen:
+        models = Predictions(self._reward, self._cost)
+        # A copy before the first decision: a proposal must not set the units of the features.
+        return self._believed(offer, models if self.decisions.made else models.copy())
+
+    def _believed(self, offer: Offer, models: Predictions) -> Seen:
+        rewards = models.rewards(offer.phi, offer.ids)
+        costs, unsure = offer.W, np.zeros(offer.W.shape)
+        if self._cost is not None:
+            costs, unsure = models.costs(offer.psi, offer.ids)
+        squares = costs**2 + unsure**2
+        wide = self.explore * rewards.deviations
+        spread = float((rewards.means + wide).max() - (rewards.means - wide).min())
+        size, square = np.sqrt(squares).mean(axis=0), squares.mean(axis=0)
+        return Seen(rewards.means, rewards.deviations, costs, unsure, size, square, spread)
+
+    def _units(self, seen: Seen | None = None) -> Units:
+        """ρ, m and noise, of all offers so far and of one more."""
+        size, square, rho = self._size, self._square, float(self._rho[0])
+        moved = self._moved
+        if seen is not None:
+            size, square = size + seen.size, square + seen.square
+            moved = moved + seen.square if self.sees_costs else moved
+            rho += (seen.spread - rho) * min(1.0, _LATER_COUNT_MORE / (self._measured[0] + 1))
+        m = np.where(size > 0.0, square / np.where(size > 0.0, size, 1.0), 1.0)
+        noise = np.sqrt(np.maximum(1.0, moved / np.where(square > 0.0, square, np.inf)))
+        return Units(max(rho, math.ulp(0.0)), m, noise)
