@@ -32,12 +32,17 @@ class Neighbours(tr.models.Model):
         self.n_actions, self.n_features, self.n_outputs = n_actions, n_features, n_outputs
         self.reach, self.memory, self.seen = reach, memory, np.zeros(1, dtype=np.int64)
         self.kept = np.full((memory, n_features + 1 + n_outputs), -1.0)
+        self.decisions = np.full(memory, -1)
 
     def arrays(self):
-        return {"seen": self.seen, "kept": self.kept}
+        return {"seen": self.seen, "kept": self.kept, "decisions": self.decisions}
+
+    def forget_inputs(self, numbers):
+        self.kept[np.isin(self.decisions, list(numbers))] = -1.0
 
     def learn(self, features, outcome, action=None):
-        self.kept[self.seen[0] % self.memory] = [*features, action, *np.atleast_1d(outcome)]
+        at = self.seen[0] % self.memory
+        self.kept[at], self.decisions[at] = [*features, action, *np.atleast_1d(outcome)], self.decision
         self.seen += 1
 
     def weights(self, features, actions):

@@ -156,6 +156,22 @@ class PolicySuite:
         same = all(np.array_equal(a, there[name], equal_nan=True) for name, a in policy.state().items())
         _must(same, "a restored policy went on to another state than the one that was saved")
 
+    def test_what_it_forgets_is_in_its_state(self) -> None:
+        """`forget_inputs`, where there is such a method, leaves a policy that acts like one restored from its state."""
+        env, policy = self.environment(), self.make()
+        if not hasattr(policy, "forget_inputs"):
+            return
+        _acts(policy, env, rounds=20)
+        (pending,) = _rounds(policy, env, start=21, rounds=1, learn=False)
+        policy.forget_inputs([*range(3, 9), pending.decision.number])
+        gone = pending.decision.number not in policy.pending
+        _must(gone, "a pending decision whose inputs are forgotten must not be pending any more")
+        twin = type(policy).restore(policy.settings(), policy.state())
+        _alike(
+            (_acts(one, env, start=22) for one in (policy, twin)),
+            "after forget_inputs a restored policy acted differently: what it does must depend on the state alone",
+        )
+
     def test_a_proposal_changes_nothing_and_is_explained(self) -> None:
         """`propose`, where there is such a method, tells what `decide` does next, and each decision is explained."""
         env, policy = self.environment(), self.make()
@@ -275,6 +291,24 @@ class ModelSuite:
             _alike([other.widths(rows, ids), model.widths(rows, ids)], f"{what} must have the same widths")
         self._teach(copy, 5)
         _alike([twin.means(rows, ids), model.means(rows, ids)], "a copy must not share state")
+
+    def test_it_forgets_the_rows_of_a_decision(self) -> None:
+        """After `forget_inputs` no array holds them, and a model that is given the arrays answers the same."""
+        model, n = self.make(), 40
+        rows, ids = self._offer(n)
+        for i in range(n):
+            model.note_decision(100 + i)
+            model.learn(None if rows is None else rows[i], float((i * 7) % 5 < 2), int(ids[i]))
+        model.forget_inputs([103, 117])
+        twin = model_from_settings(model.settings())
+        twin.make_room(model.arrays())
+        for name, array in twin.arrays().items():
+            array[...] = model.arrays()[name]
+        for name, array in model.arrays().items():
+            left = rows is not None and any(rows[i].tobytes() in array.tobytes() for i in (3, 17))
+            _must(not left, f"forget_inputs must drop what is kept of a decision, but {name!r} still has it")
+        offer = self._offer(6)
+        _alike([twin.means(*offer), model.means(*offer)], "what forget_inputs does must be in arrays()")
 
     def test_settings_are_plain_data(self) -> None:
         """`settings()` survives JSON, which is what saved policies and journals are made of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -189,6 +189,16 @@ class Auto(Model):
         """So much time goes by, for each."""
         for model in self.models:
             model.elapse(time)
+
+    def note_decision(self, number: int) -> None:
+        """Each is told."""
+        for model in self.models:
+            model.note_decision(number)
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Each drops the rows that it keeps of these decisions."""
+        for model in self.models:
+            model.forget_inputs(numbers)
 
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Let each predict the outcome, and learn it; then see whether to follow another."""

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Self
@@ -19,7 +19,15 @@ from tightrope.kernels import normal
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes, Sample
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
-from tightrope.models.model import Ids, Model, Refits, checked_outcome, half_life_of, known_action, register
+from tightrope.models.model import (
+    Ids,
+    Model,
+    Refits,
+    checked_outcome,
+    half_life_of,
+    known_action,
+    register,
+)
 from tightrope.validation import (
     Array,
     finite_number,
@@ -247,8 +255,34 @@ class Ensemble(Model):
         clock[LEARNT] += 1
         self._seen[a] += 1
         self._times[0] += 1.0 if self._fades is None else self._fades.tick
-        self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0])
+        self._kept.add(x, a, y, int(clock[LEARNT]), self._times[0], self.decision)
         clock[MARK] = _mark(clock[MARK], x, a, y)
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop the rows of these decisions; a fit that was made of some is made anew of those that are left."""
+        if not self._kept.forget(numbers):
+            return
+        clock, left = self._clock, self._kept
+        # Marks of what is left: nothing of what is gone is in them, and whoever asks next fits, or loads and fits, the same.
+        clock[MARK] = _mark_of(left.all(), int(clock[LEARNT]))
+        for began, mark, sample in (
+            (IN_FORCE, MARK_IN_FORCE, left.in_force()),
+            (UNDER_WAY, MARK_UNDER_WAY, left.next()),
+        ):
+            if not len(sample.numbers):
+                clock[[began, mark]] = 0
+            elif clock[began]:
+                clock[mark] = _mark_of(sample, int(clock[began]))
+        if not clock[UNDER_WAY]:
+            clock[TAKES_EFFECT] = 0
+        if not clock[IN_FORCE]:
+            # Nothing is left to fit: as before the first fit.
+            clock[FITS] = 0
+            self._weights[...], self._weights_of[...] = 0.0, 0
+        for fit in self._fitted.values():
+            fit.cancel()
+        self._fitted.clear()
+        self._last_asked = None
 
     def check_outcome(self, outcome: Any) -> None:
         """Refuse what a classifier can't learn."""
@@ -471,6 +505,14 @@ def _mark(before: Any, x: Array, action: int, y: Array) -> int:
     """A number for all that was learnt, in order: two that learnt differently share it with a chance of 2⁻⁶⁴."""
     digest = hashlib.blake2b(int(before).to_bytes(8, signed=True), digest_size=8)
     digest.update(x.tobytes() + action.to_bytes(8) + y.tobytes())
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+def _mark_of(sample: Sample, at: int) -> int:
+    """The same for a sample as it is."""
+    digest = hashlib.blake2b(at.to_bytes(8, signed=True), digest_size=8)
+    for rows in sample:
+        digest.update(rows.tobytes())
     return int.from_bytes(digest.digest(), signed=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -93,6 +93,8 @@ class Features(Model):
         # What was seen until the transformer is fitted; `waits` is the time that went by before each.
         self.rows, self.outcomes = np.zeros((self.first, p)), np.zeros((self.first, M))
         self.which, self.waits = np.zeros(self.first, dtype=np.int64), np.zeros(self.first + 1)
+        # Of which decision each is, by its number.
+        self.decisions = np.zeros(self.first, dtype=np.int64)
         # How many outcomes; and a mark of the rows that the transformer is fitted to, 0 before that.
         self.seen = np.zeros(2, dtype=np.int64)
         self._transform: tuple[int, transformers.Transform] | None = None
@@ -133,6 +135,7 @@ class Features(Model):
             # Fitted before anything changes: what it refuses leaves no trace.
             transform = self._fitted(np.concatenate([self.rows[:n], x[None, :]]))
         self.rows[n], self.outcomes[n], self.which[n] = x, y, -1 if a is None else a
+        self.decisions[n] = self.decision
         self.seen[0] = n + 1
         self._raw.learn(self._in_reach(x[None, :])[0], y, a)
         if transform is not None:
@@ -140,7 +143,41 @@ class Features(Model):
             self._transform = int(self.seen[1]), transform
             for i, z in enumerate(self._made_of(self.rows)):
                 self._model.elapse(float(self.waits[i]))
+                self._model.note_decision(int(self.decisions[i]))
                 self._model.learn(z, self.outcomes[i], None if a is None else int(self.which[i]))
+
+    def note_decision(self, number: int) -> None:
+        """The outcomes that are learnt from here on belong to this decision."""
+        self.decision = number
+        for model in (self._raw, self._model):
+            model.note_decision(number)
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop the rows of these decisions.
+
+        A transformer that was fitted to one of them is given up: it is fitted anew, and the inner model taught anew, when as many
+        outcomes have come in their place. Until then the raw features serve.
+        """
+        for model in (self._raw, self._model):
+            model.forget_inputs(numbers)
+        n = min(int(self.seen[0]), self.first)
+        stays = ~np.isin(self.decisions[:n], list(numbers))
+        if stays.all():
+            return
+        left = int(stays.sum())
+        # The time before a row that goes was also before the next one that stays.
+        at = np.cumsum(np.concatenate([[0], stays]))
+        waits = np.bincount(at, weights=self.waits[: n + 1], minlength=left + 1)
+        self.waits[: left + 1], self.waits[left + 1 :] = waits[: left + 1], 0.0
+        for kept in (self.rows, self.outcomes, self.which, self.decisions):
+            kept[:left] = kept[:n][stays]
+            kept[left:n] = 0
+        self.seen[:] = left, 0
+        self._transform = self._last = None
+        fresh = model_from_settings({**self.inner, "n_features": self._size})
+        self._model.make_room(fresh.arrays())
+        for name, array in fresh.arrays().items():
+            self._model.arrays()[name][...] = array
 
     def elapse(self, time: float) -> None:
         """So much time goes by."""
@@ -228,10 +265,17 @@ class Features(Model):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
-        own = {name: getattr(self, name) for name in ("rows", "outcomes", "which", "waits", "seen")}
+        own = {
+            name: getattr(self, name) for name in ("rows", "outcomes", "which", "waits", "decisions", "seen")
+        }
         for part, model in (("raw", self._raw), ("inner", self._model)):
             own |= {f"{part}/{name}": array for name, array in model.arrays().items()}
         return own
+
+    def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have room for as much as these arrays keep of the inner model, before and after the transformer is fitted."""
+        for part, model in (("raw/", self._raw), ("inner/", self._model)):
+            model.make_room({k.removeprefix(part): one for k, one in arrays.items() if k.startswith(part)})
 
     @property
     def _in_use(self) -> Model:

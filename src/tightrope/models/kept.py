@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.kernels import bootstrap
-from tightrope.models.model import Ids
+from tightrope.models.model import NO_DECISION, Ids
 from tightrope.validation import Array, require_choice, whole_number
 
 __all__ = ["RULES", "KeptOutcomes", "Sample"]
@@ -72,6 +72,7 @@ class KeptOutcomes:
             "outcomes": np.zeros((0, n_outputs)),
             "numbers": np.zeros(0, dtype=np.int64),
             "times": np.zeros(0),
+            "decisions": np.zeros(0, dtype=np.int64),
             "samples": np.zeros(0, dtype=np.int8),
         }
         self._reserve(_SMALLEST)
@@ -79,14 +80,23 @@ class KeptOutcomes:
     def __len__(self) -> int:
         return int(self.used[0])
 
-    def add(self, features: Any, action: int, outcome: Any, number: int, time: float) -> None:
-        """One more outcome; numbers and times only rise."""
+    def add(
+        self,
+        features: Any,
+        action: int,
+        outcome: Any,
+        number: int,
+        time: float,
+        decision: int = NO_DECISION,
+    ) -> None:
+        """One more outcome, of a decision by its number; numbers and times of outcomes only rise."""
         i = len(self)
         if i == len(self._rows["numbers"]):
             self._reserve(2 * i)
         rows = self._rows
         rows["features"][i], rows["actions"][i], rows["outcomes"][i] = features, action, outcome
         rows["numbers"][i], rows["times"][i], rows["samples"][i] = number, time, 0
+        rows["decisions"][i] = decision
         self.used[0] = i + 1
 
     def choose(self) -> None:
@@ -98,17 +108,17 @@ class KeptOutcomes:
 
     def take_up(self) -> None:
         """Put the chosen sample in force; forget what is neither in it nor newer."""
-        n, rows = len(self), self._rows
-        samples = rows["samples"][:n]
-        stays = (samples == 0) | (samples & NEXT != 0)
-        left = int(stays.sum())
-        for name, array in rows.items():
-            array[:left] = array[:n][stays]
-            if name != "samples":
-                array[left:n] = 0
-        samples[:left] = np.where(samples[:left] & NEXT, IN_FORCE, 0)
-        samples[left:] = 0
-        self.used[0] = left
+        samples = self._rows["samples"][: len(self)]
+        self._keep((samples == 0) | (samples & NEXT != 0))
+        samples = self._rows["samples"][: len(self)]
+        samples[:] = np.where(samples & NEXT, IN_FORCE, 0)
+
+    def forget(self, decisions: Collection[int]) -> bool:
+        """Drop what is kept of some decisions, from all samples; whether there was anything."""
+        gone = np.isin(self._rows["decisions"][: len(self)], list(decisions))
+        if gone.any():
+            self._keep(~gone)
+        return bool(gone.any())
 
     def in_force(self) -> Sample:
         """A copy of the sample that the fit in force was made of."""
@@ -141,6 +151,14 @@ class KeptOutcomes:
         for name, array in self._rows.items():
             self._rows[name] = larger = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
             larger[:n] = array[:n]
+
+    def _keep(self, stays: NDArray[np.bool_]) -> None:
+        """Only these rows; the others become zeros."""
+        n, left = len(self), int(stays.sum())
+        for array in self._rows.values():
+            array[:left] = array[:n][stays]
+            array[left:n] = 0
+        self.used[0] = left
 
     def _sample(self, which: np.int8) -> Sample:
         picked = self._rows["samples"][: len(self)] & which != 0

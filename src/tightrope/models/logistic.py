@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,8 @@ class Logistic(AnyUnit):
         self.rows, self.outcomes = np.zeros((self.keep, p)), np.zeros((self.keep, M))
         self.which, self.when = np.zeros(self.keep, dtype=np.int64), np.zeros(self.keep)
         self.kept = np.zeros(1, dtype=np.int64)
+        # Of which decision each is, by its number.
+        self.decisions = np.zeros(self.keep, dtype=np.int64)
         # The precision and b of those before them, as they stood at a time.
         self.before_S, self.before_b, self.before_at = (
             np.zeros((blocks, q, q)),
@@ -173,12 +175,32 @@ class Logistic(AnyUnit):
         if self.keep:
             i = int(self.kept[0])
             self.rows[i], self.outcomes[i], self.which[i], self.when[i] = x, y, g * M, self._now()
+            self.decisions[i] = self.decision
             self.kept[0] = i + 1
         n = self.n_learnt
         if (n >= 4 and n & (n - 1) == 0) or self.kept[0] == self.keep > 0:
             self._measure_anew()
             if self.keep:
                 self._fit_anew()
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop the rows that are kept of these decisions, and fit anew without them.
+
+        What they added to means, scales and counts stays, and so does what is older than the rows that are kept.
+        """
+        n = int(self.kept[0])
+        stays = ~np.isin(self.decisions[:n], list(numbers))
+        if stays.all():
+            return
+        self._keep_rows(np.flatnonzero(stays))
+        self._fit_anew()
+
+    def _keep_rows(self, which: Ids) -> None:
+        n, left = int(self.kept[0]), len(which)
+        for kept in (self.rows, self.outcomes, self.which, self.when, self.decisions):
+            kept[:left] = kept[which]
+            kept[left:n] = 0
+        self.kept[0] = left
 
     def elapse(self, time: float) -> None:
         """So much time goes by."""
@@ -262,9 +284,7 @@ class Logistic(AnyUnit):
             old = mine < leave
             self.before_S[block] += (z[old] * curvatures[old, None]).T @ z[old]
             self.before_b[block] += (curvatures * logits + w * (y - p))[old] @ z[old]
-        for kept in (self.rows, self.outcomes, self.which, self.when):
-            kept[: n - leave] = kept[leave:n].copy()
-        self.kept[0] = n - leave
+        self._keep_rows(np.arange(leave, n))
         self._refresh_all()
 
     def _refresh_all(self) -> None:
@@ -353,6 +373,7 @@ class Logistic(AnyUnit):
             "outcomes",
             "which",
             "when",
+            "decisions",
             "kept",
         ]
         names += ["before_S", "before_b", "before_at", *(["ages"] if self.half_life else [])]

@@ -11,8 +11,8 @@ import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from tightrope.validation import Array, finite_number, real_array, require_finit
 __all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
 
 Ids = NDArray[np.int64]
+# The number of the decision where there is none, as for rows of a warm start.
+NO_DECISION: Final = -1
 
 MODELS = Registry("model", __package__)
 register = MODELS.register
@@ -71,6 +73,9 @@ class Model(ABC):
     # chooses by inverse gap weighting, where there is nothing but means.
     exploration: str = "normal"
 
+    # The decision that the next outcome belongs to, by its number: see `note_decision`.
+    decision: int = NO_DECISION
+
     n_features: int = 0
     n_actions: int | None = None
     n_outputs: int = 1
@@ -96,6 +101,20 @@ class Model(ABC):
                 outcome,
                 None if actions is None else int(actions[i]),
             )
+
+    def note_decision(self, number: int) -> None:
+        """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
+
+        A model that keeps rows keeps this number, `decision`, with each, so that `forget_inputs` finds them.
+        """
+        self.decision = number
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop the rows that are kept of these decisions; what was learnt from them in sums may stay.
+
+        What it does depends only on `arrays`: a model that is loaded from them afterwards answers the same.
+        """
+        return
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:

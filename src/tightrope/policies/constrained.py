@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.errors import InvalidInput
+from tightrope.models.model import NO_DECISION
 from tightrope.policies.decision import Decision
 from tightrope.policies.input import Log
 from tightrope.policies.offer import Offer, rounds_given
@@ -162,10 +163,12 @@ class Constrained(Policy):
             w = self._observed_costs(costs, pending[1], pending[4])
             self._cost.check_outcome(w)
             parts |= AWAITS_COSTS
+        self._note_decision(number)
         if y is not None:
             self.learn_reward(pending, y)
         if w is not None:
             self.learn_costs(pending, w)
+        self._note_decision(NO_DECISION)
         self._pending.learnt(number, parts)
 
     def _learn_log(self, log: Log) -> None:

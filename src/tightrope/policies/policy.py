@@ -6,7 +6,7 @@ import inspect
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +17,7 @@ from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, model_from_settings
-from tightrope.models.model import Refits
+from tightrope.models.model import NO_DECISION, Refits
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import (
     Offer,
@@ -358,7 +358,9 @@ class Policy(ABC):
                 self._cost.check_outcome(w)
         if costs is not None:
             parts |= AWAITS_COSTS
+        self._note_decision(number)
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
+        self._note_decision(NO_DECISION)
         if w is not None:
             self._totals[...] += w
         self.decisions.learnt(number, parts)
@@ -379,12 +381,22 @@ class Policy(ABC):
 
     def refits(self) -> list[Refits]:
         """The models that are fitted in the background, always in the same order."""
-        models = (one for one in (self._reward, self._cost) if isinstance(one, Model))
-        return [one for model in models for one in model.refits()]
+        return [one for model in self._models_of_its_own() for one in model.refits()]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
         del self.decisions[self.decisions.number_of(decision)]
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
+
+        What was learnt from them in sums stays. A policy that keeps more of its rounds drops that too. What it does depends only on
+        the state: a policy that is restored from its `state` afterwards decides the same.
+        """
+        for number in sorted({*numbers} & {*self.decisions}):
+            self.forget(number)
+        for model in self._models_of_its_own():
+            model.forget_inputs(numbers)
 
     # Save, restore, copy
 
@@ -570,6 +582,13 @@ class Policy(ABC):
         low, high = self.cost_bounds.T
         require_range("costs", w, low, high)
         return w
+
+    def _models_of_its_own(self) -> list[Model]:
+        return [one for one in (self._reward, self._cost) if isinstance(one, Model)]
+
+    def _note_decision(self, number: int) -> None:
+        for model in self._models_of_its_own():
+            model.note_decision(number)
 
     def _parameter(self, name: str) -> Any:
         return getattr(self, f"_{name}") if name in ("reward", "cost") else getattr(self, name)

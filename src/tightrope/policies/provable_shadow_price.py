@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from tightrope import theory
 from tightrope.errors import InvalidInput
 from tightrope.kernels import prices
 from tightrope.models import Model
+from tightrope.models.model import NO_DECISION
 from tightrope.policies.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
@@ -132,7 +133,7 @@ class ProvableShadowPrice(Policy):
         t = self.decisions.made + 1
         if choice.note is not None:
             self._price[...] = choice.note
-        self._remember(t, Remembered(offer.ids.copy(), _copied(offer.phi), offer.W.copy()))
+        self._remember(t, _remembered(offer, self.decisions.made))
         raised, ready = RULE.step(t, self._totals, self._raised, int(self._ready[0]))
         self._raised[...], self._ready[0] = raised, ready
 
@@ -149,6 +150,12 @@ class ProvableShadowPrice(Policy):
         rounds = list(_unpacked(arrays, self._reward, self.n_constraints))
         Policy.load(self, arrays)
         self._rounds = rounds
+
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop what is kept of these decisions, the remembered rounds too."""
+        Policy.forget_inputs(self, numbers)
+        wanted = {*numbers}
+        self._rounds = [one for one in self._rounds if one.decision not in wanted]
 
     def resume(self, old: Policy, *, same_costs: bool) -> None:
         """Go on where `old` stands, with what it remembers."""
@@ -257,11 +264,12 @@ class ProvableShadowPrice(Policy):
 
 
 class Remembered(NamedTuple):
-    """The offer of a past round."""
+    """The offer of a past round, and the number of the decision that was made in it."""
 
     ids: NDArray[np.int64]
     phi: Array | None
     W: Array
+    decision: int = NO_DECISION
 
 
 class RememberedProgram:
@@ -329,8 +337,9 @@ def _guard_holds(problem: Problem | None) -> str:
     )
 
 
-def _copied(rows: Array | None) -> Array | None:
-    return None if rows is None else rows.copy()
+def _remembered(offer: Offer, decision: int) -> Remembered:
+    phi = None if offer.phi is None else offer.phi.copy()
+    return Remembered(offer.ids.copy(), phi, offer.W.copy(), decision)
 
 
 def _packed(rounds: list[Remembered], d: int, K: int) -> Arrays:
@@ -340,6 +349,7 @@ def _packed(rounds: list[Remembered], d: int, K: int) -> Arrays:
     features = [one.phi for one in everything if one.phi is not None]
     return {
         "memory/offsets": np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        "memory/decisions": np.array([one.decision for one in rounds], dtype=np.int64),
         "memory/ids": np.concatenate([one.ids for one in everything]).astype(np.int64),
         "memory/features": np.concatenate(features),
         "memory/costs": np.concatenate([one.W for one in everything]),
@@ -348,10 +358,11 @@ def _packed(rounds: list[Remembered], d: int, K: int) -> Arrays:
 
 def _unpacked(arrays: Arrays, model: Model, K: int) -> Iterator[Remembered]:
     offsets = checked(arrays, "memory/offsets", np.int64, arrays["memory/offsets"].shape)
+    decisions = checked(arrays, "memory/decisions", np.int64, (len(offsets) - 1,))
     rows = int(offsets[-1])
     ids = checked(arrays, "memory/ids", np.int64, (rows,))
     phi = checked(arrays, "memory/features", float, (rows if model.takes_features else 0, model.n_features))
     W = checked(arrays, "memory/costs", float, (rows, K))
-    for low, high in pairwise(offsets.tolist()):
+    for decision, (low, high) in zip(decisions.tolist(), pairwise(offsets.tolist()), strict=True):
         features = phi[low:high].copy() if model.takes_features else None
-        yield Remembered(ids[low:high].copy(), features, W[low:high].copy())
+        yield Remembered(ids[low:high].copy(), features, W[low:high].copy(), decision)

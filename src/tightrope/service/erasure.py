@@ -1,8 +1,9 @@
 """Erasure: what was personal in an event's entries is gone for good, and the chain still holds.
 
 The entries of an event keep their open part, the event's id, number and action, and lose what is sealed: the request, the numbers
-behind the decision, the outcome. An `Erased` entry says which rows these are. Decisions can't be repeated without their
-inputs, so a snapshot that is kept for ever follows, from which a replay goes on.
+behind the decision, the outcome. What the policy and its models keep of the decision's inputs goes too, here and in every snapshot.
+An `Erased` entry says which rows and decisions these are. Decisions can't be repeated without their inputs, so a snapshot follows
+from which a replay goes on. There is one such snapshot: that of the newest erasure.
 
 >>> from tightrope.service import operations
 >>> from tightrope.service.bodies import DecisionRequest, ErasureRequest
@@ -42,7 +43,6 @@ from tightrope.service.journal import (
     entry_of,
     erased,
     is_chained,
-    unpacked_state,
 )
 
 if TYPE_CHECKING:
@@ -52,52 +52,53 @@ if TYPE_CHECKING:
 def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
     """Erase what is personal in all entries of some events; the events that there were, and how many entries lost something.
 
-    Also what came before a time for events that no one knows. Raises a `Refusal` for entries of before the chain.
+    Also outcomes that were refused before a time. Raises a `Refusal` for entries of before the chain.
     """
     journal, state = batch.journal, batch.state
     wanted = {*event_ids}
     rows = [*journal.find(wanted), *(row for row in batch.rows if row.event_id in wanted)]
-    known = {str(row.event_id) for row in rows}
-    numbers = {entry.number: row.position for row in rows if isinstance(entry := entry_of(row), Decided)}
     for row in rows:
         if not is_chained(row):
             words = f"event_id {row.event_id!r} is in row {row.position}, of before the journal had a chain"
             raise Refusal(409, "unchained", f"{words}: what is in it can't be erased alone")
-    rows += [
-        row
-        for row in _all(batch, Refused)
-        if is_chained(row)
-        and (row.time < refused_before or getattr(entry_of(row), "event_id", None) in known)
-    ]
+    decided = {str(row.event_id) for row in rows}
+    numbers = {entry.number: row.position for row in rows if isinstance(entry := entry_of(row), Decided)}
+    refused = {
+        row: str(getattr(entry_of(row), "event_id", None)) for row in _all(batch, Refused) if is_chained(row)
+    }
+    rows += [row for row, event_id in refused.items() if row.time < refused_before or event_id in wanted]
+    known = decided | (wanted & {*refused.values()})
+    # What holds inputs of a decision was made after it.
+    first = min(numbers.values(), default=1 << 62)
     rows += [
         row
         for row in _all(batch, RolledBack)
-        if isinstance(entry := entry_of(row), RolledBack)
-        and _pending(entry.state) & {*numbers}
-        and is_chained(row)
+        if is_chained(row) and (getattr(entry_of(row), "position", None) or 0) >= first
     ]
     blank = {row.position: one for row in rows if (one := erased(row)) != row}
     if not blank:
         return known, 0
-    rewritten, dropped = _without(batch, numbers)
+    rewritten, dropped = _without(batch, {*numbers}, first)
     entry = Erased(
         rows=_ranges(sorted(blank)),
         event_ids=sorted(known),
-        numbers=sorted(number for number in numbers if number in state.waiting),
+        numbers=sorted(numbers),
         snapshots=[(one.position, one.digest) for one in rewritten],
     )
     batch.write(state.erase(entry))
     batch.erased += blank.values()
-    batch.blank |= {event_id: Blank(kind="decided", event_id=event_id) for event_id in known}
-    batch.snapshots = [one for one in batch.snapshots if one.position not in dropped] + rewritten
+    batch.blank |= {event_id: Blank(kind="decided", event_id=event_id) for event_id in decided}
+    replaced = {*dropped, *(one.position for one in rewritten)}
+    batch.snapshots = [one for one in batch.snapshots if one.position not in replaced] + rewritten
     batch.drop += dropped
-    changed = {*dropped, *(one.position for one in rewritten)}
-    whole = [
-        one.position for one in journal.snapshots() if one.label is not None and one.position not in changed
-    ]
-    if max(whole, default=0) < max(blank):
-        batch.snapshot(f"after the erasure at {state.position}")
+    if numbers:
+        batch.snapshot(_label(state.position))
     return known, len(blank)
+
+
+def _label(position: int) -> str:
+    """What the snapshot is called that follows an erasure, the only one that has its own position in its label."""
+    return f"after the erasure at {position}"
 
 
 def _all(batch: Batch, kind: type) -> Iterator[Row]:
@@ -110,34 +111,30 @@ def _all(batch: Batch, kind: type) -> Iterator[Row]:
         end = page[-1].position
 
 
-def _pending(state: bytes) -> set[int]:
-    """The numbers of the decisions that were pending in a packed state."""
-    return {*unpacked_state(state)["waiting"][0]}
+def _without(batch: Batch, numbers: set[int], first: int) -> tuple[list[Snapshot], list[int]]:
+    """Snapshots from row `first` on: those with a label, made anew without what they hold of these decisions; the others to drop.
 
-
-def _without(batch: Batch, numbers: dict[int, int]) -> tuple[list[Snapshot], list[int]]:
-    """Snapshots in which some of these decisions are pending: those with a label made anew without them, the others to drop."""
+    So are those of earlier erasures, since a newer one follows.
+    """
     rewritten, dropped = [], []
-    first = min(numbers.values(), default=1 << 62)
-    listed = [*batch.journal.snapshots(), *batch.snapshots]
-    for snapshot in listed:
+    for snapshot in (*batch.journal.snapshots(), *batch.snapshots):
         if snapshot.position < first:
-            continue
-        saved = snapshot if snapshot.state else batch.journal.snapshot(snapshot.position)
-        assert saved is not None
-        pending = _pending(saved.state) & {*numbers}
-        if pending and saved.label is None:
-            dropped.append(saved.position)
-        elif pending:
+            if numbers and snapshot.label == _label(snapshot.position):
+                dropped.append(snapshot.position)
+        elif snapshot.label is None or snapshot.label == _label(snapshot.position):
+            dropped.append(snapshot.position)
+        else:
+            saved = snapshot if snapshot.state else batch.journal.snapshot(snapshot.position)
+            assert saved is not None
             [row] = batch.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
             config = entry_of(row)
             assert isinstance(config, Started)
             state = ExperimentState.of(config)
             state.restore(saved.state)
-            for number in pending:
-                state.policy.forget(number)
+            state.policy.forget_inputs(numbers)
             packed, digest = state.snapshot()
-            rewritten.append(saved._replace(digest=digest, state=packed))
+            if digest != saved.digest:
+                rewritten.append(saved._replace(digest=digest, state=packed))
     return rewritten, dropped
 
 

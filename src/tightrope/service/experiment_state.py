@@ -439,9 +439,9 @@ class ExperimentState:
         return RolledBack(position=position, restore=restore, state=state)
 
     def erase(self, entry: Erased) -> Erased:
-        """Wait no longer for decisions whose inputs are gone."""
-        if entry.numbers:
-            self._drop(entry.numbers)
+        """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
+        self._drop([number for number in entry.numbers if number in self.waiting])
+        self.policy.forget_inputs(entry.numbers)
         return entry
 
     def advance(self, row: Row, head: bytes) -> None:
@@ -482,6 +482,11 @@ class ExperimentState:
         head = hash_of(row, self.head)
         entry = entry_of(row)
         if isinstance(entry, Blank):
+            if entry.kind == "refused" and entry.reason is not None:
+                # What it said has changed nothing but a count.
+                self.refuse(entry.event_id or "", entry.reason)
+                self.advance(row, head)
+                return entry
             raise JournalDamaged(
                 f"row {row.position} can't be repeated, since its inputs were erased: a whole snapshot after it is missing."
             )

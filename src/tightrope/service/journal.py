@@ -171,8 +171,8 @@ class Snapshotted(_Entry, tag="snapshot"):
 class Erased(_Entry, tag="erased"):
     """What was personal in some rows is gone for good. `rows` are ranges of positions, both ends included.
 
-    `numbers` are decisions that are no longer waited for since their inputs are gone, `snapshots` position and digest of those that
-    were rewritten without them.
+    `numbers` are the decisions whose inputs are gone, from the policy's memory too; what was pending is no longer waited for.
+    `snapshots` has position and digest of those that were rewritten without them.
     """
 
     rows: list[tuple[int, int]]

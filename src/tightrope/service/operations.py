@@ -260,7 +260,7 @@ def erase(batch: Batch, request: bodies.ErasureRequest) -> Answer:
     """Erase the inputs and outcomes of events for good; the chain of the journal still holds."""
     known, rows = erasure.erase(batch, request.event_ids)
     if not known:
-        raise Refusal(404, "unknown", f"no decision was made for event_id {request.event_ids[0]!r}")
+        raise Refusal(404, "unknown", f"nothing was decided or sent for event_id {request.event_ids[0]!r}")
     missing = [event_id for event_id in request.event_ids if event_id not in known]
     return Answer.of({"erased": sorted(known), "unknown": missing, "entries": rows})
 

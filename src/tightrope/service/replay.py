@@ -154,10 +154,7 @@ class _Walk:
             self.blank.add(row.position)
             if entry.kind != "refused":
                 self.state = None
-            elif self.state is not None and entry.reason is not None:
-                self.state.refuse(entry.event_id or "", entry.reason)
-                self.state.advance(row, self.head)
-        elif self.state is not None:
+        if self.position and self.state is not None:
             assert self.state.head == before
             self.state.replay(row)
         if not is_chained(row):

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from secret_visit import SPECS, erasing, filled, play, secrets, stored
 from tightrope.service import operations
 from tightrope.service.app import Service
 from tightrope.service.backup import copy_to_file
@@ -214,4 +215,26 @@ def test_events_are_erased_and_a_journal_is_copied_to_a_file(database: Server, t
     with contextlib.closing(open_journal(tmp_path / "copy.sqlite")) as copy:
         assert verify(copy, head=before).head == head.hash.hex() == report.head
     bench.reopened()
+    bench.experiment.close()
+
+
+def test_nothing_of_an_erased_event_is_left_in_any_row(database: Server) -> None:
+    bench = Bench(SPECS["linear"], PostgresJournal(database.url, "ward"), snapshot_every=15)
+    filled(bench)
+    wanted = secrets(bench)
+    assert any(one in content for one in wanted[:3] for content in stored(bench.journal))
+    read(bench.experiment.process([erasing("visit-13", "visit-7")])[0])
+    assert not any(one in content for one in wanted for content in stored(bench.journal))
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        # Vacuumed: no dead row is left, in neither table nor where their long values are.
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+        for table in ("tightrope_journal", "tightrope_snapshot"):
+            [(toast,)] = connection.execute(
+                "SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = %s", (table,)
+            ).fetchall()
+            for one in (table, toast):
+                dead = connection.execute("SELECT dead_tuple_count FROM pgstattuple(%s)", (one,)).fetchone()
+                assert dead == (0,), one
+    play(bench, 40, 50)
+    assert verify(bench.journal).digest == bench.digest()
     bench.experiment.close()

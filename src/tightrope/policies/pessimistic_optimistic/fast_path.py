@@ -162,7 +162,7 @@ def decide_by_usage(policy: Any, phi: Any, usage: Any, group: Any) -> Decision |
     pending.made = number + 1
     pending[number] = (AWAITS_REWARD, row, x, None, group, None)
     if policy._meter is not None:
-        policy._measure(W)
+        policy._measure(W, number)
     return Decision(row, row, number, pending.owner, ids, trace, policy._labels)
 
 

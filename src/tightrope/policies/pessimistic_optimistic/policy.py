@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -19,13 +19,8 @@ from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic import concerns, fast_path
+from tightrope.policies.pessimistic_optimistic import concerns, estimates, fast_path
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
-from tightrope.policies.pessimistic_optimistic.estimates import (
-    optimistic_choice,
-    optimistic_costs,
-    unpack_trace,
-)
 from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
 from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
 from tightrope.policies.plain_values import READABLE, as_array, as_float
@@ -168,7 +163,7 @@ class PessimisticOptimistic(Constrained):
         self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
         self._row_length = self._reward.n_features
         self._lazy: LazyChoices | None = None
-        self._labels = Labels(self._input.names, getattr(self.rules, "names", None), unpack_trace)
+        self._labels = Labels(self._input.names, getattr(self.rules, "names", None), estimates.unpack_trace)
 
     # What the policy knows
 
@@ -293,7 +288,7 @@ class PessimisticOptimistic(Constrained):
                     pending.made = number + 1
                     pending[number] = (AWAITS_REWARD, row, x, None, group, None)
                     if self._meter is not None:
-                        self._measure(W)
+                        self._measure(W, number)
                     return Decision(row, row, number, pending.owner, ids, trace, self._labels)
         elif self._fast_after is not None and actions is None:
             if type(group) is not str:
@@ -519,6 +514,12 @@ class PessimisticOptimistic(Constrained):
         self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
         self._use_measured()
 
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop what is kept of these decisions, the costs that δ is measured on too."""
+        Policy.forget_inputs(self, numbers)
+        if self._meter is not None:
+            self._meter.forget({*numbers})
+
     # Save, restore, go on
 
     def settings(self) -> dict[str, Any]:
@@ -592,8 +593,7 @@ class PessimisticOptimistic(Constrained):
             self.take_slater(old.slater)
 
     def __repr__(self) -> str:
-        s = self._settings
-        parts = [f"reward={self._reward!r}"]
+        s, parts = self._settings, [f"reward={self._reward!r}"]
         if self._cost is not None:
             parts.append(f"cost={self._cost!r}")
         K = self.n_constraints
@@ -620,13 +620,13 @@ class PessimisticOptimistic(Constrained):
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._input.require_valid(offer)
-            optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
+            estimates.optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._rule_costs.force(group).idle] = 0.0
         trace = np.empty(kernels.trace_size(len(ids), self.n_constraints))
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
-        row = optimistic_choice(self._reward, offer, core, trace, x)
+        row = estimates.optimistic_choice(self._reward, offer, core, trace, x)
         if row < 0:
             self._input.require_valid(offer)
             raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
@@ -644,7 +644,7 @@ class PessimisticOptimistic(Constrained):
             )
         if self.rules is not None and self._by_usage is None and (self._plain_before or self._plain_after):
             self._by_usage = fast_path.open_by_usage(self)
-        self._measure(W)
+        self._measure(W, self._pending.made)
         self._watch.note_offer(ids, self.n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
         number = self._pending.add(self._awaits, int(ids[row]), x, z, group)
@@ -663,13 +663,13 @@ class PessimisticOptimistic(Constrained):
             self._lazy = LazyChoices(self._reward, self.n_constraints)
         row, x, shown, behind, W = self._lazy.choose(features, costs, self._core)
         if W is not None:
-            self._measure(W)
+            self._measure(W, self._pending.made)
         fast_path.open_learning(self)
         number = self._pending.add(self._awaits, row, x)
         return Decision(row, row, number, self._pending.owner, shown, behind, self._labels, 1.0, 0)
 
-    def _measure(self, W: Array) -> None:
-        if self._meter is not None and self._meter.offer(W):
+    def _measure(self, W: Array, number: int) -> None:
+        if self._meter is not None and self._meter.offer(W, number):
             self._use_measured()
 
     def _use_measured(self) -> None:

@@ -12,6 +12,7 @@ states what this guarantees.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from tightrope import lp
 from tightrope.errors import SolverError
+from tightrope.models.model import NO_DECISION
 from tightrope.policies.state_file import checked
 from tightrope.validation import Array
 
@@ -35,17 +37,20 @@ class SlaterMeter:
         self.value = FLOOR
         self.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
         self.matrices: list[Array] = []
+        # The numbers of the decisions that were made on them.
+        self.decisions: list[int] = []
         self.deferred = False
 
-    def offer(self, W: Array) -> bool:
-        """Take note of one round's costs (J, K); whether δ was measured afresh, which `deferred` leaves to someone else."""
+    def offer(self, W: Array, decision: int = NO_DECISION) -> bool:
+        """Take note of the costs (J, K) that a decision is made on; whether δ was measured afresh, unless that is `deferred`."""
         self.seen += 1
         if len(self.matrices) < KEPT:
             self.matrices.append(W.copy())
+            self.decisions.append(decision)
         else:
             slot = self._draw() % self.seen
             if slot < KEPT:
-                self.matrices[slot] = W.copy()
+                self.matrices[slot], self.decisions[slot] = W.copy(), decision
         if self.seen & (self.seen - 1) == 0 and not self.deferred:
             try:
                 self.value = measure(self.matrices)
@@ -55,12 +60,19 @@ class SlaterMeter:
             return True
         return False
 
+    def forget(self, decisions: Collection[int]) -> None:
+        """Drop the costs that some decisions were made on; δ̂ stays until it is measured again."""
+        stay = [i for i, one in enumerate(self.decisions) if one not in decisions]
+        self.matrices = [self.matrices[i] for i in stay]
+        self.decisions = [self.decisions[i] for i in stay]
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
         return {
             "numbers": np.array([float(self.seen), self.value]),
             "random": np.array([self.random], dtype=np.uint64),
             "sizes": np.array([len(W) for W in self.matrices], dtype=np.int64),
+            "decisions": np.array(self.decisions, dtype=np.int64),
             "rows": np.concatenate([np.empty((0, self.K)), *self.matrices]),
         }
 
@@ -70,9 +82,11 @@ class SlaterMeter:
         meter = cls(K, 0)
         seen, value = checked(arrays, "numbers", np.float64, (2,)).tolist()
         meter.seen, meter.value = int(seen), value
-        sizes = checked(arrays, "sizes", np.int64, (min(meter.seen, KEPT),))
-        if (sizes < 1).any():
-            raise ValueError("every cost matrix that is kept must have a row")
+        kept = len(arrays["sizes"])
+        sizes = checked(arrays, "sizes", np.int64, (kept,))
+        if kept > min(meter.seen, KEPT) or (sizes < 1).any():
+            raise ValueError(f"at most {KEPT} cost matrices of rounds seen are kept, each with a row")
+        meter.decisions = checked(arrays, "decisions", np.int64, (kept,)).tolist()
         rows = checked(arrays, "rows", np.float64, (int(sizes.sum()), K))
         meter.random = np.uint64(checked(arrays, "random", np.uint64, (1,))[0])
         ends = np.cumsum(sizes)

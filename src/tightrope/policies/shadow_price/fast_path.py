@@ -112,7 +112,7 @@ def remember(
     own = not memory.knows(mark)
     if own:
         phi, psi, W = phi.copy(), None if psi is None else psi.copy(), W.copy()
-    memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own)
+    memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own, decision=policy._pending.made)
 
 
 # In words. None, or False, with nothing changed: not open, or for others to say what is wrong.

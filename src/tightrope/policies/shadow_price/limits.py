@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
 from tightrope.policies.input import Log
 from tightrope.policies.pending import AWAITS_COSTS
+from tightrope.policies.policy import Policy
 from tightrope.policies.shadow_price.memory import Remembered, remembered
 from tightrope.policies.shadow_price.prices import expected_costs
 from tightrope.policies.state_file import Arrays
@@ -109,6 +110,18 @@ def _solve_next(policy: Any) -> None:
     policy._solve = None
     policy._core[shadow.NEXT_SOLVE] = max(2.0, policy._core[shadow.ROUNDS] + 1.0)
     policy._set_alarm()
+
+
+def forget_inputs(policy: Any, numbers: Collection[int]) -> None:
+    """Drop the rounds of some decisions: see `ShadowPrice.forget_inputs`."""
+    Policy.forget_inputs(policy, numbers)
+    core = policy._core
+    if not policy._memory.forget({*numbers}):
+        return
+    core[shadow.REMEMBERED], core[shadow.MARK] = len(policy._memory), 0.0
+    if policy._solve is not None:
+        # Its sample is of rounds that are gone.
+        _solve_next(policy)
 
 
 # Rounds from before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import shadow
+from tightrope.models.model import NO_DECISION
 from tightrope.policies.offer import Offer
 from tightrope.policies.shadow_price.input import PriceInput
 from tightrope.policies.state_file import Arrays
@@ -92,10 +93,14 @@ def _fingerprint() -> Any:
 
 
 class RoundMemory:
-    """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first."""
+    """Slots, one for each remembered round, and the distinct rounds that they hold, numbered, lowest free number first.
+
+    `decisions` has for each slot the number of the decision that was made in the round.
+    """
 
     def __init__(self) -> None:
         self.slots: list[int] = []
+        self.decisions: list[int] = []
         self.entries: list[Remembered | None] = []
         self.counts: list[int] = []
         self._marks: list[float] = []
@@ -110,7 +115,9 @@ class RoundMemory:
         """Whether a round of this mark is remembered."""
         return mark in self._numbers
 
-    def remember(self, slot: int, entry: Remembered, mark: float, own: bool = False) -> None:
+    def remember(
+        self, slot: int, entry: Remembered, mark: float, own: bool = False, decision: int = NO_DECISION
+    ) -> None:
         """A round, with its mark, into a slot, the next one or one that is taken. `own`: nobody else has its arrays."""
         if entry.catalogue and entry.phi is not None:
             self._share(entry.phi)
@@ -131,15 +138,28 @@ class RoundMemory:
             self._numbers.setdefault(mark, []).append(number)
         self.counts[number] += 1
         if slot < len(self.slots):
-            self.slots[slot] = number
+            self.slots[slot], self.decisions[slot] = number, decision
         else:
             self.slots.append(number)
+            self.decisions.append(decision)
+
+    def forget(self, decisions: Collection[int]) -> bool:
+        """Drop the rounds of some decisions; whether there were any. A round that others were equal to stays for them."""
+        stay = []
+        for slot, decision in enumerate(self.decisions):
+            if decision in decisions:
+                self._release(self.slots[slot])
+            else:
+                stay.append(slot)
+        found = len(stay) < len(self.slots)
+        self.slots, self.decisions = [self.slots[i] for i in stay], [self.decisions[i] for i in stay]
+        return found
 
     def shorten(self, slots: int) -> None:
         """Drop what is in all slots but so many."""
         for number in self.slots[slots:]:
             self._release(number)
-        del self.slots[slots:]
+        del self.slots[slots:], self.decisions[slots:]
 
     def sample(self, most_rows: float) -> tuple[list[Remembered], Array]:
         """The distinct rounds in order of their numbers, with their weights: as many as have no more than so many rows."""
@@ -218,6 +238,7 @@ class RoundMemory:
                 kept.append(other)
         arrays = {
             "slots": np.array(self.slots, dtype=np.int64),
+            "decisions": np.array(self.decisions, dtype=np.int64),
             "numbers": np.array(used, dtype=np.int64),
             **pack(kept),
         }
@@ -227,11 +248,13 @@ class RoundMemory:
     def restore(cls, arrays: Arrays) -> tuple[RoundMemory, list[Remembered]]:
         """The memory that gave `arrays`, and all rounds in them."""
         memory = cls()
-        memory.slots = arrays["slots"].tolist()
+        memory.slots, memory.decisions = arrays["slots"].tolist(), arrays["decisions"].tolist()
         numbers = arrays["numbers"].tolist()
         size = max(numbers, default=-1) + 1
         memory.entries = [None] * size
         memory.counts = np.bincount(arrays["slots"].astype(np.int64), minlength=size).tolist()
+        if len(memory.decisions) != len(memory.slots):
+            raise ValueError("memory/decisions must have a number for each of memory/slots")
         if len(memory.counts) != size:
             raise ValueError("memory/slots names rounds that memory/numbers does not have")
         kept = unpack(arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -455,6 +455,10 @@ class ShadowPrice(Constrained):
         del self._pending[number]
         self._book_nothing()
 
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop what is kept of these decisions, the rounds that are remembered for the prices too."""
+        limits.forget_inputs(self, numbers)
+
     def _booked(self, pending: Pending) -> Array | float:
         """What was booked for the costs of a decision that awaits them."""
         late = len(self._columns)
@@ -604,10 +608,6 @@ class ShadowPrice(Constrained):
         for pending in self._pending.values():
             booked[self._columns] += self._booked(pending)
 
-    def copy(self, seed: int | None = None) -> ShadowPrice:
-        """An independent policy in the same state; it takes this one's pending decisions by number alone."""
-        return Policy.copy(self, seed)
-
     def __repr__(self) -> str:
         made = [f"reward={self._reward!r}"]
         if self._cost is not None:
@@ -694,7 +694,7 @@ class ShadowPrice(Constrained):
     def _remember(self, entry: Remembered) -> None:
         core = self._core
         core[shadow.MARK] = mark = entry.mark()
-        self._memory.remember(int(core[shadow.SLOT]), entry, mark)
+        self._memory.remember(int(core[shadow.SLOT]), entry, mark, decision=self._pending.made)
 
     def _set_alarm(self) -> None:
         self._wake = min(prices.next_work(self), self._look_at)

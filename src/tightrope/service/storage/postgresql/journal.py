@@ -8,6 +8,7 @@ writer out even if a lease were ever lost. What the methods promise is said in `
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import threading
 import time
@@ -18,7 +19,14 @@ import psycopg
 from psycopg import pq
 
 from tightrope.service.journal import KINDS, LAST_BY_EVENT, Journal, JournalError, Row, Snapshot, Started
-from tightrope.service.storage.postgresql.connection import Connection, Statement, connect, failure, give_up
+from tightrope.service.storage.postgresql.connection import (
+    PATIENCE,
+    Connection,
+    Statement,
+    connect,
+    failure,
+    give_up,
+)
 from tightrope.service.storage.postgresql.known_events import KnownEvents
 from tightrope.service.storage.postgresql.lease import Lease
 from tightrope.service.storage.postgresql.schema import require_format
@@ -161,7 +169,7 @@ class PostgresJournal(Journal):
             raise self._lost(JournalError("another process has taken over; nothing was written."))
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """What was there is vacuumed away; the server's files, its own log and its replicas follow in their time."""
+        """What was there is vacuumed away, snapshots too; the server's files, its own log and its replicas follow in their time."""
         query = (
             "UPDATE tightrope_journal SET data = %s WHERE experiment = %s AND position = %s "
             "AND EXISTS (SELECT FROM tightrope_lease WHERE experiment = %s AND term = %s FOR KEY SHARE)"
@@ -172,12 +180,14 @@ class PostgresJournal(Journal):
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.executemany(query, bindings)
                 written = cursor.rowcount
-            if written == len(rows):
-                connection.execute("VACUUM tightrope_journal")
         except psycopg.Error as error:
             raise self._lost(error) from None
         if written != len(rows):
             raise self._lost(JournalError("another process has taken over; nothing was erased."))
+        # Of large tables that takes a while, which nobody need wait for.
+        vacuum = threading.Thread(target=self._vacuum, name="vacuum", daemon=True)
+        vacuum.start()
+        vacuum.join(PATIENCE)
 
     def probe(self) -> None:
         """Write a row that does not matter."""
@@ -231,6 +241,19 @@ class PostgresJournal(Journal):
             self._connection = None
         if not self._read_only:
             self._lease.release(self._experiment)
+
+    def _vacuum(self) -> None:
+        """On a connection of its own, with all the time that it takes; a role that may not vacuum leaves it to the server."""
+        try:
+            with psycopg.connect(
+                self._url, autocommit=True, connect_timeout=math.ceil(PATIENCE)
+            ) as connection:
+                connection.add_notice_handler(
+                    lambda said: log.warning("erased, but not vacuumed: %s", said.message_primary)
+                )
+                connection.execute("VACUUM tightrope_journal, tightrope_snapshot")
+        except psycopg.Error as error:
+            log.warning("erased, but not vacuumed: %s", failure(self._url, error))
 
     def _learn_events(self, known: KnownEvents) -> None:
         """On a thread and a connection of its own, page by page: what was in the journal before the term began."""
