@@ -60,3 +60,14 @@ def test_values_are_shown_in_the_callers_format() -> None:
         msgspec.json.decode(b'{"inner": true}', type=Outer)
     found = fault(caught.value, {"inner": True}, Outer, shown=json.dumps, table="an object")
     assert found.words == "must be an object, but got true"
+
+
+@pytest.mark.parametrize("key", ["[...]", "a.b", "[0]", "[...][...]", ""])
+def test_a_key_that_looks_like_a_step_is_named_like_any_other(key: str) -> None:
+    value = {"good": 1.0, key: {"inner": 1.0, key: "x"}}
+    try:
+        msgspec.convert(value, dict[str, float | dict[str, float]])
+    except msgspec.ValidationError as error:
+        found = fault(error, value, dict[str, float | dict[str, float]])
+    assert found.path == f".{key}.{key}"
+    assert found.words.endswith("but got 'x'")

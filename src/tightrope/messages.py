@@ -76,9 +76,8 @@ def fault(
     """
     message, _, path = str(error).partition(" - at `$")
     path = path.removesuffix("`")
-    if "[...]" in path:
-        path = _with_keys(path, value, message)
-    came = shown(_value_at(value, path))
+    path, what = _with_keys(path, value, message) if "[...]" in path else (path, _value_at(value, path))
+    came = shown(what)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
     missing = re.fullmatch(r"Object missing required field `(.*)`", message)
     expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
@@ -159,24 +158,27 @@ def _choices(kind: Any, shown: Callable[[Any], str]) -> list[str]:
     return ["a number", *texts] if texts and float in parts else texts
 
 
-def _with_keys(path: str, value: Any, message: str) -> str:
-    """`path` with each [...], which is msgspec's word for the values of a mapping, replaced by the key that is at fault."""
+def _with_keys(path: str, value: Any, message: str) -> tuple[str, Any]:
+    """`path` with each [...], which is msgspec's word for the values of a mapping, replaced by the key at fault; what is there."""
     got = re.search(r"got `(\w+)`", message)
     is_that = _KINDS[got[1] if got else "number"]
-    for concrete in _expanded(path, value):
-        if is_that(_value_at(value, concrete)):
-            return concrete
-    return path.partition("[...]")[0]
+    for concrete, what in _expanded(path, value):
+        if is_that(what):
+            return concrete, what
+    head = path.partition("[...]")[0]
+    return head, _value_at(value, head)
 
 
-def _expanded(path: str, value: Any) -> Iterator[str]:
+def _expanded(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Every path that `path` may stand for, and what is there. A key may look like a step, or like [...] itself."""
     head, more, tail = path.partition("[...]")
+    found = _value_at(value, head)
     if not more:
-        yield path
-        return
-    table = _value_at(value, head)
-    for key in table if isinstance(table, Mapping) else ():
-        yield from _expanded(f"{head}.{key}{tail}", value)
+        yield path, found
+    elif isinstance(found, Mapping):
+        for key, entry in found.items():
+            for rest, what in _expanded(tail, entry):
+                yield f"{head}.{key}{rest}", what
 
 
 def _is_number(value: Any) -> bool:

@@ -281,3 +281,21 @@ def test_an_event_id_holds_no_line_feed_anywhere(event_id: str) -> None:
     body = json.dumps({"event_id": event_id, "context": {"age": 1, "sex": "f"}}).encode()
     with pytest.raises(Refusal, match="event_id must hold no control characters"):
         read_body(body, DecisionRequest)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"event_id": {"": "\ud800"}, "reward": 1}',
+        rb'{"event_id": "e", "reward": "\udfff"}',
+        rb'{"event_id": "e", "\ud800": 1}',
+        rb'["\ud800"]',
+        rb'{"event_id": "\ud800", "event_id": 1}',
+    ],
+)
+def test_half_of_a_surrogate_pair_can_be_refused_in_words(body: bytes) -> None:
+    with pytest.raises(Refusal) as caught:
+        read_body(body, OutcomeRequest)
+    answer = caught.value.answer()
+    assert answer.status in (400, 422)
+    assert json.loads(answer.body)["error"]["message"]

@@ -57,7 +57,9 @@ class Refusal(TightropeError):
 
     def answer(self) -> Answer:
         """What is sent back."""
-        error = {"error": {"code": self.code, "message": self.message}}
+        # What a caller sent stands in the message, and may hold half of a surrogate pair, which UTF-8 has no bytes for.
+        message = self.message.encode(errors="backslashreplace").decode()
+        error = {"error": {"code": self.code, "message": message}}
         return Answer(self.status, _encoder.encode(error), self.retry_after)
 
 
