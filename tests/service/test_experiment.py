@@ -9,14 +9,16 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tightrope.policies.pessimistic_optimistic import slater as slater_module
 from tightrope.service import operations
 from tightrope.service.app import Service
-from tightrope.service.bodies import Answer, PageQuery, SnapshotRequest
-from tightrope.service.experiment import Op
+from tightrope.service.bodies import Answer, EventQuery, PageQuery, SnapshotRequest
+from tightrope.service.experiment import ERRORS_IN_A_ROW, Op
+from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     JournalDamaged,
     JournalError,
@@ -143,18 +145,78 @@ def test_an_unwritable_journal_fails_closed_and_recovers(
     assert verify(journal).digest == bench.digest()
 
 
-def test_a_defect_undoes_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
+def failing(op: Op, *, reads: bool = False) -> Op:
+    """An operation that ends in a defect of ours, after it has done its work."""
+    return Op(lambda batch, request: (op.operation(batch, request), 1 / 0)[0], op.request, reads=reads)
+
+
+@pytest.mark.usefixtures("quiet", "impatient")
+def test_a_defect_harms_its_own_request_alone() -> None:
+    bench, other = Bench(ward()), Bench(ward())
+    asked = [bench.deciding(visit(i)) for i in range(6)]
+    answers = bench.experiment.process(
+        [failing(asked[0]), asked[1], failing(asked[2]), asked[3], failing(asked[4]), asked[5]]
+    )
+    assert [answer.status for answer in answers] == [500, 200, 500, 200, 500, 200]
+    same = other.experiment.process([asked[1], asked[3], asked[5]])
+    assert answers[1::2] == same
+    assert bench.digest() == other.digest()
+    assert bench.decide(visit(2)).status == 200
+    verify(bench.journal)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_read_that_fails_undoes_nothing() -> None:
     bench = Bench(ward())
-    bench.decide(visit(0))
-    good = bench.digest()
-    op = bench.deciding(visit(2))
-    bad = Op(lambda batch, request: (op.operation(batch, request), 1 / 0)[0], op.request)
-    answers = bench.experiment.process([bench.deciding(visit(1)), bad, bench.deciding(visit(3))])
-    assert [answer.status for answer in answers] == [503, 500, 503]
-    bench.experiment.process([])
-    assert bench.digest() == good
-    assert bench.decide(visit(1)).status == 200
+    bad = failing(Op(operations.show_state), reads=True)
+    answers = bench.experiment.process([bench.deciding(visit(1)), bad, bench.deciding(visit(2))])
+    assert [answer.status for answer in answers] == [200, 500, 200]
+    assert bench.experiment.status == "ready"
+    assert bench.state()["decisions"] == 2
+
+
+@pytest.mark.usefixtures("quiet", "impatient")
+@pytest.mark.parametrize("kind", ["decision", "outcome"])
+def test_twenty_errors_in_a_row_take_readiness_away_and_a_success_gives_it_back(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(ward())
+    for i in range(40):
+        bench.decide(visit(i))
+    method = "decide" if kind == "decision" else "learn"
+    good, broken = getattr(ExperimentState, method), False
+
+    def sometimes(self: ExperimentState, *args: Any, **kwargs: Any) -> Any:
+        entry = good(self, *args, **kwargs)
+        if broken and (args[0] if kind == "outcome" else int(args[0].removeprefix("visit-"))) > first:
+            raise ZeroDivisionError
+        return entry
+
+    monkeypatch.setattr(ExperimentState, method, sometimes)
+    first = 100 if kind == "decision" else 1
+
+    with running(Service([bench.experiment])) as web:
+
+        def ask(i: int) -> int:
+            if kind == "decision":
+                return web.post("/v1/decisions", content=visit(100 + i)).status_code
+            return web.post("/v1/outcomes", json={"event_id": f"visit-{i}", "reward": 1}).status_code
+
+        broken = True
+        assert [ask(i) for i in range(2, 2 + ERRORS_IN_A_ROW - 1)] == [500] * (ERRORS_IN_A_ROW - 1)
+        assert web.get("/readyz").status_code == 200
+        assert ask(30) == 500
+        answer = web.get("/readyz")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["experiments"] == {"broken": 1}
+        assert "20 decisions or outcomes in a row" in answer.json()["why"][0]
+        # What says nothing of decisions and outcomes is no success.
+        assert web.get("/v1/state").status_code == 200
+        assert web.post("/v1/outcomes", json={"event_id": "nobody", "reward": 1}).status_code == 404
+        assert web.get("/readyz").status_code == 503
+        assert 'tightrope_role{experiment="ward",role="broken"} 1' in web.get("/metrics").text
+        assert ask(0) == 200
+        assert web.get("/readyz").json() == {"ready": True, "experiments": {"ready": 1}}
 
 
 def test_concurrent_retries_get_one_answer(tmp_path: Path) -> None:
@@ -268,7 +330,15 @@ def test_a_row_that_can_not_be_read_harms_its_own_event_alone() -> None:
     bench.journal._by_event["visit-2"] = [bad]
     asked = [bench.deciding(visit(1)), bench.deciding(visit(2)), bench.deciding(visit(9))]
     asked += [Op(operations.list_decisions, PageQuery()), bench.learning("visit-3", reward=1.0)]
-    assert [answer.status for answer in bench.experiment.process(asked)] == [200, 500, 200, 500, 200]
+    asked += [bench.learning("visit-2", reward=1.0), Op(operations.show_decision, EventQuery("visit-2"))]
+    answers = bench.experiment.process(asked)
+    assert [answer.status for answer in answers] == [200, 409, 200, 200, 200, 409, 409]
+    assert code(answers[1]) == code(answers[5]) == code(answers[6]) == (409, "damaged")
+    listed = {one["event_id"]: one for one in read(answers[3])["decisions"]}
+    place = {"position": bad.position, "time": bad.time / 1e6}
+    assert listed.pop("visit-2") == {"event_id": "visit-2", **place, "damaged": True}
+    assert {one["name"] for one in listed.values()} <= {"icu", "surgery", "other"}
+    assert len(listed) == 4
     assert bench.experiment.status == "ready"
     with pytest.raises(JournalDamaged, match="row 4 of the journal can't be read"):
         verify(bench.journal)

@@ -11,9 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tightrope.errors import SolverError
 from tightrope.service.app import ROUTES, Service
 from tightrope.service.experiment import Experiment
-from tightrope.service.journal import JournalError, Row, Snapshot
+from tightrope.service.journal import Journal, JournalDamaged, JournalError, Row, Snapshot
+from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE
 from workbench import running, visit, ward
@@ -47,7 +49,7 @@ def journal(tmp_path: Path) -> _Gated:
     return _Gated(tmp_path / "ward.sqlite")
 
 
-def opened(journal: SqliteJournal) -> Experiment:
+def opened(journal: Journal) -> Experiment:
     experiment = Experiment(ward(), journal)
     experiment.open()
     return experiment
@@ -101,20 +103,67 @@ def test_what_was_acknowledged_is_read(tmp_path: Path) -> None:
             assert web.get("/v1/decisions?limit=1").json()["decisions"][0]["event_id"] == f"visit-{i}"
 
 
-def test_where_the_read_fails_the_writer_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: None
+@pytest.mark.parametrize(("error", "times"), [(JournalError, 1), (RuntimeError, 2)])
+@pytest.mark.usefixtures("quiet")
+def test_a_read_that_fails_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception], times: int
 ) -> None:
-    journal = SqliteJournal(tmp_path / "ward.sqlite")
+    journal, left = SqliteJournal(tmp_path / "ward.sqlite"), [times]
 
-    class Broken(SqliteJournal):
+    class Shaky(SqliteJournal):
         def find(self, event_ids: Any) -> list[Row]:
-            raise JournalError("gone")
+            left[0] -= 1
+            if left[0] >= 0:
+                raise error("gone")
+            return super().find(event_ids)
 
-    monkeypatch.setattr(journal, "reader", lambda: Broken(journal.path, read_only=True))
+    monkeypatch.setattr(journal, "reader", lambda: Shaky(journal.path, read_only=True))
     with running(Service([opened(journal)])) as web:
         web.post("/v1/decisions", content=visit(1))
         assert web.get("/v1/decisions/visit-1").json()["sequence"] == 0
         assert web.get("/v1/decisions/visit-2").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(JournalError, 503), (RuntimeError, 500), (JournalDamaged, 409)]
+)
+@pytest.mark.usefixtures("quiet", "impatient")
+def test_a_read_that_always_fails_takes_no_decision_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception], status: int
+) -> None:
+    """Neither on a thread of its own nor, where the storage has no second connection, on the writer's."""
+
+    def fail(batch: Any, request: Any) -> Any:
+        raise error("always")
+
+    ops = {route.path: route for route in ROUTES if route.path == "/v1/rules"}
+    monkeypatch.setitem(ops["/v1/rules"].__dict__, "handler", fail)
+    monkeypatch.setitem(ops["/v1/rules"].__dict__, "request", None)
+    for journal in (SqliteJournal(tmp_path / "ward.sqlite"), MemoryJournal()):
+        with running(Service([opened(journal)])) as web, ThreadPoolExecutor(2) as pool:
+            url = f"{web.base_url}/v1/rules"
+            reads = [pool.submit(httpx.get, url, timeout=20) for _ in range(12)]
+            decisions = [web.post("/v1/decisions", content=visit(i)).status_code for i in range(60)]
+            assert decisions == [200] * 60
+            if error is not JournalError or isinstance(journal, SqliteJournal):
+                assert {one.result().status_code for one in reads} == {status}
+            assert web.get("/readyz").status_code == 200
+
+
+def test_a_program_that_can_not_be_solved_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(policy: Any) -> None:
+        raise SolverError("the matrix is singular")
+
+    monkeypatch.setattr("tightrope.policies.shadow_price.without_rules.earned", fail)
+    experiment = Experiment(ward(policy={"kind": "shadow-price"}), SqliteJournal(tmp_path / "ward.sqlite"))
+    experiment.open()
+    with running(Service([experiment])) as web:
+        answer = web.get("/v1/rules")
+    assert answer.status_code == 200
+    assert answer.json()["reward"] is None
+    assert answer.json()["why"] == "the linear program could not be solved: the matrix is singular"
 
 
 def test_a_read_that_hangs_is_given_up_and_keeps_no_one_from_stopping(

@@ -384,6 +384,11 @@ export interface components {
         Change: {
             /** @description The id of the key that asked for it. */
             by?: string;
+            /**
+             * @description Where what the journal holds of it can't be read.
+             * @enum {unknown}
+             */
+            damaged?: true;
             default?: number;
             event_ids?: string[];
             expire_after?: number;
@@ -396,6 +401,12 @@ export interface components {
             numbers?: number[];
             /** @description In the journal; of a rollback, that of the snapshot. */
             position: number;
+            ranges?: {
+                [key: string]: [
+                    number,
+                    number
+                ];
+            };
             reset_caps?: string[];
             /** @enum {unknown} */
             restore?: "all" | "learnt";
@@ -717,10 +728,15 @@ export interface components {
         };
         /**
          * ListedDecision
-         * @description A decision in a list; of an erased one only its id, number, action and place are left.
+         * @description A decision in a list; of an erased one only its id, number, action and place are left, of a damaged one its id and place.
          */
         ListedDecision: {
-            action: number;
+            action?: number;
+            /**
+             * @description Where what the journal holds of it can't be read.
+             * @enum {unknown}
+             */
+            damaged?: true;
             /**
              * @description Where what it was about has been erased.
              * @enum {unknown}
@@ -738,7 +754,7 @@ export interface components {
             proposed?: string;
             /** @description What was asked. */
             request?: components["schemas"]["DecisionRequest"];
-            sequence: number;
+            sequence?: number;
             /** @description Its place in the journal, and when it was made. */
             time: number;
         };
@@ -749,7 +765,12 @@ export interface components {
         ListedOutcome: {
             /** @description The id of the key with which it was sent. */
             by?: string | null;
-            event_id: string;
+            /**
+             * @description Where what the journal holds of it can't be read: only its time is known.
+             * @enum {unknown}
+             */
+            damaged?: true;
+            event_id?: string;
             /** @description Of a missing one: when it was given up. */
             expired?: number;
             /**
@@ -872,6 +893,8 @@ export interface components {
                 [key: string]: number;
             };
             ready: boolean;
+            /** @description Where not: the reasons, in words. */
+            why?: string[];
         };
         /**
          * RecordedDecision
@@ -1468,7 +1491,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1588,6 +1611,15 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             /** @description The outcome came after its decision had expired, and is counted as late; or what the event was about is erased. */
             410: {
                 headers: {
@@ -1691,7 +1723,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2150,7 +2182,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2280,7 +2312,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`). */
+            /** @description At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`). */
             409: {
                 headers: {
                     [name: string]: unknown;

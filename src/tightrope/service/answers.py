@@ -134,7 +134,7 @@ class RecordedDecision(Decision):
 
 
 class ListedDecision(TypedDict):
-    """A decision in a list; of an erased one only its id, number, action and place are left.
+    """A decision in a list; of an erased one only its id, number, action and place are left, of a damaged one its id and place.
 
     Attributes
     ----------
@@ -144,11 +144,13 @@ class ListedDecision(TypedDict):
         What was asked.
     erased : true
         Where what it was about has been erased.
+    damaged : true
+        Where what the journal holds of it can't be read.
     """
 
     event_id: str
-    action: Count
-    sequence: Count
+    action: NotRequired[Count]
+    sequence: NotRequired[Count]
     position: Count
     time: float
     name: NotRequired[str]
@@ -158,6 +160,7 @@ class ListedDecision(TypedDict):
     explanation: NotRequired[Explanation]
     request: NotRequired[SentRequest]
     erased: NotRequired[Literal[True]]
+    damaged: NotRequired[Literal[True]]
 
 
 class DecisionPage(TypedDict):
@@ -202,9 +205,11 @@ class ListedOutcome(TypedDict):
         Of a late or rejected one.
     by : str
         The id of the key with which it was sent.
+    damaged : true
+        Where what the journal holds of it can't be read: only its time is known.
     """
 
-    event_id: str
+    event_id: NotRequired[str]
     sequence: NotRequired[Count]
     time: NotRequired[float]
     expired: NotRequired[float]
@@ -212,6 +217,7 @@ class ListedOutcome(TypedDict):
     reward: NotRequired[float | None]
     usage: NotRequired[dict[str, float] | None]
     by: NotRequired[str | None]
+    damaged: NotRequired[Literal[True]]
 
 
 class OutcomePage(TypedDict):
@@ -447,6 +453,8 @@ class Change(TypedDict):
         In the journal; of a rollback, that of the snapshot.
     by : str
         The id of the key that asked for it.
+    damaged : true
+        Where what the journal holds of it can't be read.
     """
 
     position: Count
@@ -459,6 +467,7 @@ class Change(TypedDict):
     expire_after: NotRequired[float]
     max_pending: NotRequired[int]
     reset_caps: NotRequired[list[str]]
+    ranges: NotRequired[dict[str, tuple[float, float]]]
     mode: NotRequired[Literal["live", "shadow", "paused"]]
     default: NotRequired[int]
     restore: NotRequired[Literal["learnt", "all"]]
@@ -466,6 +475,7 @@ class Change(TypedDict):
     event_ids: NotRequired[list[str]]
     numbers: NotRequired[list[int]]
     snapshots: NotRequired[list[tuple[int, str]]]
+    damaged: NotRequired[Literal[True]]
 
 
 class ChangePage(TypedDict):
@@ -547,9 +557,16 @@ class Health(TypedDict):
 
 
 class Readiness(TypedDict):
-    """Whether every experiment takes decisions; without keys, how many are in which status."""
+    """Whether every experiment takes decisions; without keys, how many are in which status.
+
+    Attributes
+    ----------
+    why : list
+        Where not: the reasons, in words.
+    """
 
     ready: bool
+    why: NotRequired[list[str]]
     experiments: NotRequired[dict[str, Count]]
 
 

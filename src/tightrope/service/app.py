@@ -32,7 +32,7 @@ from tightrope.service import answers, dashboard, operations, routes
 from tightrope.service.admission import Admission, BodyBudget, Rates
 from tightrope.service.bodies import LIMITS, Answer, Limits, Refusal, read_body
 from tightrope.service.connections import WHOLE, whole_body, write_whole
-from tightrope.service.experiment import Experiment, Op
+from tightrope.service.experiment import ERRORS_IN_A_ROW, Experiment, Op
 from tightrope.service.keys import Key, Keys
 from tightrope.service.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.policy_input import with_contexts
@@ -57,9 +57,21 @@ ROLES: Final = {
     "standby": "standby",
     "differs": "differing",
     "failing": "failing",
+    "broken": "broken",
     "stuck": "stuck",
     "dead": "dead",
     "closed": "closed",
+}
+# Why an experiment in this status is not ready, for whoever asks: without names.
+_REASONS: Final = {
+    "standby": "another process is active",
+    "differs": "another process is active, with another spec or other settings",
+    "failing": "a journal can't be read or written now",
+    "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
+    "the next one that is answered 200 ends this",
+    "stuck": "a batch is overdue",
+    "dead": "a thread has ended: start the process anew",
+    "closed": "starting or stopping",
 }
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -103,11 +115,14 @@ class Service:
         self._spans = spans()
         self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
         others = [one for one in ROUTES if one not in self._hot.values()]
-        self._starlette: ASGIApp = Starlette(
+        starlette = Starlette(
             routes=[*map(self._behind_starlette, others), *dashboard.routes()],
             lifespan=self._lifespan,
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
+        # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
+        starlette.router.redirect_slashes = False
+        self._starlette: ASGIApp = starlette
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
@@ -162,7 +177,8 @@ class Service:
                     loop = asyncio.get_running_loop()
                     op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
             else:
-                op = Op(route.handler, route.query({**query, **scope["path_params"]}), by)
+                given = route.query({**query, **scope["path_params"]})
+                op = Op(route.handler, given, by, reads=route.method == "GET")
             admission = self._reads if route.method == "GET" else self._writes
             ticket = admission.enter(name)
             try:
@@ -224,7 +240,7 @@ class Service:
     async def show_health(self, request: Request) -> Response:
         """Whether the process answers and all of its threads run."""
         alive = all(writer.alive for writer in self._writers.values())
-        return JSONResponse({"status": "alive" if alive else "dead"}, status_code=200 if alive else 503)
+        return _health({"status": "alive" if alive else "dead"}, alive)
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether every experiment takes decisions."""
@@ -232,9 +248,11 @@ class Service:
         ready = counts == {"ready": len(self.experiments)}
         # How many there are is nobody's business who has no key to them.
         shown: dict[str, Any] = {"ready": ready}
+        if not ready:
+            shown["why"] = sorted(_REASONS[status] for status in counts if status != "ready")
         if self._keys is None:
             shown["experiments"] = counts
-        return JSONResponse(shown, status_code=200 if ready else 503)
+        return _health(shown, ready)
 
     async def show_metrics(self, request: Request) -> Response:
         """Numbers for Prometheus."""
@@ -269,13 +287,13 @@ class Service:
             found.append(Sample("disk_free_bytes", words, label, float(left)))
         found += clock_samples(name, experiment.clock)
         then, samples = self._samples.get(name, (-math.inf, []))
-        if now != "ready":
+        if now not in ("ready", "broken"):
             samples = []
         elif time.monotonic() - then > _SAMPLE_SECONDS:
             samples = []
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SAMPLE_SECONDS):
-                    answer = await self._writers[name].submit(Op(operations.show_state))
+                    answer = await self._writers[name].submit(Op(operations.show_state, reads=True))
                     samples = (
                         samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
                     )
@@ -385,7 +403,7 @@ ROUTES: Final = (
     Route("GET", "/v1/decisions", "read", operations.list_decisions, answers.DecisionPage, _LIST, apart=True),
     Route(
         *("GET", "/v1/decisions/{event_id}", "read"),
-        *(operations.show_decision, answers.RecordedDecision, (*_READ, 410)),
+        *(operations.show_decision, answers.RecordedDecision, (*_READ, 409, 410)),
         apart=True,
     ),
     Route("POST", "/v1/outcomes", "outcome", operations.learn, answers.Outcome, (*_WRITE, 409, 410)),
@@ -480,6 +498,11 @@ def _response(answer: Answer) -> Response:
     response = Response(answer.body, answer.status)
     response.raw_headers = _headers(answer)
     return response
+
+
+def _health(shown: dict[str, Any], good: bool) -> Response:
+    """200, or 503 with the time after which to ask again."""
+    return JSONResponse(shown, 200 if good else 503, None if good else {"retry-after": "1"})
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -30,7 +31,7 @@ import msgspec
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
-from tightrope.service.bodies import Answer, DecisionRequest, Refusal
+from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, Refusal
 from tightrope.service.clock import SteadyClock
 from tightrope.service.configuration import changed_fields, continued, served_part
 from tightrope.service.experiment_state import ExperimentState
@@ -66,12 +67,14 @@ from tightrope.version import __version__
 
 log = logging.getLogger("tightrope.service")
 
-# "differs": stands by, and has another spec or other settings than the active process. "stuck": a batch is overdue; "dead": its
-# thread has ended. These two are the writer's to say.
-Status: TypeAlias = Literal["closed", "ready", "standby", "differs", "failing", "stuck", "dead"]
+# "differs": stands by, and has another spec or other settings than the active process. "broken": what callers ask for only fails;
+# "stuck": a batch is overdue; "dead": its thread has ended. These three are the writer's to say.
+Status: TypeAlias = Literal["closed", "ready", "standby", "differs", "failing", "broken", "stuck", "dead"]
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
+# So many decisions in a row, or outcomes, that end in an error of ours: then the experiment is not ready.
+ERRORS_IN_A_ROW: Final = 20
 _WARM_UP_ROUNDS: Final = 5
 # While standing by, the active process's configuration is compared so often.
 _COMPARE_SECONDS: Final = 2.0
@@ -84,6 +87,8 @@ class Op(NamedTuple):
     request: Any = None
     # The id of the key that asked; None where there are no keys.
     by: str | None = None
+    # Whether it changes nothing. One that fails is then no reason to doubt the state.
+    reads: bool = False
 
     @property
     def event_id(self) -> str | None:
@@ -139,7 +144,9 @@ class Batch:
         return taken
 
     def require_kept(self, event_id: str) -> None:
-        """Refuse what is asked about an event whose inputs were erased."""
+        """Refuse what is asked about an event whose inputs were erased, or of which the journal holds what can't be read."""
+        if event_id in self.damaged:
+            raise self.damaged[event_id]
         if event_id in self.blank:
             words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
             raise Refusal(410, "erased", words)
@@ -153,6 +160,8 @@ class Batch:
             self.learnt.setdefault(entry.event_id, []).append(entry)
 
 
+# What callers ask for all the time.
+_CALLS: Final = (DecisionRequest, OutcomeRequest)
 # What an administrator asked for, and a log keeps.
 _CHANGES: Final = (Started, ModeChanged, RolledBack, Erased, Snapshotted)
 
@@ -209,6 +218,8 @@ class Experiment:
         self._begun = False
         self._measuring = False
         self._measure_from = 0
+        # Of decisions and of outcomes, by the type of the request: how many ended in an error of ours since the last that did not.
+        self._errors: Counter[type] = Counter()
         # Kinds of concerns that are in the log since the process started.
         self._logged: set[str] = set()
 
@@ -216,6 +227,11 @@ class Experiment:
     def state(self) -> ExperimentState | None:
         """What other threads may look at, and not change; None unless the experiment is ready."""
         return self._state if self.status == "ready" and self.journal.held() else None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the last decisions, or the last outcomes, have all ended in an error of ours."""
+        return max(self._errors.values(), default=0) >= ERRORS_IN_A_ROW
 
     # Its life
 
@@ -269,7 +285,24 @@ class Experiment:
                 measure(state.policy.slater_sample())
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
-        """Run operations in order, make what they changed durable at once, and only then give their answers."""
+        """Run operations in order, make what they changed durable at once, and only then give their answers.
+
+        One that ends in an error of ours is answered 500, alone: the others are run again without it, from what the journal holds.
+        """
+        failed: dict[int, Answer] = {}
+        while True:
+            left = [k for k in range(len(ops)) if k not in failed]
+            if failed and not left:
+                self._recovered()
+                return [failed[k] for k in range(len(ops))]
+            done = self._run([ops[k] for k in left])
+            if not isinstance(done, int):
+                answers = failed | dict(zip(left, done, strict=True))
+                return [answers[k] for k in range(len(ops))]
+            failed[left[done]] = _INTERNAL
+
+    def _run(self, ops: Sequence[Op]) -> list[Answer] | int:
+        """One attempt at a batch: the answers, or the number of the operation that failed, of which nothing was kept."""
         if self.status == "ready" and not self.journal.held():
             self._step_down()
         state = self._state if self.status == "ready" else self._recovered()
@@ -288,22 +321,20 @@ class Experiment:
             for op in ops:
                 batch.by, position = op.by, state.position
                 try:
-                    if op.event_id in batch.damaged:
-                        raise batch.damaged[op.event_id]
                     answers.append(op.operation(batch, op.request))
-                except JournalDamaged as error:
-                    # Of a row of the past: the state does not depend on it, unless it was half changed.
-                    if state.position != position:
+                    if self._errors:
+                        self._errors.pop(type(op.request), None)
+                except (Refusal, InvalidInput, JournalDamaged) as error:
+                    # A row of the past that is damaged: the state does not depend on it, unless it was half changed.
+                    if isinstance(error, JournalDamaged) and state.position != position:
                         raise
-                    log.error("experiment %r: %s", self.name, error)
-                    words = "what the journal holds of this can't be read"
-                    answers.append(Refusal(500, "damaged", words).answer())
-                except Refusal as refusal:
-                    answers.append(refusal.answer())
-                except InvalidInput as error:
-                    message = str(error).rstrip(".")
-                    short = message if len(message) <= 600 else message[:597] + "..."
-                    answers.append(Refusal(422, "invalid", short).answer())
+                    answers.append(refused(self.name, error))
+                except Exception as error:
+                    if not op.reads:
+                        self._doubt(op, error)
+                        return len(answers)
+                    log.exception("experiment %r: a read failed", self.name)
+                    answers.append(_INTERNAL)
             batch.by = None
             self._snapshot_when_due(batch)
             if batch.rows or batch.snapshots or batch.drop:
@@ -312,12 +343,10 @@ class Experiment:
             self._fail(error)
             return [unavailable(self.status)] * len(ops)
         except Exception as error:
-            # A defect of ours. The state may be half way: it is rebuilt from the journal.
-            log.exception("experiment %r: an operation failed; its batch is undone", self.name)
-            self._fail(error)
-            words = "an error inside the service; nothing of this request was kept"
-            failed, lost = Refusal(500, "internal", words).answer(), [unavailable(self.status)] * len(ops)
-            return [*lost[: len(answers)], failed, *lost[len(answers) + 1 :]][: len(ops)]
+            log.exception("experiment %r: a batch failed", self.name)
+            self.doubt(ops, error)
+            words = "an error inside the service; try again with the same event_id"
+            return [Refusal(500, "internal", words).answer()] * len(ops)
         return answers
 
     def slater_job(self) -> Callable[[], Op] | None:
@@ -421,12 +450,22 @@ class Experiment:
             log.log(level, "experiment %r: %s", self.name, trouble)
         self.status, self.trouble = status, trouble
 
-    def doubt(self, error: Exception) -> None:
-        """Something went wrong in a way that `process` did not expect: go on from the journal."""
+    def doubt(self, ops: Sequence[Op], error: Exception) -> None:
+        """What was asked went wrong in a way that `process` did not expect: go on from the journal."""
+        self._errors.update(type(op.request) for op in ops if isinstance(op.request, _CALLS))
         self._fail(error)
 
+    def _doubt(self, op: Op, error: Exception) -> None:
+        """A defect of ours. The state may be half way: it is rebuilt from the journal."""
+        log.exception("experiment %r: an operation failed, and nothing of it is kept", self.name)
+        self.doubt([op], error)
+        if self._errors[type(op.request)] == ERRORS_IN_A_ROW:
+            log.error(
+                "experiment %r: not ready: %d errors in a row, and no success", self.name, ERRORS_IN_A_ROW
+            )
+
     def _fail(self, error: Exception) -> None:
-        log.error("experiment %r: no decisions until the journal can be written: %s", self.name, error)
+        log.error("experiment %r: no decisions until its journal is read again: %s", self.name, error)
         self.status, self.trouble, self._state = "failing", str(error) or type(error).__name__, None
         self._next_try = time.monotonic()
 
@@ -536,6 +575,23 @@ def unavailable(status: Status) -> Answer:
     code = "standby" if status in ("standby", "differs") else "unavailable"
     words = _UNAVAILABLE.get("standby" if code == "standby" else status, _UNAVAILABLE["failing"])
     return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
+
+
+def refused(name: str, error: Refusal | InvalidInput | JournalDamaged) -> Answer:
+    """What the caller is told where an operation on the experiment `name` refuses."""
+    if isinstance(error, Refusal):
+        return error.answer()
+    if isinstance(error, JournalDamaged):
+        log.error("experiment %r: %s", name, error)
+        words = "what the journal holds of this is damaged, and can't be read; the log says where"
+        return Refusal(409, "damaged", words).answer()
+    message = str(error).rstrip(".")
+    return Refusal(422, "invalid", message if len(message) <= 600 else message[:597] + "...").answer()
+
+
+_INTERNAL: Final = Refusal(
+    500, "internal", "an error inside the service; nothing of this request was kept"
+).answer()
 
 
 def _example_of_late_usage(spec: Spec) -> dict[str, float]:

@@ -226,6 +226,7 @@ KINDS: Final[dict[type[Any], int]] = {
     Refitted: 12,
 }
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
+_TAG_OF_KIND: Final = {number: str(tag) for tag, number in _KIND_OF_TAG.items()}
 # What may be personal, or was computed of it, and is therefore sealed in a row.
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
     Decided: (
@@ -370,7 +371,7 @@ def entry_of(row: Row) -> Entry:
             entry = _blank_decoder.decode(parts.open)
         else:
             entry = _decoder.decode(_joined(parts.open, parts.sealed))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError) as error:
         raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
     kind = _KIND_OF_TAG.get(entry.kind, 0) if isinstance(entry, Blank) else KINDS[type(entry)]
     event_id = entry.event_id if kind <= LAST_BY_EVENT else None  # type: ignore[union-attr]
@@ -395,7 +396,7 @@ def _joined(one: bytes, other: bytes) -> bytes:
 def _parts(row: Row) -> chain.Parts | None:
     try:
         return chain.read(row.data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
 
 
@@ -415,6 +416,11 @@ def canonical(value: Any) -> bytes:
     (True, False)
     """
     return _packer.encode(value)
+
+
+def tag_of(row: Row) -> str:
+    """What a row is, in a word, by its column alone."""
+    return _TAG_OF_KIND.get(row.kind, "unknown")
 
 
 def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:

@@ -6,6 +6,7 @@ summary in the OpenAPI document.
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -15,12 +16,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tightrope.errors import InvalidInput
+from tightrope.errors import InvalidInput, SolverError
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
 from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
+
+log = logging.getLogger("tightrope.service")
 
 # --- what callers do ---
 
@@ -89,7 +92,7 @@ def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
     entry = batch.decided.get(event_id)
     if entry is None:
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
-    shown = _decision(batch.state, entry, explain=True)
+    shown = _explained(batch.state, entry)
     outcome, pending = _outcome(batch.learnt.get(event_id, ())), entry.number in batch.state.waiting
     return Answer.of({**shown, "request": entry.request, "outcome": outcome, "pending": pending})
 
@@ -97,16 +100,7 @@ def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
 def list_decisions(batch: Batch, request: bodies.PageQuery) -> Answer:
     """The newest decisions, and why they were taken."""
     rows, before = _page(batch, request, journal.Decided)
-    listed = []
-    for row, entry in rows:
-        place = {"position": row.position, "time": row.time / 1e6}
-        if isinstance(entry, journal.Decided):
-            shown = _decision(batch.state, entry, explain=True)
-            listed.append({**shown, **place, "request": entry.request})
-        elif isinstance(entry, journal.Blank):
-            what = {"event_id": entry.event_id, "sequence": entry.number, "action": entry.action}
-            listed.append({**what, **place, "erased": True})
-    return Answer.of({"decisions": listed, "before": before})
+    return Answer.of({"decisions": [_listed(batch.state, row) for row in rows], "before": before})
 
 
 def list_outcomes(batch: Batch, request: bodies.OutcomeQuery) -> Answer:
@@ -116,9 +110,12 @@ def list_outcomes(batch: Batch, request: bodies.OutcomeQuery) -> Answer:
         return Answer.of({"outcomes": listed, "before": before})
     rows, before = _page(batch, request, journal.Expired if request.status == "missing" else journal.Refused)
     listed = []
-    for row, entry in rows:
+    for row in rows:
         when = row.time / 1e6
-        if isinstance(entry, journal.Expired):
+        entry = _entry(row)
+        if entry is None:
+            listed.append({"time": when, "damaged": True})
+        elif isinstance(entry, journal.Expired):
             listed += [
                 {"event_id": event_id, "sequence": number, "expired": when}
                 for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
@@ -194,15 +191,14 @@ def show_history(batch: Batch, request: None) -> Answer:
 
 def show_rules(batch: Batch, request: None) -> Answer:
     """About what each rule costs in reward: what is earned with all of them, and without each, on remembered rounds."""
-    policy = batch.state.policy
-    find = getattr(policy, "cost_of_rules", None)
-    found = None if find is None else find()
+    find = getattr(batch.state.policy, "cost_of_rules", None)
+    found, why = None, "this policy keeps no rounds to judge by"
+    if find is not None:
+        try:
+            found, why = find(), "too few rounds are remembered, or the rules can't all be met on them"
+        except SolverError as error:
+            why = f"the linear program could not be solved: {error}"
     if found is None:
-        why = (
-            "this policy keeps no rounds to judge by"
-            if find is None
-            else "too few rounds are remembered, or the rules can't all be met on them"
-        )
         return Answer.of({"reward": None, "rounds": 0, "rules": [], "why": why})
     rules = [{"name": name, "without": value} for name, value in found.without.items()]
     return Answer.of({"reward": found.reward, "rounds": found.rounds, "rules": rules, "why": None})
@@ -212,9 +208,12 @@ def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     """Changes of its configuration."""
     rows, before = _page(batch, request, *_CHANGES)
     listed = []
-    for row, entry in rows:
-        plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
-        plain.pop("state", None)
+    for row in rows:
+        entry = _entry(row)
+        plain = {"kind": journal.tag_of(row), "damaged": True}
+        if entry is not None:
+            plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
+            plain.pop("state", None)
         known = {name: value for name, value in plain.items() if value is not None}
         listed.append({"position": row.position, "time": row.time / 1e6, **known})
     return Answer.of({"changes": listed, "before": before})
@@ -389,14 +388,45 @@ def _snapshot(taken: journal.Snapshot) -> dict[str, Any]:
     return {"position": position, "time": time / 1e6, "digest": digest, "label": label}
 
 
-def _page(
-    batch: Batch, request: bodies.PageQuery, *kinds: type[Any]
-) -> tuple[list[tuple[journal.Row, journal.Entry]], int | None]:
+def _page(batch: Batch, request: bodies.PageQuery, *kinds: type[Any]) -> tuple[list[journal.Row], int | None]:
     """Rows of some kinds, newest first, and the position at which the next page begins."""
     numbers = [journal.KINDS[kind] for kind in kinds]
     rows = batch.journal.select(numbers, before=request.before, limit=request.limit)
     before = rows[-1].position if len(rows) == request.limit else None
-    return [(row, journal.entry_of(row)) for row in rows], before
+    return rows, before
+
+
+def _entry(row: journal.Row) -> journal.Entry | None:
+    """What a row of a list holds; None where that can't be read, which is no reason not to show the others."""
+    try:
+        return journal.entry_of(row)
+    except journal.JournalDamaged as error:
+        log.error("%s", error)
+        return None
+
+
+def _listed(state: ExperimentState, row: journal.Row) -> dict[str, Any]:
+    """A decision in a list, whole, or what is left of it."""
+    place = {"position": row.position, "time": row.time / 1e6}
+    entry = _entry(row)
+    if isinstance(entry, journal.Blank):
+        what = {"event_id": entry.event_id, "sequence": entry.number, "action": entry.action}
+        return {**what, **place, "erased": True}
+    if isinstance(entry, journal.Decided):
+        try:
+            return {**_explained(state, entry), **place, "request": entry.request}
+        except journal.JournalDamaged as error:
+            log.error("%s", error)
+    return {"event_id": row.event_id, **place, "damaged": True}
+
+
+def _explained(state: ExperimentState, entry: journal.Decided) -> dict[str, Any]:
+    """A decision and why it was taken; or `JournalDamaged` where its numbers can't be those of a decision."""
+    try:
+        return _decision(state, entry, explain=True)
+    except (LookupError, ValueError, StopIteration) as error:
+        words = f"decision {entry.number}, of event_id {entry.event_id!r}, is damaged: {error!r}"
+        raise journal.JournalDamaged(words) from error
 
 
 def _new_event_id() -> str:

@@ -12,9 +12,11 @@ from typing import Final
 
 from tightrope.errors import InvalidInput
 from tightrope.service.bodies import Answer, Refusal
-from tightrope.service.experiment import Batch, Experiment, Op
-from tightrope.service.journal import Journal, JournalError
+from tightrope.service.experiment import Batch, Experiment, Op, refused
+from tightrope.service.journal import Journal, JournalDamaged, JournalError
 
+# The state is not locked against the writer, which may have changed it half way: a read that fails is tried again.
+_TRIES: Final = 3
 _REST: Final = 0.5
 _PATIENCE: Final = 10.0
 _GOODBYE: Final = 2.0
@@ -26,7 +28,7 @@ class Reader:
     """Runs operations that write nothing, one at a time, on another connection to an experiment's journal.
 
     What the journal acknowledged before a read is in the read. Where there is no such connection, or the experiment is not ready,
-    there is no answer: the writer knows what to say.
+    there is no answer: the writer knows what to say. A read that fails is answered here, and is never the writer's to repeat.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -76,27 +78,30 @@ class Reader:
         return answer
 
     def _asked(self, op: Op) -> Answer | None:
-        state = self._experiment.state
-        if state is None:
+        name = self._experiment.name
+        failed: Answer | None = None
+        for _ in range(_TRIES):
+            state = self._experiment.state
+            if state is None:
+                self._close()
+                return failed
+            try:
+                journal = self._opened()
+                if journal is None:
+                    return None
+                found = journal.find([op.event_id]) if op.event_id is not None else ()
+                return op.operation(Batch(state, journal, state.time, found), op.request)
+            except (Refusal, InvalidInput, JournalDamaged) as error:
+                return refused(name, error)
+            except JournalError as error:
+                log.warning("experiment %r: a read failed: %s", name, error)
+                words = "the journal can't be read now"
+                failed = Refusal(503, "unavailable", words, retry_after=1).answer()
+            except Exception:
+                log.exception("experiment %r: a read failed", name)
+                failed = Refusal(500, "internal", "an error inside the service: this can't be shown").answer()
             self._close()
-            return None
-        try:
-            journal = self._opened()
-            if journal is None:
-                return None
-            found = journal.find([op.event_id]) if op.event_id is not None else ()
-            return op.operation(Batch(state, journal, state.time, found), op.request)
-        except Refusal as refusal:
-            return refusal.answer()
-        except InvalidInput as error:
-            return Refusal(422, "invalid", str(error).rstrip(".")).answer()
-        except JournalError as error:
-            log.warning("experiment %r: a read failed: %s", self._experiment.name, error)
-        except Exception:
-            # The state is not locked against the writer, which may have changed it half way; in its turn it is whole.
-            log.exception("experiment %r: a read failed", self._experiment.name)
-        self._close()
-        return None
+        return failed
 
     def _opened(self) -> Journal | None:
         if self._journal is None:

@@ -264,7 +264,7 @@ _REFUSALS: Final = {
     403: "The key does not open this.",
     404: "No such event, experiment, snapshot or route.",
     408: "The body came too slowly.",
-    409: "At odds with what was recorded for this event; or hard caps leave nothing to choose (`exhausted`).",
+    409: "At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`).",
     410: "The outcome came after its decision had expired, and is counted as late; or what the event was about is erased.",
     413: "The body is too long.",
     429: "The key has sent more requests a second than it may.",

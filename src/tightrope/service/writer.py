@@ -50,13 +50,17 @@ class Writer:
 
     @property
     def status(self) -> Status:
-        """What the experiment says of itself, unless its thread can't; "ready" only while its journal is held."""
+        """What the experiment says of itself, unless its thread can't; "ready" only while the journal is held and all goes well."""
         if not self.alive:
             return "dead"
         if self._overdue():
             return "stuck"
-        ready = self.experiment.status
-        return "standby" if ready == "ready" and not self.experiment.journal.held() else ready
+        experiment = self.experiment
+        if experiment.status == "ready" and not experiment.journal.held():
+            return "standby"
+        return (
+            "broken" if experiment.status in ("ready", "failing") and experiment.broken else experiment.status
+        )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin; answers come back on `loop`."""
@@ -101,7 +105,7 @@ class Writer:
                 # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
                 log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
                 self._metrics.writer_failed(self.experiment.name)
-                self.experiment.doubt(error)
+                self.experiment.doubt([op for op, _ in asked], error)
                 words = "an error inside the service; try again with the same event_id"
                 answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
             self._busy_since = math.inf
