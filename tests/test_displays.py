@@ -126,11 +126,17 @@ def test_a_problem_shows_what_there_is(rules):
 def test_an_oracle_says_what_binds_and_what_it_is_worth():
     found = tr.solve(tr.environments.bandit(threshold=0.1))
     shown = text_of(found)
-    assert "The best that can be earned: 0.4 a round" in shown
-    assert "usage: a unit more would earn 3 a round." in shown
+    assert "The best that can be earned: 0.4 per round" in shown
+    assert "usage: a limit higher by 1 would earn 3 per round." in shown
     assert "verified" in shown
     assert found.to_pandas().to_dict("records") == [
-        {"constraint": "usage", "slack": pytest.approx(0.0), "dual": pytest.approx(3.0), "binding": True}
+        {
+            "rule": "usage",
+            "left": pytest.approx(0.0),
+            "unit": "cost",
+            "price": pytest.approx(3.0),
+            "binding": True,
+        }
     ]
     assert "Slater's condition" in text_of(tr.check(tr.environments.bandit(threshold=0.1)))
 

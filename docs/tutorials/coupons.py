@@ -53,13 +53,13 @@ best = tr.solve(env)
 best
 
 # %% [markdown]
-# The **dual** of a rule is its price: what one more unit of its limit would earn. A budget is counted in parts of its range here, so the price
-# of a cent is that number by 1,000, and doubling the budget would earn at most 250 times as much. It is worth knowing before arguing about the budget.
+# The **price** of a rule is what one more unit of its limit would earn: here, one more cent per customer. Doubling the budget would earn at most 250 times as much. It is worth
+# knowing before arguing about the budget. All of it is about the world as the table tells it, and not about next month's customers.
 
 # %%
 print(f"as the table was made: {table.bought.mean():.3f}")
 print(f"the best with both rules: {best.value:.3f}")
-print(f"one more cent per customer would earn {best.duals[0] / 1000:.5f} purchases")
+print(f"one more cent per customer would earn {best.prices[0]:.5f} purchases")
 
 # %% [markdown]
 # ## Try it

@@ -74,7 +74,7 @@ best = tr.solve(env)
 print(
     f"purchases per visitor: {visitors[sellers].max(axis=1).mean():.4f} without rules, {best.value:.4f} with them"
 )
-pd.Series(best.duals, index=env.constraints, name="one more point of share costs").round(4).to_frame()
+pd.Series(best.prices / 100, index=env.constraints, name="one more point of share costs").round(4).to_frame()
 
 # %% alt="What the best window earns by the share that is promised to each seller: the line falls, ever more steeply."
 import matplotlib.pyplot as plt

@@ -18,7 +18,7 @@ print(tr.environments.hospital_rules())
 # %% [markdown]
 # ## The best that is possible
 #
-# Someone who knew how every kind of patient fares in every ward could solve a linear program. Its value is the yardstick; its **duals** are the prices of the rules: what
+# Someone who knew how every kind of patient fares in every ward could solve a linear program. Its value is the yardstick; its **prices** are those of the rules: what
 # one more unit of a limit would earn. Only rules that bind have one.
 
 # %%
@@ -27,7 +27,7 @@ import pandas as pd
 best = tr.solve(env)
 print(f"{best.value:.4f} patients stay well per patient; certificate: gap {best.certificate.gap:.1e}")
 rules = pd.DataFrame(
-    {"rule": env.constraints, "slack": best.slack, "price": best.duals, "binds": best.binding}
+    {"rule": env.constraints, "left": best.left, "price": best.prices, "binds": best.binding}
 )
 rules[rules.binds].round(4)
 

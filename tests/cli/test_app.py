@@ -62,7 +62,7 @@ def test_an_environment_that_no_policy_can_satisfy(capsys, small):
     tail = SMALL.split("[[policy]]", 1)[1]
     Path(small).write_text("[[policy]]" + tail.replace("[simulation]", table))
     assert main(["oracle", small]) == 2
-    assert "missed by 0.25" in capsys.readouterr().err
+    assert "by 0.25" in capsys.readouterr().err
 
 
 def test_what_fails_is_1(capsys, small, tmp_path, monkeypatch):

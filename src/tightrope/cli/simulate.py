@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
 from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
@@ -20,12 +22,11 @@ def oracle(
     /,
     *,
     baseline: Literal["auto", "fluid", "joint"] = "auto",
+    theory: Annotated[bool, Parameter(negative=())] = False,
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
-    """What the best policy that knows all means earns: value, Slater's constant, binding rules, shares of the actions.
-
-    Also says which of the algorithm's assumptions hold.
+    """What the best policy that knows everything earns, what each rule costs it, and how often it chooses each action.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ def oracle(
         A TOML file with an [environment].
     baseline
         The program: on mean costs, on the joint law of context and costs, or whichever is right for the environment.
+    theory
+        Also show the constants of the theorems (Slater's constant, τ′) and which of their assumptions hold.
     """
     from tightrope.environments import Tabular
     from tightrope.environments.build import environment_of
@@ -54,12 +57,8 @@ def oracle(
         assumptions = check(table_of_means, m=bound, horizon=first.horizon or read.simulation.rounds)
     weights = table_of_means.weights if found.atoms is None else found.atoms.weights  # type: ignore[union-attr]
     shares = dict(zip(env.actions, (weights @ found.policy).tolist(), strict=True))
-    constraints: list[dict[str, Any]] = [
-        {"name": name, "slack": float(slack), "dual": float(dual), "binding": bool(binding)}
-        for name, slack, dual, binding in zip(
-            found.constraints, found.slack, found.duals, found.binding, strict=True
-        )
-    ]
+    rules = found.frame_rows()
+    note = _of_the_fitted_world(read)
     proof = found.certificate
     data = {
         "name": read.name,
@@ -67,8 +66,9 @@ def oracle(
         "value": found.value,
         "interval": list(found.interval),
         "baseline": found.baseline,
+        "fitted_to_a_table": note is not None,
         "slater": found.slater,
-        "constraints": constraints,
+        "rules": rules,
         "shares": shares,
         "certificate": {name: getattr(proof, name) for name in _PROVED},
         "assumptions": None
@@ -83,28 +83,60 @@ def oracle(
     folder = output.folder()
     if folder is not None:
         write_json(folder / "oracle.json", data, indent=2)
-    tau = None if assumptions is None else assumptions.tau_prime
-    feasible_from = "–" if tau is None else f"{tau:,}"
-    facts = [
-        ("value per round", f"{found.value:.6g}"),
-        ("baseline", found.baseline),
-        ("Slater's constant", f"{found.slater:.6g}"),
-        ("τ', first round with ε ≤ δ/2", feasible_from),
-        ("certificate", f"{'verified' if proof.verified else 'NOT VERIFIED'}, gap {max(0.0, proof.gap):.1e}"),
-    ]
+    facts = [("the best policy earns, per decision", f"{found.value:.6g}")]
     if found.baseline == "joint-sampled":
-        facts.insert(1, ("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
+        facts.append(("95 % interval", f"{found.interval[0]:.6g} to {found.interval[1]:.6g}"))
+    if rules:
+        room = "with room to spare" if found.slater > 1e-9 else "but only just: nothing is left for mistakes"
+        facts.append(("all rules can be kept", room))
+    facts.append(("proof", "checked" if proof.verified else "NOT CHECKED"))
     rows = [
-        (one["name"], number_text(one["slack"]), number_text(one["dual"]), "yes" if one["binding"] else "no")
-        for one in constraints
+        (
+            one["rule"],
+            number_text(one["left"]),
+            one["unit"],
+            number_text(one["price"]),
+            "yes" if one["binding"] else "no",
+        )
+        for one in rules
     ]
+    head = ("rule", "left per decision", "unit", "moving its limit by 1 earns", "at its limit")
     output.show(
         data,
         table("", ("", read.name), facts),
-        *([table("constraints", ("name", "slack", "dual", "binding"), rows)] if rows else []),
+        *([table("rules", head, rows)] if rows else []),
+        *found.words(),
         table("best shares", ("action", "share"), [(name, f"{share:.4f}") for name, share in shares.items()]),
-        *([] if assumptions is None else [_assumptions_table(assumptions.items)]),
+        *(_theory_tables(found, assumptions) if theory else []),
+        *([] if note is None else [note]),
         *([] if folder is None else [f"written to {folder / 'oracle.json'}"]),
+    )
+
+
+def _theory_tables(found: Any, assumptions: Any) -> list[Any]:
+    """The constants of the theorems, and which of their assumptions hold."""
+    tau = None if assumptions is None else assumptions.tau_prime
+    facts = [
+        ("program", found.baseline),
+        ("Slater's constant δ", f"{found.slater:.6g}"),
+        ("τ′, first round with ε ≤ δ/2", "–" if tau is None else f"{tau:,}"),
+        ("gap of the certificate", f"{max(0.0, found.certificate.gap):.1e}"),
+    ]
+    shown = [table("theory", ("", ""), facts)]
+    return shown if assumptions is None else [*shown, _assumptions_table(assumptions.items)]
+
+
+def _of_the_fitted_world(spec: Any) -> str | None:
+    """What the optimum of an environment that is fitted to a table is not; None for any other."""
+    if spec.environment is None or spec.environment.kind != "table":
+        return None
+    settings = spec.environment.settings
+    if "action" not in settings:  # every action's reward is known: nothing is fitted
+        return None
+    return (
+        f"The world here is simulated: it is fitted to the rows of {settings['file']}. Its optimum is not that of the real world, "
+        "and as a rule it is too high: the best actions are picked by the rows that they are judged by. `tightrope init` "
+        "estimates what a policy would earn on rows that it was not fitted on."
     )
 
 
@@ -135,15 +167,20 @@ def simulate(
         Where to run; gpu keeps estimates in float32, gpu-double makes the choices of cpu.
     """
     from tightrope.concerns import in_runs
+    from tightrope.errors import InfeasibleProblem, TightropeError
     from tightrope.result import write_summary
     from tightrope.spec import read_spec
     from tightrope.studies.simulation import simulate_spec
 
+    read = read_spec(spec, trust=trust)
     folder = output.folder()
     # What a policy could not do is said below.
     quiet = {} if engine != "cpu" else {"warn": False}
-    read = read_spec(spec, trust=trust)
-    results, interrupted = simulate_spec(read, **vars(runs), engine=engine, out=folder, **quiet)
+    try:
+        results, interrupted = simulate_spec(read, **vars(runs), engine=engine, out=folder, **quiet)
+    except InfeasibleProblem as error:
+        # The spec is well formed: it is the world that the rules can't be kept in.
+        raise TightropeError(str(error)) from error
     if results:
         if folder is not None:
             write_summary(results, folder / "summary.json")
@@ -172,6 +209,8 @@ def simulate(
         ]
         if any(result.optimum is None for result in results):
             said.append(NO_REGRET)
+        elif (note := _of_the_fitted_world(read)) is not None:
+            said.append(f"Regret is what was missed of the optimum of this world. {note}")
         output.show(data, summary_table(last, "policy", "scenario"), *said, where)
     if interrupted:
         raise KeyboardInterrupt

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.engine.concerns import Offered
+from tightrope.engine.concerns import Offered, worded
 from tightrope.engine.replication import Outcome, needs_group
 from tightrope.environments.custom import Context, Custom
+from tightrope.policies.watch import units_counted
 from tightrope.problem import Part
 from tightrope.validation import Array
 
@@ -68,7 +69,7 @@ class CustomWorld:
 
     def end(self) -> Offered:
         """What concerns are judged by at the end."""
-        return Offered(self._env.constraints, self._counts)
+        return Offered(worded(self._env), units_counted(self._env), self._counts)
 
     def _shown(self, part: Part, features: Array | None, ids: NDArray[np.int64]) -> Array | None:
         """Features in the form of the policy's own model, where it has one."""

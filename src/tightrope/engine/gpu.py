@@ -279,6 +279,7 @@ def _result(batch: Batch, env: Tabular, **rest: Any) -> Result:
         last_violation=batch.last_violation,
         actions=env.actions,
         constraints=env.constraints,
+        scales=tuple(env.units.scales.tolist()),
         choices=batch.choices,
         **rest,
     )

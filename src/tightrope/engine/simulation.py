@@ -23,6 +23,7 @@ from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.policies.watch import units_counted
 from tightrope.progress import progress_bar
 from tightrope.result import Result
 from tightrope.validation import whole_number
@@ -266,6 +267,7 @@ def _result(
         last_violation=np.stack([done[i].last_violation for i in order]),
         actions=env.actions,
         constraints=env.constraints,
+        scales=tuple(units_counted(env).scales.tolist()),
         choices=np.stack([done[i].choices for i in order]) if keep_choices else None,
         concerns=of_runs(done[i].concerns for i in order),
         **rest,

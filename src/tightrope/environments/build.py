@@ -154,7 +154,7 @@ def build_environment(
 
 @register("tabular")
 def _tabular(*, file: str | None = None, folder: Path = Path(), **arrays: Any) -> Tabular:
-    known = list(inspect.signature(Tabular).parameters)
+    known = [one for one in inspect.signature(Tabular).parameters if one not in ("rules", "groups")]
     for field in arrays:
         if field not in known:
             raise unknown_field("environment", field, ["kind", "file", *known, "usage", "groups"])
@@ -306,6 +306,8 @@ def _rule_costs(
     return {
         "costs": np.stack(costs),
         "constraints": rules.names,
+        "rules": rules,
+        "groups": by_context,
         "cost_range": rules.cost_range,
         "cost_noise": _noise(env, rules),
         "costs_seen": rules.costs_seen,

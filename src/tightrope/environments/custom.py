@@ -241,12 +241,14 @@ class Custom:
         """
         play, J, K = self.play(seed, replication), self.n_actions, self.n_constraints
         rewards, costs, available = np.zeros((n, J)), np.zeros((n, J, K)), np.zeros((n, J), dtype=bool)
+        groups: list[Any] = []
         for i in range(n):
             context = play.context(1 + (i * rounds) // n, i)
             means = play.means(context)
             assert means is not None
             rewards[i, context.ids], costs[i, context.ids] = means
             available[i, context.ids] = True
+            groups.append(context.group)
         low, high = costs.min(axis=(0, 1), initial=0.0), costs.max(axis=(0, 1), initial=0.0)
         return Tabular(
             np.full(n, 1.0 / n),
@@ -258,6 +260,8 @@ class Custom:
             available=available,
             actions=self.actions,
             constraints=self.constraints,
+            rules=self.rules,
+            groups=None if any(one is None for one in groups) else groups,
             name=self.name,
         )
 

@@ -21,6 +21,7 @@ import numpy as np
 from tightrope.environments.tabular import Tabular, changed
 from tightrope.errors import InvalidInput
 from tightrope.problem import Problem, WhenSeen
+from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_number
 
 # What every phase must have in common: all but the weights and the means, so that whoever fits one phase fits all of them.
@@ -120,7 +121,19 @@ class Drifting:
         }
         costs = np.concatenate([one.cost_locations for one in self.phases])
         weights = np.concatenate([share * one.weights for share, one in zip(self.shares, self.phases)])
-        known = {"theta": None, "optimum": None}
+        # Rules that change from phase to phase have no units in common.
+        rules = self.phases[0].rules
+        same = all(
+            one.rules == rules and (one.groups is None) == (self.phases[0].groups is None)
+            for one in self.phases
+        )
+        groups = [group for one in self.phases for group in one.groups or ()] or None
+        known = {
+            "theta": None,
+            "optimum": None,
+            "rules": rules if same else None,
+            "groups": groups if same else None,
+        }
         return changed(self.phases[0], weights=weights, costs=costs, name=self.name, **known, **stacked)
 
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
@@ -156,6 +169,16 @@ class Drifting:
     def constraints(self) -> tuple[str, ...]:
         """Their names."""
         return self.phases[0].constraints
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules that the costs come from, where they are the same in every phase."""
+        return self.pooled.rules
+
+    @property
+    def units(self) -> Units:
+        """What turns costs into the units of the rules, over the whole run."""
+        return self.pooled.units
 
     @property
     def costs_seen(self) -> WhenSeen:

@@ -116,7 +116,7 @@ def hospital(
         cost_range=rules.cost_range,
         costs_seen=costs_seen,
         actions=WARDS,
-        constraints=rules.names,
+        rules=rules,
         name="hospital",
         theta=theta.ravel() if linear else None,
         optimum=optimum,

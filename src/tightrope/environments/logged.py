@@ -165,6 +165,8 @@ class Logged(Custom):
             costs_seen=self.costs_seen,
             actions=self.actions,
             constraints=self.constraints,
+            rules=self.rules,
+            groups=None if world.table.groups is None else [world.context(i)["group"] for i in range(n)],
             name=self.name,
         )
 

@@ -69,7 +69,7 @@ def _worlds(name: str, progress: Sequence[float], limits: Sequence[float] | None
                 np.stack([one.costs({"price": price}) for price in _PRICE]),
                 cost_range=np.column_stack([ranges[:, :, 0].min(axis=0), ranges[:, :, 1].max(axis=0)]),
                 actions=MODELS,
-                constraints=one.names,
+                rules=one,
                 name="tabular",
             )
             for share, one in zip(progress, rules)

@@ -369,7 +369,7 @@ def _fair_jobs() -> Scenario:
             np.broadcast_to(rules.costs(), (4, 3, 3)),
             cost_range=rules.cost_range,
             actions=["north", "south", "east"],
-            constraints=rules.names,
+            rules=rules,
             name="fair-jobs",
         ),
         "Delivery jobs of four kinds are spread over three depots. The fast one may take half of them at most, the other two must "

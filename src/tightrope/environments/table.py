@@ -159,7 +159,6 @@ def from_table(
         cost_range=cost_range,
         costs_seen=_agreed_seen(rules, costs_seen),
         actions=actions,
-        constraints=None if rules is None else rules.names,
         name=name,
         theta=theta,
     )
@@ -182,23 +181,19 @@ class Table(Tabular):
     """
 
     encoder: Encoder
-    rules: Rules | None
     usage: dict[str, Array]
-    groups: list[str] | None
     told: dict[str, Any]
 
     def __init__(
         self,
         *,
         encoder: Encoder,
-        rules: Rules | None,
         usage: dict[str, Array],
-        groups: list[str] | None,
         told: dict[str, Any] | None = None,
         **tabular: Any,
     ) -> None:
         Tabular.__init__(self, **tabular)
-        vars(self).update(encoder=encoder, rules=rules, usage=usage, groups=groups, told=told or {})
+        vars(self).update(encoder=encoder, usage=usage, told=told or {})
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write it as a spec, which `tightrope.environments.load` reads back: another name of `to_spec`."""

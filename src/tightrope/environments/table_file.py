@@ -151,4 +151,6 @@ def _fewer(env: Tabular, most: int) -> Tabular:
         rewards=env.rewards[at],
         costs=env.cost_locations[at],
         available=env.available[at],
+        rules=env.rules,
+        groups=None if env.groups is None else [env.groups[c] for c in at],
     )

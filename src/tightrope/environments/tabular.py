@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.problem import Problem, Seen, Truth, Vectors, WhenSeen, when_seen, which_before
+from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_array, finite_number, first, require_choice, require_range
 
 Noise: TypeAlias = Literal["bernoulli", "gaussian", "none"]
@@ -57,6 +58,10 @@ class Tabular:
     optimum : float, optional
         The best mean reward per round that any policy can reach, where it is known: `tightrope.solve(env).value`. Simulations
         fall back on it where no LP solver is installed.
+    rules : Rules, optional
+        The rules that the costs come from: prices and slack are then told in their units.
+    groups : sequence, optional
+        The group or groups of each context, for rules `among` groups.
 
     Attributes
     ----------
@@ -92,6 +97,8 @@ class Tabular:
     constraints: tuple[str, ...]
     theta: Array | None
     optimum: float | None
+    rules: Rules | None
+    groups: list[Any] | None
 
     def __init__(
         self,
@@ -113,6 +120,8 @@ class Tabular:
         name: str = "tabular",
         theta: ArrayLike | None = None,
         optimum: float | None = None,
+        rules: Rules | None = None,
+        groups: Sequence[Any] | None = None,
     ) -> None:
         require_choice("reward_noise", reward_noise, get_args(Noise))
         require_choice("cost_noise", cost_noise, get_args(Noise))
@@ -144,7 +153,16 @@ class Tabular:
         fields |= {"reward_scale": scale, "cost_scale": spread}
         fields["costs_seen"] = when_seen("costs_seen", costs_seen, w.shape[2])
         fields["actions"] = declared_names("actions", actions, "action", r.shape[1])
+        if rules is not None and constraints is None:
+            constraints = rules.names
         fields["constraints"] = declared_names("constraints", constraints, "constraint", w.shape[2])
+        if rules is not None and rules.names != fields["constraints"]:
+            raise InvalidInput(
+                f"constraints must be the columns of the rules, {list(rules.names)}, but got {list(fields['constraints'])}."
+            )
+        if groups is not None and len(groups) != p.size:
+            raise InvalidInput(f"groups must be those of each of {p.size} contexts, but got {len(groups)}.")
+        fields |= {"rules": rules, "groups": None if groups is None else list(groups)}
         fields["optimum"] = None if optimum is None else finite_number("optimum", optimum)
         vars(self).update(fields)
 
@@ -204,6 +222,13 @@ class Tabular:
         """Whether any cost is random that is seen before acting: a choice may then depend on the costs drawn."""
         return bool(self.jumps[self.weights > 0][..., self.seen_before].any())
 
+    @cached_property
+    def units(self) -> Units:
+        """What turns costs into the units of the rules."""
+        return Units.of(
+            self.rules, self.n_constraints, Units.shares_of(self.rules, self.weights, self.groups)
+        )
+
     def problem(self, tells: Mapping[str, Callable[[], Any]] | None = None) -> Problem:
         """The problem that it poses; for `tells` see `Problem`.
 
@@ -256,6 +281,9 @@ def seen_words(seen: WhenSeen) -> str:
 def changed(env: Tabular, **changes: Any) -> Tabular:
     """The same environment but for some of its parameters."""
     fields = {field: getattr(env, field) for field in inspect.signature(Tabular).parameters}
+    if "costs" in changes:
+        # Other costs need not come from the rules; who knows that they do, says so.
+        fields |= {"rules": None, "groups": None}
     return Tabular(**{**fields, "costs": env.cost_locations, **changes})
 
 

@@ -17,7 +17,7 @@ from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecis
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
 from tightrope.problem import Seen, Setting
-from tightrope.rules import Rules
+from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_number, whole_number
 
 
@@ -41,9 +41,7 @@ class Constrained(Policy):
 
     def cost_scales(self) -> Array:
         """What turns the total of each constraint, (K,), into the units of its rule."""
-        if self.rules is None:
-            return np.ones(self.n_constraints)
-        return np.array([column.rule.scale for column in self.rules.columns], dtype=float)
+        return Units.of(self.rules, self.n_constraints).scales
 
     @property
     def setting(self) -> Setting:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
 from tightrope.policies.pending import AWAITS_COSTS
+from tightrope.rules import Units
 from tightrope.validation import Array
 
 FIRST_LOOK = 512
@@ -81,14 +82,14 @@ class Watch:
         if self.offered is not None:
             offered += self.offered
         return [
-            *totals_above(policy, totals, self.since, n, constraint_words(policy)),
+            *totals_above(policy, totals, self.since, n, constraint_words(policy), units_counted(policy)),
             *never_tried(policy, offered),
             *costs_not_seen(policy),
         ]
 
 
 def totals_above(
-    policy: Any, totals: Array, since: NDArray[np.int64], now: int, words: Sequence[str]
+    policy: Any, totals: Array, since: NDArray[np.int64], now: int, words: Sequence[str], units: Units
 ) -> list[Concern]:
     """The rules whose total stands above zero in round `now` and did in `since`, half of all rounds ago or longer."""
     if now < 2 * FIRST_LOOK or not len(totals) or len(since) != len(totals):
@@ -99,10 +100,11 @@ def totals_above(
     if not len(found):
         return []
     worst = found[np.argsort(-(totals / policy.cost_sizes())[found], kind="stable")]
-    scales = policy.cost_scales()
+    over, per_decision = units.totals(totals), units.means(totals / now)
     said = [
         f"{words[k]}: its total was above zero whenever it was looked at from round {since[k]:,} on; in round {now:,} it is "
-        f"{totals[k] * scales[k]:.4g}, which is {totals[k] * scales[k] / now:.2g} a decision too much."
+        f"{over[k]:.4g}"
+        + (f", which is {per_decision[k]:.2g} per decision too much." if units.shares[k] > 0.0 else ".")
         for k in worst[:_NAMED].tolist()
     ]
     if len(worst) > _NAMED:
@@ -157,6 +159,14 @@ def costs_not_seen(policy: Any) -> list[Concern]:
 def costs_awaited(policy: Any) -> int:
     """How many decisions await their costs."""
     return sum(1 for one in policy.decisions.values() if one[0] & AWAITS_COSTS)
+
+
+def units_counted(source: Any) -> Units:
+    """The units of a policy's rules, or an environment's; how many decisions were of a group is not known: its share is NaN."""
+    rules = getattr(source, "rules", None)
+    if rules is None:
+        return Units.of(None, source.n_constraints)
+    return Units.of(rules, source.n_constraints, [np.nan if one.rule.among else 1.0 for one in rules.columns])
 
 
 def constraint_words(policy: Any) -> tuple[str, ...]:

@@ -53,7 +53,8 @@ WORDS = {
     "violation": Word(
         "violation",
         ("expected violation", "path violation", "violations", "violation"),
-        "By how much totals are above 0, added over the rules. *Expected*: of totals averaged over runs, chance taken "
+        "By how much totals are above 0, added over the rules; since rules differ in their units, each is divided by the width "
+        "of its range (a share of decisions by 1) first. *Expected*: of totals averaged over runs, chance taken "
         "out. *Path*: of the totals of each run.",
     ),
     "last violated": Word(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,6 +84,12 @@ class Curve:
     def estimate(self, i: int) -> Estimate:
         """The estimate at the i-th of the recorded rounds."""
         return Estimate(float(self.mean[i]), float(self.low[i]), float(self.high[i]))
+
+    def times(self, factors: Sequence[float]) -> Curve:
+        """The curve with each of its columns multiplied by a positive number, such as to bring costs to the units of rules."""
+        by = np.asarray(factors, dtype=float)
+        paths = None if self.paths is None else self.paths * by
+        return Curve(self.rounds, self.mean * by, self.low * by, self.high * by, paths)
 
     def column(self, n: int) -> Curve:
         """The curve of one constraint or action, of those that a curve of shape (G, N) holds."""

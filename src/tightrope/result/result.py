@@ -96,6 +96,9 @@ class Result(AsFrame):
         Where the optimum comes from: "fluid", "joint", "joint-sampled" or "given".
     seed : int
     actions, constraints : tuples of str
+    scales : tuple of float
+        What turns the costs of each constraint into the units of its rule; 1 for each by default. One constraint is shown in those
+        units; a violation adds up scaled costs, since rules differ in their units.
     seconds : float
         Time that the simulation took.
     interrupted : bool
@@ -145,6 +148,7 @@ class Result(AsFrame):
     constraints: tuple[str, ...]
     seconds: float
     interrupted: bool = False
+    scales: tuple[float, ...] = ()
     optimal_reward: Array | None = None
     choices: NDArray[np.int16] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -153,12 +157,15 @@ class Result(AsFrame):
     def __post_init__(self) -> None:
         for name in ("actions", "constraints"):
             self._set(name, tuple(str(item) for item in getattr(self, name)))
+        K = len(self.constraints)
+        scales = finite_array("scales", self.scales if len(self.scales) else np.ones(K), (K,))
+        self._set("scales", tuple(scales.tolist()))
         rounds = _whole("rounds", self.rounds, (None,))
         if rounds.size == 0 or rounds[0] < 1 or (np.diff(rounds) <= 0).any():
             raise InvalidInput("rounds must be increasing, not empty and start at 1 or later.")
         self._set("rounds", _frozen(rounds))
         reward = real_array("reward", self.reward, (None, rounds.size))
-        R, G, J, K = *reward.shape, len(self.actions), len(self.constraints)
+        R, G, J = *reward.shape, len(self.actions)
         if R == 0:
             raise InvalidInput("reward must have at least one replication, but its shape is (0, G).")
         shapes = {"reward": (R, G), "observed_reward": (R, G), "cost": (R, G, K), "mean_cost": (R, G, K)}
@@ -390,7 +397,10 @@ class Result(AsFrame):
         write_summary([self], folder / "summary.json")
         write_csv(folder / "curves.csv", self.rows())
         write_csv(folder / "last_violation.csv", self._last_violation_rows())
-        costs = {"cost": self.mean_cost_curve, "violation": self.violation_by_constraint}
+        costs = {
+            "cost": self.mean_cost_curve.times(self.scales),
+            "violation": self.violation_by_constraint.times(self.scales),
+        }
         write_long(folder / "by_constraint.csv", "constraint", self.constraints, **costs)
         write_long(folder / "shares.csv", "action", self.actions, share=self.shares)
         self.write(folder / "result.npz")
@@ -435,10 +445,11 @@ class Result(AsFrame):
     def _repr_html_(self) -> str:
         lines = [self._line("reward per round", self.average_reward, self.optimum, "the best there is")]
         if self.constraints:
-            # Of all constraints the one that stands highest at the end.
+            # Of all constraints the one that stands highest at the end, in its own unit.
             worst = int(np.argmax(self.mean_cost_curve.mean[-1]))
             name = f"total of {self.constraints[worst]}"
-            lines.append(self._line(name, self.mean_cost_curve.column(worst), 0.0, "the limit"))
+            total = self.mean_cost_curve.times(self.scales).column(worst)
+            lines.append(self._line(name, total, 0.0, "the limit"))
         title, summary = self.summary().html_parts()
         return displays.page(title, summary, displays.figure(lines))
 

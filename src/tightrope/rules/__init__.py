@@ -30,3 +30,5 @@ from tightrope.rules.rule import rule_fields as rule_fields
 from tightrope.rules.rules import Column as Column
 from tightrope.rules.rules import Plan as Plan
 from tightrope.rules.rules import Rules as Rules
+from tightrope.rules.rules import moves_in_words as moves_in_words
+from tightrope.rules.units import Units as Units

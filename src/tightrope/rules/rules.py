@@ -51,6 +51,47 @@ class Column(NamedTuple):
         """
         return self.limit + self.sign * self.rule.scale * cost
 
+    def price_words(self, price: float) -> str:
+        """What the limit costs, in a sentence: `price` is the reward per decision that moving it by one unit would earn.
+
+        >>> import tightrope as tr
+        >>> cents, share = tr.Rules([tr.Budget("cents", 250, range=(0, 1000)), tr.Share("b", at_least=0.2)], ["a", "b"]).columns
+        >>> cents.price_words(0.000268)
+        'cents: one more cent per decision would earn 0.000268 per decision.'
+        >>> share.price_words(0.31)
+        'share b: a limit one percentage point lower would earn 0.0031 per decision.'
+        """
+        if self.rule.quantity.usage is None:
+            way = "higher" if self.side == "at_most" else "lower"
+            return (
+                f"{self.name}: a limit one percentage point {way} would earn {price / 100:.4g} per decision."
+            )
+        scope = "" if self.rule.among is None else f" of {either(self.rule.among)}"
+        return f"{self.name}: {self.rule.one_more(self.side)} per decision{scope} would earn {price:.4g} per decision."
+
+
+def moves_in_words(moves: Mapping[str, float], rules: Rules | None) -> str:
+    """Changes of limits, by the names of their columns, in words: which limit to raise or lower, and by how much.
+
+    >>> import tightrope as tr
+    >>> rules = tr.Rules([tr.Budget("cents", at_most=100, range=(0, 1000))], ["a", "b"])
+    >>> moves_in_words({"cents": 23.0}, rules), moves_in_words({"cost 1": 0.2}, None)
+    ("raise 'cents: at most 100 per decision on average' by 23", "raise the limit of 'cost 1' by 0.2")
+    """
+    columns = {} if rules is None else {column.name: column for column in rules.columns}
+    said = []
+    for name, move in moves.items():
+        if name not in columns:
+            said.append(f"raise the limit of {name!r} by {move:.4g}")
+            continue
+        column = columns[name]
+        which = f"{column.side} of " if len(column.rule.sides) > 1 else ""
+        verb = "raise" if column.side == "at_most" else "lower"
+        share = column.rule.quantity.usage is None
+        by = f"{100 * move:.4g} percentage points" if share else f"{move:.4g}"
+        said.append(f"{verb} {which}'{column.rule}' by {by}")
+    return ", ".join(said)
+
 
 class Plan(NamedTuple):
     """The costs of some actions in a context of some groups, up to usage: W is `base`, but in the columns that count usage.

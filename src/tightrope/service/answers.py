@@ -271,7 +271,7 @@ class ConstraintState(TypedDict):
     queue : float
         Price or queue that the policy goes by, in the same scale.
     price : float
-        What one more unit of the limit would earn, in the rule's units.
+        What one more unit of what the rule counts would earn, such as one more nurse hour.
     infeasible : bool
         Whether it can't be met on what was seen.
     """

@@ -550,7 +550,7 @@
       const pressed = closest("queues-chart", pressure);
       const most = [...state.constraints].sort((a, b) => pressure(b) - pressure(a))[0];
       const [heading, axis, highest, none] = priced()
-        ? ["Prices", "price", `What one more unit of each limit would earn. Highest: ${most.name}, ${amount(pressure(most))}.`, "No limit is felt: more room would earn nothing."]
+        ? ["Prices", "price", `What one more unit would earn, by rule. Highest: ${most.name}, ${amount(pressure(most))}.`, "No limit is felt: more room would earn nothing."]
         : ["Queues", "queue", `Under most pressure: ${most.name}, ${amount(most.queue)}.`, "No rule is under pressure."];
       const few = pressed.length < state.constraints.length ? ` The ${pressed.length} highest of ${state.constraints.length} are shown.` : "";
       say("queues-title", heading);

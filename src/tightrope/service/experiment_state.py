@@ -28,7 +28,7 @@ from tightrope.errors import InvalidInput
 from tightrope.history import Past
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
-from tightrope.rules import Column
+from tightrope.rules import Column, Units
 from tightrope.service.bodies import DecisionRequest, Refusal, Used, fingerprint
 from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
@@ -185,8 +185,8 @@ class ExperimentState:
 
     @property
     def prices(self) -> Array | None:
-        """What one more unit of each limit would earn, (K,), in the rule's own units; None for a policy without prices."""
-        return self.queue / self.scales if hasattr(self.policy, "prices") else None
+        """What one more unit of what each rule counts would earn, (K,); None for a policy without prices."""
+        return self.units.unit_prices(self.queue) if hasattr(self.policy, "prices") else None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -194,9 +194,9 @@ class ExperimentState:
         return () if self.spec.rules is None else self.spec.rules.columns
 
     @property
-    def scales(self) -> Array:
-        """What the costs of each constraint are divided by, (K,)."""
-        return np.array([column.rule.scale for column in self.columns], dtype=float)
+    def units(self) -> Units:
+        """What turns costs into the units of the rules."""
+        return Units.of(self.spec.rules, len(self.columns))
 
     @property
     def infeasible(self) -> list[bool]:

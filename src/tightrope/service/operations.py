@@ -180,11 +180,11 @@ def show_history(batch: Batch, request: None) -> Answer:
     shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
     totals, queues = columns[4 : 4 + K], columns[4 + K : 4 + 2 * K]
     shown["cumulative_costs"] = dict(zip(names, totals.tolist()))
-    shown["left"] = dict(zip(names, (0.0 - state.scales[:, None] * totals).tolist()))
+    shown["left"] = dict(zip(names, (0.0 - state.units.totals(totals.T).T).tolist()))
     shown["allowed"] = dict(zip(names, columns[4 + 2 * K + J :].tolist()))
     shown["queues"] = dict(zip(names, queues.tolist()))
     if state.prices is not None:
-        shown["prices"] = dict(zip(names, (queues / state.scales[:, None]).tolist()))
+        shown["prices"] = dict(zip(names, state.units.unit_prices(queues.T).T.tolist()))
     shown["actions"] = dict(zip(spec.actions, columns[4 + 2 * K :].tolist()))
     return Answer.of(shown)
 
@@ -319,7 +319,7 @@ def _pending(state: ExperimentState, request: bodies.OutcomeQuery) -> tuple[list
 
 def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
     """Each constraint: its words, its sums, in scaled costs and in the rule's own units, and its price."""
-    columns, scales = state.columns, state.scales.tolist()
+    columns, left = state.columns, (0.0 - state.units.totals(state.totals)).tolist()
     totals, queue, prices, infeasible = (
         state.totals.tolist(),
         state.queue.tolist(),
@@ -331,7 +331,6 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
     counted = [None] * len(columns) if counts is None else counts.decisions()
     shown = []
     for k, column in enumerate(columns):
-        left = 0.0 - scales[k] * totals[k]
         shown.append(
             {
                 "name": column.name,
@@ -343,9 +342,9 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
                 "one_more": column.rule.one_more(column.side),
                 "decisions": counted[k],
                 # Of a rule with at_least: what there was, what was required, and how much more there was. null: not known.
-                "used": allowed[k] - column.sign * left,
+                "used": allowed[k] - column.sign * left[k],
                 "allowed": allowed[k],
-                "left": left,
+                "left": left[k],
                 "cumulative_cost": totals[k],
                 "queue": queue[k],
                 **({} if prices is None else {"price": float(prices[k])}),

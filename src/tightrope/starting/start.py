@@ -23,7 +23,6 @@ from tightrope.result import Result, write_summary
 from tightrope.spec import Spec, make_spec, read_spec
 from tightrope.starting.proposal import Proposal
 from tightrope.starting.text import SPEC
-from tightrope.validation import Array
 
 PAGE, SUMMARY = "index.html", "summary.json"
 
@@ -121,8 +120,8 @@ class Start:
             page.table(
                 ["rule", "the best policy", run.policy, "what the limit costs"],
                 self._rule_rows(),
-                caption="On average a decision, in the rule's own unit. What a limit costs is the reward a decision that moving it "
-                "by one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
+                caption="On average per decision, in the rule's own unit. What a limit costs is the reward per decision that "
+                "moving it by one unit (of a share: from 0 to 100 %) would earn, as long as nothing else changes.",
             )
         page.section("What is done")
         page.table(
@@ -174,34 +173,27 @@ class Start:
         """In how many runs some total is above its limit at the end."""
         return round(float(self.run.violated_share.mean[-1]) * self.run.n_replications)
 
-    def _costs(self) -> tuple[Array, Array]:
-        """The average cost of each constraint under the best policy and under the simulated one, (K,)."""
-        return -self.best.slack, self.run.mean_cost[:, -1].mean(axis=0) / self.run.n_rounds
-
     def _rule_rows(self) -> list[list[Any]]:
         assert self.spec.rules is not None
-        best, simulated = self._costs()
+        units = self.env.units
+        simulated = units.means(self.run.mean_cost[:, -1].mean(axis=0) / self.run.n_rounds)
         rows: list[list[Any]] = []
         for k, column in enumerate(self.spec.rules.columns):
-            unit = self.best.duals[k] / column.rule.scale
-            used = [_short(column.in_units(float(cost[k]))) for cost in (best, simulated)]
-            rows.append([str(column.rule), *used, _short(float(unit))])
+            used = [column.limit + column.sign * float(over[k]) for over in (-self.best.left, simulated)]
+            rows.append([str(column.rule), *map(_short, used), _short(float(self.best.prices[k]))])
         return rows
 
     def _priced(self) -> list[str]:
         """The rule that costs most, in words: by a tenth of each limit, since units differ."""
         assert self.spec.rules is not None
         columns = self.spec.rules.columns
-        tenths = [
-            0.1 * abs(column.limit) * dual / column.rule.scale
-            for dual, column in zip(self.best.duals, columns)
-        ]
+        tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
         k = int(np.argmax(tenths))
         if tenths[k] <= 1e-9:
             return ["No limit costs anything: without the rules the best policy would do the same."]
         side = "more" if columns[k].side == "at_most" else "less"
         return [
-            f"The limit that costs most is that of {columns[k].name!r}: a tenth {side} would earn {_short(tenths[k])} a decision."
+            f"The limit that costs most is that of {columns[k].name!r}: a tenth {side} would earn {_short(tenths[k])} per decision."
         ]
 
     def _logged_shares(self) -> list[float] | None:

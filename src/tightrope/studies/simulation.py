@@ -9,6 +9,8 @@ from typing import Any
 
 from tightrope import engine as engines
 from tightrope.environments.build import environment_of, policies_of
+from tightrope.environments.custom import Custom
+from tightrope.environments.tabular import Tabular
 from tightrope.oracle import solve
 from tightrope.result import Result
 from tightrope.spec import Spec
@@ -34,8 +36,15 @@ def simulate_spec(
         Gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page `index.html` about all.
     **options
         Those of `tightrope.simulate`, such as `engine` and `workers`.
+
+    Raises
+    ------
+    InfeasibleProblem
+        No policy can keep the rules in this environment: which of them conflict, and the smallest change that would do.
     """
     env = environment_of(spec)
+    if isinstance(env, Tabular):
+        solve(env)  # rules that no policy can keep are refused before anything is simulated
     policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
     asked = {"rounds": rounds, "replications": replications, "seed": seed}
     size: dict[str, Any] = {
@@ -48,6 +57,13 @@ def simulate_spec(
             result = engines.simulate(policy, env, **size, **options, name=name)
         except KeyboardInterrupt:
             return results, True
+        if (
+            result.optimum is None
+            and isinstance(env, Custom)
+            and env.optimum is None
+            and env.means is not None
+        ):
+            solve(env)  # which says what can't be met
         results.append(result)
         if out is not None:
             result.save(folders[name])

@@ -11,7 +11,7 @@ import numpy as np
 from tightrope.concerns import in_runs
 from tightrope.report import Cell, NamedCurve, Panel, Report, panels_figure
 from tightrope.result import Result
-from tightrope.rules import Column
+from tightrope.rules import Column, Units
 from tightrope.spec import Spec
 from tightrope.studies.in_words import told
 
@@ -104,6 +104,9 @@ def _rules(report: Report, spec: Spec, results: Mapping[str, Result]) -> None:
     columns = spec.rules.columns if spec.rules is not None and spec.rules.names == first.constraints else None
     for name, run in results.items():
         rows: list[list[Cell]] = []
+        used = Units.of(None if columns is None else spec.rules, len(run.constraints)).totals(
+            run.cost[:, -1].mean(axis=0)
+        )
         for k, constraint in enumerate(run.constraints):
             total = float(run.cost[:, -1, k].mean())
             last = run.last_violation[:, k]
@@ -114,7 +117,7 @@ def _rules(report: Report, spec: Spec, results: Mapping[str, Result]) -> None:
             column = columns[k]
             # Of a rule for a group it is not known how many decisions were of that group.
             mean = column.in_units(total / run.n_rounds) if column.rule.among is None else None
-            rows.append([_worded(column), mean, 0.0 - column.rule.scale * total, column.rule.unit, *when])
+            rows.append([_worded(column), mean, 0.0 - float(used[k]), column.rule.unit, *when])
         left = ["left at the end"] if columns is None else ["mean a decision", "left at the end", "unit"]
         report.table(
             ["rule", *left, "last violated round, mean", "largest", "runs broken at the end"],

@@ -7,7 +7,7 @@ import pytest
 
 import tightrope as tr
 from shadow_tools import Setting, play
-from tightrope.policies.shadow_price.conflict import least_moves
+from tightrope.lp import least_moves
 
 
 def test_an_infeasible_pair_is_named_with_its_smallest_relaxation():

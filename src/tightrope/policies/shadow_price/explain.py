@@ -10,6 +10,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
 from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities, tail_of
+from tightrope.rules import Units
 from tightrope.validation import Array
 
 # For more actions than this probabilities are not computed: they would take a second and more.
@@ -67,7 +68,7 @@ def wall_penalties(seen: dict[str, Array]) -> Array:
     return np.where(seen["start"] > 0.0, seen["slope"] * step, 0.0)
 
 
-def unpack_trace(trace: Array, J: int, scales: Array, names: Sequence[str]) -> dict[str, Any]:
+def unpack_trace(trace: Array, J: int, units: Units, names: Sequence[str]) -> dict[str, Any]:
     """The numbers behind a decision, by their names in an `Explanation`."""
     seen = parts(trace, J)
     return {
@@ -78,25 +79,29 @@ def unpack_trace(trace: Array, J: int, scales: Array, names: Sequence[str]) -> d
         "extra": seen["rewards"][:, None] * 0.0 + wall_penalties(seen),
         "probabilities": choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan),
         # A decision that was recorded under other rules is read by the policy of today.
-        "words": price_words(seen, scales, names) if len(names) == len(seen["price"]) else (),
+        "words": price_words(seen, units, names) if len(names) == len(seen["price"]) else (),
     }
 
 
-def price_words(seen: dict[str, Array], scales: Array, names: Sequence[str]) -> tuple[str, ...]:
+def price_words(seen: dict[str, Array], units: Units, names: Sequence[str]) -> tuple[str, ...]:
     """Each price and what it is made of, in the rule's own units.
 
     >>> zeros = np.zeros(1)
     >>> seen = {"price": zeros + 0.31, "shadow": zeros + 0.28, "correction": zeros + 0.01, "total": zeros - 4.0}
-    >>> price_words(seen, np.ones(1), ["nurse_hours"])
+    >>> price_words(seen, Units.of(None, 1), ["nurse_hours"])
     ('price of nurse_hours 0.31: shadow price 0.28, correction 0.01, running total 0.02 (total -4)',)
     """
     lines = []
+    # + 0.0 turns −0 into 0.
+    prices, shadows, corrections = (
+        units.unit_prices(seen[part]) + 0.0 for part in ("price", "shadow", "correction")
+    )
+    totals = units.totals(seen["total"])
     for k, name in enumerate(names):
-        # + 0.0 turns −0 into 0.
-        price, base, extra = (seen[part][k] / scales[k] + 0.0 for part in ("price", "shadow", "correction"))
+        price, base, extra = prices[k], shadows[k], corrections[k]
         rest = price - base - extra
         lines.append(
             f"price of {name} {price:.4g}: shadow price {base:.4g}, correction {extra:.4g}, "
-            f"running total {rest:.4g} (total {seen['total'][k] * scales[k]:.4g})"
+            f"running total {rest:.4g} (total {totals[k]:.4g})"
         )
     return tuple(lines)

@@ -32,7 +32,7 @@ from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import FIRST_LOOK, Watch
 from tightrope.problem import Seen
-from tightrope.rules import Rules
+from tightrope.rules import Rules, Units
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
 
 if TYPE_CHECKING:
@@ -183,11 +183,11 @@ class ShadowPrice(Constrained):
 
     def _label(self) -> None:
         rules, names = self.rules, self._input.constraints
-        self._scales = self.cost_scales()
+        self._units = Units.of(rules, self.n_constraints)
         self._labels = Labels(
             self._input.names,
             None if rules is None else rules.names,
-            partial(unpack_trace, scales=self._scales, names=names),
+            partial(unpack_trace, units=self._units, names=names),
             choice_probabilities,
         )
 
@@ -195,17 +195,17 @@ class ShadowPrice(Constrained):
 
     @property
     def prices(self) -> Array:
-        """λ by the totals as they stand, (K,): the reward that one more unit of each limit would earn, in the rule's own units."""
+        """λ by the totals as they stand, (K,): the reward that one more unit of what each rule counts would earn."""
         trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
         core = self._core.copy()
         if core[shadow.ROUNDS]:
             shadow.set_prices(core, trace, 0)
-        return trace[: self.n_constraints] / self._scales
+        return self._units.unit_prices(trace[: self.n_constraints])
 
     @property
     def dual(self) -> Array:
         """λ as multiplied with costs, (K,)."""
-        return self.prices * self._scales
+        return self._units.totals(self.prices)
 
     @property
     def totals(self) -> Array:

@@ -1,4 +1,4 @@
-"""What the best policy that knows all means would earn, and whether the paper's assumptions hold.
+"""What the best policy that knows all means would earn: which program, on which law.
 
 Two programs serve as the baseline of regret (see `docs/oracle.md`). The *fluid* one replaces costs by their means; it is
 an upper bound whenever the choice can't depend on the costs drawn. When costs are random and seen before acting it is
@@ -7,139 +7,29 @@ none, and the *joint* one, in which the costs drawn are part of the context, tak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tightrope import displays, lp, theory
+from tightrope import lp
 from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment, phases_of
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.frames import AsFrame
 from tightrope.intervals import mean_interval
-from tightrope.validation import Array, finite_array, finite_number, whole_number
+from tightrope.oracle.solution import TIGHT, Atoms, Found, Solution
+from tightrope.rules import moves_in_words
+from tightrope.validation import Array, finite_array, whole_number
 
 Baseline: TypeAlias = Literal["auto", "fluid", "joint"]
-Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
 
 _MOST_ATOMS = 2**20
 _MOST_COSTS = 2**26  # entries of the atoms' costs: 512 MiB
 _BATCHES = 20
-_WORDS = 6  # binding constraints that are told of in words
 _ATOMS, _CONTEXTS = 50_000, 4_000  # sampled unless it is said how many
-_TIGHT = 1e-7  # a constraint with less slack than this counts as binding
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Atoms:
-    """The joint law of context and costs, atom by atom, on which a joint program is solved.
-
-    `contexts` and `costs` are (A,) and (A, J, K); `weights` (A,) are probabilities, equal ones when the atoms are a sample.
-
-    >>> from tightrope.environments import bandit
-    >>> atoms = solve(bandit(threshold=0.1, costs_seen="before")).atoms
-    >>> atoms.costs.shape, round(float(atoms.weights.sum()), 12)
-    ((8, 4, 1), 1.0)
-    """
-
-    contexts: NDArray[np.intp]
-    weights: Array
-    costs: Array
-
-
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Solution(AsFrame):
-    """The optimum of an environment's program, with its proof. `print` shows it as a table.
-
-    Attributes
-    ----------
-    value : float
-        The reward per round of the best policy that meets the constraints.
-    policy : (C, J), or (A, J) for a joint program
-        The probability of each action in each context, or in each of the `atoms`.
-    duals, slack, binding : (K,)
-        Shadow prices, >= 0: what value is lost when a constraint is tightened, per unit; -ε_k minus the cost of the policy;
-        where that slack is 0 (to 1e-7).
-    slater : float
-        The largest δ <= 1 with all costs at -δ or below, in the same program (fluid or joint); 1 when K = 0.
-    interval : (low, high)
-        Both equal to `value` unless it was found on a sample: then a 95 % confidence interval for the true one.
-    atoms : Atoms or None
-        None for a fluid program.
-
-    Examples
-    --------
-    >>> from tightrope.environments import bandit
-    >>> print(solve(bandit(threshold=0.1)))
-    value 0.4 (fluid), Slater's constant 0.1, verified to a gap of ...
-    constraint  slack  dual  binding
-    usage       0      3     yes
-    """
-
-    value: float
-    policy: Array
-    duals: Array
-    slater: float
-    slack: Array
-    binding: NDArray[np.bool_]
-    certificate: lp.Certificate
-    baseline: Found
-    interval: tuple[float, float]
-    atoms: Atoms | None
-    epsilon: Array
-    constraints: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        binding = [self.constraints[k] for k in np.flatnonzero(self.binding)]
-        found = f"value={self.value:.6g}, baseline={self.baseline!r}, slater={self.slater:.6g}"
-        return f"Solution({found}, binding={binding})"
-
-    def __str__(self) -> str:
-        found = f"value {_text(self.value)} ({self.baseline})"
-        if self.baseline == "joint-sampled":
-            found += f", in [{_text(self.interval[0])}, {_text(self.interval[1])}] with 95 % confidence"
-        found += f", Slater's constant {_text(self.slater)}, verified to a gap of {max(0.0, self.certificate.gap):.0e}"
-        columns = zip(self.constraints, self.slack, self.duals, self.binding, strict=True)
-        rows = [(name, _text(s), _text(dual), "yes" if binds else "no") for name, s, dual, binds in columns]
-        return _table(found, ("constraint", "slack", "dual", "binding"), rows) if rows else found
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """One row for each constraint."""
-        columns = zip(
-            self.constraints, self.slack.tolist(), self.duals.tolist(), self.binding.tolist(), strict=True
-        )
-        return [{"constraint": n, "slack": s, "dual": d, "binding": b} for n, s, d, b in columns]
-
-    def _repr_html_(self) -> str:
-        proof = self.certificate
-        known: list[tuple[str, Any]] = [("program", self.baseline)]
-        if self.baseline == "joint-sampled":
-            known.append(("95 % interval", f"{_text(self.interval[0])} to {_text(self.interval[1])}"))
-        known.append(
-            ("Slater's constant", f"{_text(self.slater)}: so far below zero can all costs be kept at once")
-        )
-        checked = "verified" if proof.verified else "NOT VERIFIED"
-        gap = "to the last digit" if proof.gap <= 0.0 else f"to a part of {proof.gap:.0e}"
-        known.append(("certificate", f"{checked}: nothing can earn more, {gap}"))
-        rows = [
-            (row["constraint"], row["slack"], "binds" if row["binding"] else "has slack", row["dual"])
-            for row in self.frame_rows()
-        ]
-        words = [
-            f"{row['constraint']}: a unit more would earn {displays.text(row['dual'])} a round."
-            for row in self.frame_rows()
-            if row["binding"] and row["dual"] > _TIGHT
-        ]
-        return displays.page(
-            f"The best that can be earned: {_text(self.value)} a round",
-            displays.facts(known),
-            displays.table(("constraint", "slack", "", "price"), rows) if rows else displays.Html(""),
-            displays.lines_of(words[:_WORDS]),
-        )
+_MOST_ROWS = 50_000  # of the program that looks for the smallest change of the limits
 
 
 def solve(
@@ -247,186 +137,8 @@ def slater(env: Tabular, *, method: lp.Method = "auto") -> float:
     >>> slater(bandit(threshold=0.1))
     0.1
     """
-    _require_tabular(env)
+    require_tabular(env)
     return _Rows.of(env, _fluid(env)).slater(method).value
-
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """One assumption of the paper: what must hold, what was measured, and whether it holds.
-
-    >>> Assumption("‖φ‖ ≤ 1", "largest norm 0.9", True).holds
-    True
-    """
-
-    statement: str
-    measured: str
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Assumptions:
-    """What `check` found. `print` shows it as a table.
-
-    `slater` is that of the fluid program, `m` the least with ‖θ*‖ <= m for the θ* of least norm that fits the rewards best, and
-    `tau_prime` τ', the first round with ε_t <= δ/2: None where there is none (δ <= 0), or, with costs seen after acting, no
-    horizon to compute it from.
-
-    >>> from tightrope.environments import bandit
-    >>> check(bandit(threshold=0.1)).holds
-    True
-    """
-
-    items: tuple[Assumption, ...]
-    slater: float
-    m: float
-    tau_prime: int | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of them hold."""
-        return all(item.holds for item in self.items)
-
-    def __str__(self) -> str:
-        rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
-        verdict = "every assumption holds" if self.holds else "not every assumption holds"
-        end = "" if self.tau_prime is None else f"\nτ' = {self.tau_prime:,}: the first round with ε_t ≤ δ/2"
-        return _table(verdict, ("assumption", "measured", "holds"), rows) + end
-
-    def __repr__(self) -> str:
-        failed = [item.statement for item in self.items if not item.holds]
-        return f"Assumptions(holds={self.holds}{f', failed={failed}' if failed else ''}, slater={self.slater:.6g})"
-
-    def _repr_html_(self) -> str:
-        rows = [(item.statement, item.measured, "yes" if item.holds else "NO") for item in self.items]
-        verdict = "Every assumption holds" if self.holds else "Not every assumption holds"
-        return displays.page(verdict, displays.table(("assumption", "measured", "holds"), rows))
-
-
-def check(env: Tabular, *, m: float | None = 1.0, horizon: int | None = None) -> Assumptions:
-    """Which of the paper's assumptions hold in `env`, and by how much.
-
-    Only actions on offer in contexts that can occur are looked at. Arms without features count as φ = e_j.
-
-    Parameters
-    ----------
-    env : Tabular
-    m : float, optional
-        The bound on ‖θ*‖ that the policy is given; None for one that needs none, and nothing is asked of ‖θ*‖.
-    horizon : int, optional
-        T; with costs seen after acting, τ' depends on it.
-
-    Examples
-    --------
-    >>> from tightrope.environments import synthetic
-    >>> print(check(synthetic(contexts=3, actions=2, features=3, constraints=1, slater=0.5)))
-    every assumption holds
-    assumption                      measured                                      holds
-    ‖φ‖ ≤ 1                         largest norm 1                                yes
-    mean rewards in [0, 1]          from ... to ...    yes
-    mean rewards linear in φ        largest residual ...    yes
-    ‖θ*‖ ≤ m = 1                    least norm ...    yes
-    reward noise 1-sub-Gaussian     parameter 0.5 (bernoulli)                     yes
-    costs in [-1, 1]                from ... to ...    yes
-    Slater's condition, δ > 0       δ = 0.5                                       yes
-    τ' = 96: the first round with ε_t ≤ δ/2
-    """
-    _require_tabular(env)
-    bound = None if m is None else finite_number("m", m, low=0.0)
-    rounds = None if horizon is None else whole_number("horizon", horizon, low=1)
-    seen = env.available & (env.weights > 0)[:, None]
-    rewards = env.rewards[seen]
-    fit = _linear_fit(env.features, env.rewards[:, :, None], seen)
-    theta_norm = float(fit.norms[0])
-    parameter = {"bernoulli": 0.5, "gaussian": env.reward_scale, "none": 0.0}[env.reward_noise]
-    items = [
-        Assumption("‖φ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
-        _within("mean rewards", 0.0, float(rewards.min()), float(rewards.max())),
-        Assumption("mean rewards linear in φ", f"largest residual {fit.residual:.1e}", fit.residual <= 1e-8),
-    ]
-    if bound is not None:
-        held = theta_norm <= bound + 1e-9
-        items.append(Assumption(f"‖θ*‖ ≤ m = {bound:g}", f"least norm {_text(theta_norm)}", held))
-    items.append(_light_tails("reward", parameter, env.reward_noise))
-    delta = slater(env)
-    if env.n_constraints:
-        items += _cost_items(env, seen)
-        items.append(Assumption("Slater's condition, δ > 0", f"δ = {_text(delta)}", delta > 1e-9))
-    return Assumptions(tuple(items), delta, theta_norm, _tau_prime(env, delta, rounds))
-
-
-def _cost_items(env: Tabular, seen: NDArray[np.bool_]) -> list[Assumption]:
-    jumps = env.jumps & seen[:, :, None]
-    low = float(np.where(jumps, env.cost_range[:, 0], env.costs)[seen].min())
-    high = float(np.where(jumps, env.cost_range[:, 1], env.costs)[seen].max())
-    inside = _within("costs", -1.0, low, high)
-    late = ~env.seen_before
-    if not late.any():
-        return [inside]
-    fit = _linear_fit(env.cost_features, env.costs[..., late], seen)
-    norm = float(fit.norms.max())
-    # Hoeffding: a variable within an interval is sub-Gaussian with half its length.
-    widths = (env.cost_range[late, 1] - env.cost_range[late, 0]) / 2.0
-    parameter = float(np.max(np.where(jumps[..., late].any(axis=(0, 1)), widths, 0.0)))
-    return [
-        inside,
-        Assumption("‖ψ‖ ≤ 1", f"largest norm {_text(fit.largest)}", fit.largest <= 1.0 + 1e-9),
-        Assumption("mean costs linear in ψ", f"largest residual {fit.residual:.1e}", fit.residual <= 1e-8),
-        Assumption("‖μ*‖ ≤ 1", f"largest least norm {_text(norm)}", norm <= 1.0 + 1e-9),
-        _light_tails("cost", parameter, env.cost_noise),
-    ]
-
-
-def _within(what: str, least: float, low: float, high: float) -> Assumption:
-    holds = low >= least and high <= 1.0
-    return Assumption(f"{what} in [{least:g}, 1]", f"from {_text(low)} to {_text(high)}", holds)
-
-
-def _light_tails(what: str, parameter: float, noise: str) -> Assumption:
-    measured = f"parameter {_text(parameter)} ({noise})"
-    return Assumption(f"{what} noise 1-sub-Gaussian", measured, parameter <= 1.0)
-
-
-def _tau_prime(env: Tabular, delta: float, horizon: int | None) -> int | None:
-    if delta <= 1e-9:
-        return None
-    if env.seen_before.all():
-        return theory.tau_prime(K=env.n_constraints, delta=delta)
-    if horizon is None:
-        return None
-    d = max(_dimension(env.features, env.n_actions), _dimension(env.cost_features, env.n_actions))
-    return theory.tau_prime_linear(delta=delta, d=d, T=horizon)
-
-
-def _dimension(features: Array | None, n_actions: int) -> int:
-    if features is None:
-        return n_actions
-    return int(features.shape[-1]) * (n_actions if features.ndim == 2 else 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    residual: float
-    norms: Array  # of each target's least-norm parameter
-    largest: float  # norm of a feature vector
-
-
-def _linear_fit(features: Array | None, targets: Array, seen: NDArray[np.bool_]) -> _Fit:
-    """Least squares of targets (C, J, n) on the features, where seen."""
-    if features is None:
-        features = np.ones((targets.shape[0], 1))
-    if features.ndim == 3:
-        groups = [(features[seen], targets[seen])]
-    else:
-        groups = [(features[on], targets[on, j]) for j, on in enumerate(seen.T) if on.any()]
-    residual = largest = 0.0
-    squares = np.zeros(targets.shape[2])
-    for phi, y in groups:
-        parameters, *_ = np.linalg.lstsq(phi, y, rcond=None)
-        residual = max(residual, float(np.abs(phi @ parameters - y).max()))
-        squares += (parameters**2).sum(axis=0)
-        largest = max(largest, float(np.linalg.norm(phi, axis=1).max()))
-    return _Fit(residual, np.sqrt(squares), largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +171,17 @@ class _Rows:
         full[self.mask] = x.ravel()
         return full
 
+    def fewer(self, most: int) -> _Rows:
+        """At most about so many rows: those of contexts drawn by their weights, always the same."""
+        if self.mask.sum() <= most:
+            return self
+        n = max(1, most // self.mask.shape[1])
+        edges = np.cumsum(self.weights)
+        at = np.searchsorted(edges / edges[-1], (np.arange(n) + 0.5) / n, side="right")
+        rows = np.split(self.costs, self.offsets[1:-1]) if self.offsets is not None else self.costs
+        costs = np.concatenate([rows[c] for c in at])
+        return _Rows(np.full(n, 1.0 / n), np.zeros(len(costs)), costs, None, self.mask[at])
+
     def bound(self, lam: Array, eps: Array) -> float:
         """The dual function at λ: an upper bound on the program's value."""
         scores = self.rewards - self.costs @ lam
@@ -467,7 +190,7 @@ class _Rows:
 
 
 def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Array, Baseline]:
-    _require_tabular(env)
+    require_tabular(env)
     K = env.n_constraints
     eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))
     if baseline == "auto":
@@ -477,7 +200,8 @@ def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Arr
     return eps, baseline
 
 
-def _require_tabular(env: Any) -> None:
+def require_tabular(env: Any) -> None:
+    """Refuse what is not a table of means, and say what to ask instead."""
     if isinstance(env, Drifting):
         raise InvalidInput(
             f"the means of {env.name!r} change with the round, and so does its optimum: ask for one of env.phases, or for "
@@ -503,32 +227,50 @@ def _solved(env: Tabular, atoms: Atoms, eps: Array, baseline: Found, method: lp.
         duals=found.duals,
         slater=rows.slater(method).value,
         slack=found.slack,
-        binding=found.slack <= _TIGHT,
+        binding=found.slack <= TIGHT,
         certificate=found.certificate,
         baseline=baseline,
         interval=(found.value, found.value),
         atoms=None if baseline == "fluid" else atoms,
         epsilon=eps,
         constraints=env.constraints,
+        units=env.units,
+        columns=() if env.rules is None else env.rules.columns,
     )
 
 
 def _infeasible(env: Tabular, rows: _Rows, eps: Array, baseline: str, method: lp.Method) -> InfeasibleProblem:
+    """Which rules exclude each other, and the smallest change of their limits that would do, in the rules' own units."""
     rows = replace(rows, costs=rows.costs + eps)
     point = rows.slater(method)
     kept = [int(k) for k in np.flatnonzero(point.duals > 1e-9)]
     for k in tuple(kept):
         fewer = [other for other in kept if other != k]
-        if replace(rows, costs=rows.costs[..., fewer]).slater(method).value < -_TIGHT:
+        if replace(rows, costs=rows.costs[..., fewer]).slater(method).value < -TIGHT:
             kept = fewer
-    names = ", ".join(repr(env.constraints[k]) for k in kept)
+    sample = rows.fewer(_MOST_ROWS)
+    moves = lp.least_moves(
+        sample.weights,
+        env.units.totals(sample.costs.reshape(-1, env.n_constraints)),
+        sample.mask.sum(axis=1),
+        range(env.n_constraints),
+        env.units.shares,
+    )
+    labels = [repr(one) for one in env.constraints]
+    if env.rules is not None:
+        labels = [f"'{column.rule}'" for column in env.rules.columns]
+    *most, last = dict.fromkeys(labels[k] for k in kept)
+    named = f"{', '.join(most)} and {last} can't be met together" if most else f"{last} can't be met"
     margin = " with the margins epsilon" if eps.any() else ""
     sampled = baseline == "joint-sampled"
     hint = f" (in a sample of {rows.weights.size} atoms; take more samples to be sure)" if sampled else ""
-    return InfeasibleProblem(
-        f"no policy in {env.name!r} meets every constraint{margin}: at best the worst is missed by "
-        f"{-point.value:.6g}; these can't be met together: {names}{hint}"
+    relaxation = {name: float(move) for name, move in zip(env.constraints, moves) if move > TIGHT}
+    error = InfeasibleProblem(
+        f"no policy in {env.name!r} meets every rule{margin}: {named}; "
+        f"changing limits would do: {moves_in_words(relaxation, env.rules)}{hint}"
     )
+    vars(error).update(rules=tuple(env.constraints[k] for k in kept), relaxation=relaxation)
+    return error
 
 
 def _n_atoms(env: Tabular) -> float:
@@ -647,13 +389,3 @@ def _batch_value(env: Tabular, batch: Atoms, eps: Array, method: lp.Method) -> f
     except InfeasibleProblem:
         # The least that any policy earns keeps the lower limit valid.
         return float(env.weights @ np.where(env.available, env.rewards, np.inf).min(axis=1))
-
-
-def _text(number: float) -> str:
-    return f"{0.0 if abs(number) < 1e-12 else number:.6g}"
-
-
-def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))
-    return "\n".join([title, *lines])

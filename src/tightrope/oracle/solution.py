@@ -1,0 +1,184 @@
+"""What `solve` returns: the optimum, its proof, and the price and slack of every rule in the rule's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope import displays, lp
+from tightrope.frames import AsFrame
+from tightrope.rules import Column, Units
+from tightrope.validation import Array
+
+Found: TypeAlias = Literal["fluid", "joint", "joint-sampled"]
+
+TIGHT = 1e-7  # a constraint with less slack than this counts as binding
+_WORDS = 6  # binding constraints that are told of in words
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Atoms:
+    """The joint law of context and costs, atom by atom, on which a joint program is solved.
+
+    `contexts` and `costs` are (A,) and (A, J, K); `weights` (A,) are probabilities, equal ones when the atoms are a sample.
+
+    >>> from tightrope.environments import bandit
+    >>> from tightrope.oracle import solve
+    >>> atoms = solve(bandit(threshold=0.1, costs_seen="before")).atoms
+    >>> atoms.costs.shape, round(float(atoms.weights.sum()), 12)
+    ((8, 4, 1), 1.0)
+    """
+
+    contexts: NDArray[np.intp]
+    weights: Array
+    costs: Array
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Solution(AsFrame):
+    """The optimum of an environment's program, with its proof. `print` shows it as a table.
+
+    Attributes
+    ----------
+    value : float
+        The reward per round of the best policy that meets the constraints.
+    policy : (C, J), or (A, J) for a joint program
+        The probability of each action in each context, or in each of the `atoms`.
+    duals, slack, binding : (K,)
+        λ >= 0, with which scaled costs are multiplied; -ε_k minus the scaled cost of the policy; where that slack is 0 (to 1e-7).
+        `prices` and `left` are the same in the units of the rules.
+    slater : float
+        The largest δ <= 1 with all costs at -δ or below, in the same program (fluid or joint); 1 when K = 0.
+    interval : (low, high)
+        Both equal to `value` unless it was found on a sample: then a 95 % confidence interval for the true one.
+    atoms : Atoms or None
+        None for a fluid program.
+
+    Examples
+    --------
+    >>> from tightrope.environments import bandit
+    >>> from tightrope.oracle import solve
+    >>> print(solve(bandit(threshold=0.1)))
+    value 0.4 (fluid), Slater's constant 0.1, verified to a gap of ...
+    rule   left  price  binding
+    usage  0     3      yes
+
+    Prices are in the units of the rules:
+
+    >>> import tightrope as tr
+    >>> rules = tr.Rules([tr.Budget("cents", at_most=250, range=(0, 1000))], actions=["nothing", "coupon"])
+    >>> costs = rules.costs({"cents": [0, 1000]})
+    >>> env = tr.environments.Tabular([1.0], rewards=[[0.2, 0.6]], costs=[costs], rules=rules)
+    >>> solve(env).duals, solve(env).prices
+    (array([0.4]), array([0.0004]))
+    """
+
+    value: float
+    policy: Array
+    duals: Array
+    slater: float
+    slack: Array
+    binding: NDArray[np.bool_]
+    certificate: lp.Certificate
+    baseline: Found
+    interval: tuple[float, float]
+    atoms: Atoms | None
+    epsilon: Array
+    constraints: tuple[str, ...]
+    units: Units
+    columns: tuple[Column, ...]
+
+    @property
+    def prices(self) -> Array:
+        """The reward per round that each limit would earn if it moved by one unit of its rule, (K,): the change of the value.
+
+        For costs that don't come from rules, the same as `duals`.
+        """
+        return self.units.prices(self.duals)
+
+    @property
+    def left(self) -> Array:
+        """How far the policy stays from each limit, (K,): units of the rule per decision that the rule counts."""
+        return self.units.means(self.slack)
+
+    def words(self) -> list[str]:
+        """What each limit that binds costs, in sentences."""
+        found = [k for k in np.flatnonzero(self.binding).tolist() if self.duals[k] > TIGHT]
+        if not self.columns:
+            return [
+                f"{self.constraints[k]}: a limit higher by 1 would earn {displays.text(self.duals[k])} per round."
+                for k in found
+            ]
+        return [self.columns[k].price_words(float(self.prices[k])) for k in found]
+
+    def __repr__(self) -> str:
+        binding = [self.constraints[k] for k in np.flatnonzero(self.binding)]
+        found = f"value={self.value:.6g}, baseline={self.baseline!r}, slater={self.slater:.6g}"
+        return f"Solution({found}, binding={binding})"
+
+    def __str__(self) -> str:
+        found = f"value {text(self.value)} ({self.baseline})"
+        if self.baseline == "joint-sampled":
+            found += f", in [{text(self.interval[0])}, {text(self.interval[1])}] with 95 % confidence"
+        found += f", Slater's constant {text(self.slater)}, verified to a gap of {max(0.0, self.certificate.gap):.0e}"
+        rows = [
+            (one["rule"], text(one["left"]), *([one["unit"]] if self.columns else []), text(one["price"]))
+            for one in self.frame_rows()
+        ]
+        body = [(*row, "yes" if binds else "no") for row, binds in zip(rows, self.binding)]
+        head = ("rule", "left", *(["unit"] if self.columns else []), "price", "binding")
+        return table(found, head, body) if rows else found
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row for each rule: what is left of its limit per decision, its unit, and what moving the limit by one unit earns."""
+        units = [one.rule.unit for one in self.columns] or ["cost"] * len(self.constraints)
+        columns = zip(
+            self.constraints,
+            self.left.tolist(),
+            units,
+            self.prices.tolist(),
+            self.binding.tolist(),
+            strict=True,
+        )
+        return [{"rule": n, "left": s, "unit": u, "price": p, "binding": b} for n, s, u, p, b in columns]
+
+    def _repr_html_(self) -> str:
+        proof = self.certificate
+        known: list[tuple[str, Any]] = [("program", self.baseline)]
+        if self.baseline == "joint-sampled":
+            known.append(("95 % interval", f"{text(self.interval[0])} to {text(self.interval[1])}"))
+        known.append(
+            ("Slater's constant", f"{text(self.slater)}: so far below zero can all costs be kept at once")
+        )
+        checked = "verified" if proof.verified else "NOT VERIFIED"
+        gap = "to the last digit" if proof.gap <= 0.0 else f"to a part of {proof.gap:.0e}"
+        known.append(("certificate", f"{checked}: nothing can earn more, {gap}"))
+        rows = [
+            (row["rule"], row["left"], row["unit"], "binds" if row["binding"] else "has slack", row["price"])
+            for row in self.frame_rows()
+        ]
+        words = self.words()
+        return displays.page(
+            f"The best that can be earned: {text(self.value)} per round",
+            displays.facts(known),
+            displays.table(("rule", "left per decision", "unit", "", "price"), rows)
+            if rows
+            else displays.Html(""),
+            displays.lines_of(words[:_WORDS]),
+        )
+
+
+def text(number: float) -> str:
+    """A number; what rounding leaves of 0 is 0."""
+    return f"{0.0 if abs(number) < 1e-12 else number:.6g}"
+
+
+def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table of plain text."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))
+    return "\n".join([title, *lines])
