@@ -71,7 +71,7 @@ def test_a_total_that_stays_above_zero_is_told_once_with_rule_round_and_amount()
     [concern] = [one for one in policy.concerns() if one.kind == "total above zero"]
     assert concern.message == (
         "constraint 0: its total was above zero whenever it was looked at from round 512 on; in round 2,100 it is 525, "
-        "which is 0.25 a decision too much."
+        "which is 0.25 per decision too much."
     )
     assert "ShadowPrice" in concern.remedy
 

@@ -8,6 +8,7 @@ import pytest
 import tightrope as tr
 from shadow_tools import SETTINGS, J, K, Setting, play, rounds
 from tightrope.policies.shadow_price.explain import parts, price_words
+from tightrope.rules import Units
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_the_parts_of_a_price_add_up_in_words():
         name: np.array([value])
         for name, value in zip(("price", "shadow", "correction", "total"), (0.5, 0.3, 0.1, -8.0))
     }
-    assert price_words(seen, np.array([2.0]), ["x"]) == (
+    assert price_words(seen, Units(np.array([2.0]), np.ones(1)), ["x"]) == (
         "price of x 0.25: shadow price 0.15, correction 0.05, running total 0.05 (total -16)",
     )
 
