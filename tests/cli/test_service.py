@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +188,42 @@ def test_openapi_prints_what_a_service_shows(capsys):
     assert main(["openapi"]) == 0
     assert json.loads(capsys.readouterr().out) == document()
     assert main(["openapi", "no-such-file.toml"]) == 2
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "65536"])
+def test_a_port_that_there_is_none_of_is_bad_usage(
+    port: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "arms.toml"
+    spec.write_text('actions = ["a", "b"]\n')
+    assert main(["serve", str(spec), f"--port={port}", "--data", str(tmp_path / "data")]) == 2
+    said = capsys.readouterr().err
+    assert "port must be a whole number" in said
+    assert port in said
+    assert not (tmp_path / "data").exists(), "nothing was opened"
+
+
+def test_port_0_is_any_that_is_free_and_the_log_names_it(tmp_path: Path) -> None:
+    spec = tmp_path / "arms.toml"
+    spec.write_text('actions = ["a", "b"]\n')
+    command = [
+        sys.executable,
+        "-m",
+        "tightrope",
+        "serve",
+        str(spec),
+        "--port",
+        "0",
+        "--data",
+        str(tmp_path / "data"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = (re.search(r"listening on http://127.0.0.1:(\d+) ", line) for line in process.stderr)
+            port = int(next(one for one in found if one is not None)[1])
+            assert port > 0
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=20) as answer:
+                assert answer.status == 200
+        finally:
+            process.terminate()

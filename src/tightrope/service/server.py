@@ -23,6 +23,7 @@ from tightrope.service.experiment import Experiment
 from tightrope.service.keys import Keys
 from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
+from tightrope.validation import whole_number
 
 log = logging.getLogger("tightrope.service")
 
@@ -43,7 +44,7 @@ def serve(
     specs : sequence of paths
         One TOML file for each experiment; names must differ.
     host, port
-        Where to listen. Beyond loopback only with `keys`.
+        Where to listen; port 0 is any that is free, and the log says which. Beyond loopback only with `keys`.
     keys : path, optional
         File of keys, see `create_key`.
     max_connections : int
@@ -60,14 +61,25 @@ def serve(
     """
     import uvicorn
 
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                at = self.servers[0].sockets[0].getsockname()[1]
+                log.info("listening on http://%s:%d for %s", host, at, ", ".join(service.experiments))
+
+    whole_number("port", port, high=_LAST_PORT)
     require_safe(host, keys)
     service = make_service(specs, keys=keys, **options)
     # What is loaded by now stays: the collector need not look at it again, which would stop everything for 50 ms each time.
     gc.collect()
     gc.freeze()
-    log.info("listening on http://%s:%d for %s", host, port, ", ".join(service.experiments))
     gate = Gate(ConnectionLimits(connections=_affordable(max_connections, len(service.experiments))))
-    uvicorn.run(service, host=host, port=port, **{**UVICORN, "http": gate})
+    server = Server(uvicorn.Config(service, host=host, port=port, **{**UVICORN, "http": gate}))
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise SystemExit(1)
 
 
 @contextlib.contextmanager
@@ -102,6 +114,7 @@ def serving(
     """
     import uvicorn
 
+    whole_number("port", port, high=_LAST_PORT)
     require_safe(host, keys)
     service = make_service(specs, keys=keys, **options)
     listener = socket.create_server((host, port))
@@ -118,6 +131,8 @@ def serving(
         thread.join()
         listener.close()
 
+
+_LAST_PORT = 65_535
 
 UVICORN: dict[str, Any] = {
     "access_log": False,
