@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightrope.service import operations
-from tightrope.service.clock import ALARM, FASTEST, LONGEST_SILENCE, SLOWEST, SteadyClock
+from tightrope.service.bodies import OutcomeRequest
+from tightrope.service.clock import ALARM, BELIEVED, FASTEST, LONGEST_SILENCE, SLOWEST, SteadyClock
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.metrics import Metrics, clock_samples
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from workbench import arms, read
 
-YEAR = 365 * 86_400.0
+DAY = 86_400.0
+YEAR = 365 * DAY
 
 
 class Machine:
@@ -99,7 +101,7 @@ def test_a_start_goes_on_from_the_journal_where_the_clock_can_not_be_right() -> 
     first = Experiment(arms(), journal, expire_after=600.0, clock=machine.clock)
     first.open()
     ask(first, "before")
-    for off, alarms in ((60.0, 0), (-3600.0, 1), (LONGEST_SILENCE + 60.0, 1)):
+    for off, alarms in ((60.0, 0), (-3600.0, 1), (-390 * DAY, 1), (BELIEVED + 60.0, 1), (390 * DAY, 1)):
         machine.off = off
         clock = SteadyClock(lambda: 1.7e9 + machine.real + machine.off, lambda: machine.real)
         again = Experiment(arms(), journal, expire_after=600.0, clock=clock)
@@ -111,6 +113,63 @@ def test_a_start_goes_on_from_the_journal_where_the_clock_can_not_be_right() -> 
     later.clock = SteadyClock(lambda: 1.7e9 + machine.real + machine.off, lambda: machine.real)
     later.open()
     assert ask(later) == {"pending": 0, "missing": 1}, "a service that was stopped for long is believed"
+
+
+@pytest.mark.parametrize("pending", [True, False])
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("days", [0.5, 3.0, 20.0, 29.5, 45.0, 390.0])
+def test_a_start_long_after_the_last_entry_expires_nothing_unless_the_clock_is_accepted(
+    days: float, accepted: bool, pending: bool
+) -> None:
+    """Decisions are waited for 10 days. Where none is, a stop of up to 30 days is believed."""
+    journal, machine = MemoryJournal(), Machine()
+    first = Experiment(arms(), journal, expire_after=10 * DAY, clock=machine.clock)
+    first.open()
+    ask(first, "before")
+    if not pending:
+        first.process([Op(operations.learn, OutcomeRequest(event_id="before", reward=1.0))])
+    machine.off = days * DAY
+    clock = SteadyClock(lambda: 1.7e9 + machine.real + machine.off, lambda: machine.real)
+    again = Experiment(arms(), journal, expire_after=10 * DAY, clock=clock, accept_clock=accepted)
+    again.open()
+    believed = accepted or days <= (10.0 if pending else 30.0)
+    expired = pending and believed and days > 10.0
+    assert ask(again) == {"pending": int(pending and not expired), "missing": int(expired)}
+    ask(again, "after")
+    time = read(again.process([Op(operations.show_state)])[0])["time"]
+    assert time - 1.7e9 == pytest.approx(days * DAY if believed else 0.0, abs=1.0), "the journal's time"
+    assert clock.alarms == (not believed)
+    # The clock is set right: time goes on from where it is, and nothing has been lost.
+    machine.off, machine.real = 0.0, 3600.0
+    ask(again, "later")
+    assert believed or ask(again)["missing"] == 0
+    verify(journal)
+
+
+def test_a_clock_that_was_doubted_or_believed_once_is_not_judged_again_by_a_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Trouble with the disk makes an experiment read its journal again: its own clock has run on all the while."""
+    machine = Machine()
+    machine.clock.resume(1.7e9)
+    machine.real = LONGEST_SILENCE + DAY
+    machine.clock.resume(1.7e9, safe=1.7e9 + 60.0)
+    assert machine.clock() == 1.7e9 + machine.real
+    assert not caplog.records
+
+
+def test_what_is_doubted_at_a_start_is_said_with_the_option_that_helps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = Machine()
+    machine.clock.resume(1.7e9 - 390 * DAY)
+    assert "390.0 days after the journal's last entry" in caplog.text
+    assert "--accept-clock" in caplog.text
+    assert machine.clock() < 1.7e9 - 389 * DAY
+    caplog.clear()
+    Machine().clock.resume(1.7e9 + DAY)
+    assert "1.0 days before the journal's last entry" in caplog.text
+    assert "--accept-clock" not in caplog.text
 
 
 def test_a_journal_that_an_earlier_jump_took_ahead_goes_on_expiring() -> None:

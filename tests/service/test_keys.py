@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from faults.fuzz import lifespan
 from tightrope.errors import InvalidInput
+from tightrope.service.app import Service
 from tightrope.service.bodies import Refusal
 from tightrope.service.keys import Keys, create_key, revoke_key
+from workbench import Bench, arms
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +104,83 @@ def test_days_and_rate_are_positive(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             create_key(tmp_path / "keys.json", **wrong)
     assert not (tmp_path / "keys.json").exists()
+
+
+class _Clocks:
+    """The wall clock, which can be set, and the steady one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.steady = time.time(), time.monotonic()
+        monkeypatch.setattr("tightrope.service.keys.time.time", lambda: self.wall)
+        monkeypatch.setattr("tightrope.service.keys.time.monotonic", lambda: self.steady)
+
+
+def test_a_clock_that_is_set_back_revives_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys.json"
+    day = create_key(path, days=1.0)
+    week = create_key(path, days=7.0)
+    clocks = _Clocks(monkeypatch)
+    keys = Keys(path)
+    assert [status(keys, one) for one in (day, week)] == [200, 200]
+    clocks.wall += 2 * 86_400.0
+    clocks.steady += 2 * 86_400.0
+    assert [status(keys, one) for one in (day, week)] == [401, 200]
+    clocks.wall -= 30 * 86_400.0
+    clocks.steady += 60.0
+    assert [status(keys, one) for one in (day, week)] == [401, 200], "set back"
+    clocks.steady += 6 * 86_400.0
+    assert [status(keys, one) for one in (day, week)] == [401, 401], "time goes on while the clock is behind"
+
+
+def test_a_start_with_the_clock_set_back_goes_by_the_time_of_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keys.json"
+    secret = create_key(path, days=1.0)
+    bench = Bench(arms())
+    bench.now = time.time() + 2 * 86_400.0
+    bench.decide({"event_id": "later"})
+    keys = Keys(path)
+    assert status(keys, secret) == 200
+    Service([bench.experiment], keys=keys)
+    assert status(keys, secret) == 401
+
+
+def test_a_key_that_is_revoked_while_its_body_is_on_the_way_decides_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    secret, other = create_key(path), create_key(path, scopes=["read"])
+    bench = Bench(arms())
+    service = Service([bench.experiment], keys=Keys(path))
+
+    async def sent(between: Callable[[], object]) -> int:
+        """A decision whose body comes in two parts, and what happens between them."""
+        parts = iter([b'{"event_id": ', b'"e"}'])
+        heard: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            part = next(parts)
+            if part != b'{"event_id": ':
+                between()
+            return {"type": "http.request", "body": part, "more_body": part == b'{"event_id": '}
+
+        async def send(message: Any) -> None:
+            heard.append(message)
+
+        headers = [(b"host", b"x"), (b"authorization", f"Bearer {secret}".encode())]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/decisions",
+            "query_string": b"",
+            "headers": headers,
+        }
+        await service(scope, receive, send)
+        return int(heard[0]["status"])
+
+    async def main() -> list[int]:
+        async with lifespan(service):
+            return [await sent(lambda: revoke_key(path, secret.split("_")[1])), await sent(lambda: None)]
+
+    assert asyncio.run(main()) == [401, 401]
+    assert not bench.journal.find(["e"])
+    assert status(Keys(path), other) == 403

@@ -24,7 +24,7 @@ class Serving:
     host: str = "127.0.0.1"
     "Where to listen; beyond loopback only with --keys."
     port: int = 8080
-    "The port to listen on."
+    "The port to listen on, up to 65535; 0: any that is free, which the log names."
     data: Path | None = None
     "Folder of the SQLite journals; by default tightrope-data."
     database: str | None = None
@@ -37,6 +37,8 @@ class Serving:
     "How many decisions may wait for their outcome at once."
     accept_changes: bool = False
     "Go on where a spec differs from the one in the journal, and note the change there."
+    accept_clock: bool = False
+    "Believe the machine's clock, however long after the journal's last entry it is: the service was stopped for that long."
     max_in_flight: int = 512
     "Decisions, outcomes and changes under way at once; one more is answered 503."
     max_connections: int = 1_000

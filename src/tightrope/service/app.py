@@ -104,6 +104,8 @@ class Service:
         self._readers = {name: Reader(one) for name, one in self.experiments.items()}
         self._only = experiments[0].name if len(experiments) == 1 else None
         self._keys = keys
+        if keys is not None:
+            keys.passed = self._passed
         self._limits = limits
         self._writes = Admission(self.experiments, max_in_flight)
         self._reads = Admission(self.experiments, max(8, max_in_flight // 8))
@@ -176,6 +178,11 @@ class Service:
                     read = functools.partial(read_body, body, route.request, self._limits)
                     loop = asyncio.get_running_loop()
                     op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
+                if self._keys is not None and (whole is None or len(body) > _SHORT):
+                    # It took its time, in which the key may have been revoked.
+                    self._admitted(
+                        route, self._keys.find(_header(scope, b"authorization"), afresh=True), name
+                    )
             else:
                 given = route.query({**query, **scope["path_params"]})
                 op = Op(route.handler, given, by, reads=route.method == "GET")
@@ -204,6 +211,11 @@ class Service:
         if key.rate is not None:
             self._rates.take(key.id, key.rate)
         return key
+
+    def _passed(self) -> float:
+        """The time of the last entry in any journal that is open here."""
+        states = (one.state for one in self.experiments.values())
+        return max((state.time / 1e6 for state in states if state is not None), default=0.0)
 
     def _admitted(self, route: Route, key: Key | None, name: str | None) -> str:
         """The name of the experiment that is asked for, if the bearer may."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,10 @@ SLOWEST: Final = 0.5
 FASTEST: Final = 2.0
 # Seconds that the two may be apart before it is said.
 ALARM: Final = 5.0
-# An experiment may have been silent or stopped for so many seconds, and the wall clock is believed at the start.
-LONGEST_SILENCE: Final = 400 * 86_400.0
+# So many seconds after the journal's last entry the wall clock is believed at a start; and so many, where nothing that is waited
+# for would have expired by then.
+BELIEVED: Final = 86_400.0
+LONGEST_SILENCE: Final = 30 * 86_400.0
 
 
 class SteadyClock:
@@ -47,6 +50,7 @@ class SteadyClock:
         self._wall, self._steady = wall, steady
         self._now, self._at = wall(), steady()
         self._turn = threading.Lock()
+        self._resumed = False
         # How far the wall clock is ahead, in seconds, where that is worth an alarm; and how often that began.
         self.ahead = 0.0
         self.alarms = 0
@@ -56,17 +60,31 @@ class SteadyClock:
         with self._turn:
             return self._advance()
 
-    def resume(self, last: float) -> None:
-        """Go on after a journal whose last entry is of `last`.
+    def resume(self, last: float, *, safe: float = math.inf, accept: bool = False) -> None:
+        """Go on after a journal whose last entry is of `last`, and in which nothing expires before `safe`.
 
-        Where the wall clock is before that, or more than `LONGEST_SILENCE` after it, it is the clock that is doubted: time goes
-        on from `last`.
+        Nothing says how long the service was stopped but the wall clock. Where that is before `last`, it is doubted: time goes on
+        from `last`. So it is at the first call where it is more than a day after `last` and after `safe`, or more than 30 days
+        after `last`, unless `accept`: what is waited for must not expire by a clock that is wrong.
         """
         with self._turn:
             now = self._advance()
-            if now < last or now > last + LONGEST_SILENCE:
-                self._now = last
-                self._advance()
+            far = now > max(last + BELIEVED, min(safe, last + LONGEST_SILENCE))
+            doubted = now < last or (far and not accept and not self._resumed)
+            self._resumed = True
+            if not doubted:
+                return
+            log.error(
+                "the clock of this machine is %.1f days %s the journal's last entry: time goes on from that entry, and nothing "
+                "expires by this. Check the clock.%s",
+                abs(now - last) / 86_400.0,
+                "before" if now < last else "after",
+                ""
+                if now < last
+                else " If the service was stopped for so long, start it once with --accept-clock.",
+            )
+            self._now = last
+            self._advance()
 
     def _advance(self) -> float:
         wall, at = self._wall(), self._steady()

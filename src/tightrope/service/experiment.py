@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -179,6 +180,8 @@ class Experiment:
         Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
     accept_changes : bool
         Whether to go on under a spec that differs from the journal's, where what was learnt fits.
+    accept_clock : bool
+        Whether to believe the machine's clock at the start, however long after the journal's last entry it is.
     reset_caps : sequence of str
         Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
         nothing is reset: a service that starts twice does not refill them twice.
@@ -195,6 +198,7 @@ class Experiment:
         max_pending: int = 100_000,
         snapshot_every: int = 20_000,
         accept_changes: bool = False,
+        accept_clock: bool = False,
         reset_caps: Sequence[str] = (),
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -208,6 +212,7 @@ class Experiment:
         self._state: ExperimentState | None = None
         self._snapshot_every = snapshot_every
         self._accept_changes = accept_changes
+        self._accept_clock = accept_clock
         self._reset_caps = list(reset_caps)
         self._heads = HeadFile(journal.head_file)
         self._snapshot_at = 0
@@ -492,7 +497,9 @@ class Experiment:
             finish_erasure(self.journal)
             state, self._snapshot_at = rebuilt(self.journal, self.spec)
             if isinstance(self.clock, SteadyClock):
-                self.clock.resume(state.time / 1e6)
+                wait = min(state.expire_after, self._config.expire_after)
+                oldest = next((event.time for *_, event in state.waiting.values()), math.inf)
+                self.clock.resume(state.time / 1e6, safe=oldest / 1e6 + wait, accept=self._accept_clock)
             if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):
                 words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
                 log.warning(words, self.name)

@@ -22,7 +22,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
@@ -75,13 +75,20 @@ class Keys:
         self._keys: dict[str, Key] = {}
         self._stamp: tuple[int, int, int] | None = None
         self._next_check = 0.0
+        # The latest time that is known, and when on the steady clock: a wall clock that is set back revives no key.
+        self._latest, self._latest_at = time.time(), time.monotonic()
+        # The time of the journals, which have seen more than this process: the clock may have been set back before its start.
+        self.passed: Callable[[], float] = lambda: 0.0
         # What is wrong with the file now, which an earlier one stands in for.
         self.trouble = ""
         self._load()
 
-    def find(self, authorization: str | None) -> Key:
-        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired."""
-        if time.monotonic() >= self._next_check:
+    def find(self, authorization: str | None, *, afresh: bool = False) -> Key:
+        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired.
+
+        The file is looked at again once a second, or `afresh`.
+        """
+        if afresh or time.monotonic() >= self._next_check:
             self._refresh()
         scheme, _, token = (authorization or "").partition(" ")
         _, _, rest = token.strip().partition("_")
@@ -89,12 +96,20 @@ class Keys:
         given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
         if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
             raise Refusal(401, "unauthorized", "a key is needed: send it as `Authorization: Bearer KEY`")
-        if known.expires is not None and datetime.now(UTC) >= known.expires:
+        if known.expires is not None and self._now() >= known.expires.timestamp():
             raise Refusal(401, "unauthorized", "this key has expired")
         return known
 
+    def _now(self) -> float:
+        """The time by which keys expire: the wall clock's, and never before what it was, or what a journal says."""
+        at = time.monotonic()
+        self._latest = max(time.time(), self._latest + (at - self._latest_at))
+        self._latest_at = at
+        return self._latest
+
     def _refresh(self) -> None:
         self._next_check = time.monotonic() + _CHECK_SECONDS
+        self._latest = max(self._now(), self.passed())
         trouble = ""
         try:
             self._load()

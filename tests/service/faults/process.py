@@ -237,7 +237,7 @@ def _waits_for_ever() -> None:
 def _believes_the_clock() -> None:
     """Journals have the time of the machine, whatever that is."""
     SteadyClock.__call__ = lambda self: self._wall()  # type: ignore[method-assign]
-    SteadyClock.resume = lambda self, last: None  # type: ignore[method-assign]
+    SteadyClock.resume = lambda self, last, **more: None  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
