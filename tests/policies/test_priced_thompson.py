@@ -154,33 +154,58 @@ def test_a_proposal_does_not_set_the_unit_of_the_features(kind):
     np.testing.assert_array_equal(asked.reward_model.spread, fresh.reward_model.spread)
 
 
-# Dual ascent
+# The steps
 
 
-def test_the_lagrangian_plays_as_written():
-    K, step, margin = 2, 1.5, 0.4
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("learnt", [False, True])
+def test_it_plays_as_written(kind, learnt):
+    """Units, prices, barrier and draws by their formulas; p of the program is taken as it is found."""
+    K, J, explore = 2, 4, 0.8
     rng = np.random.default_rng(3)
-    policy = LagrangianThompson(tr.Ridge(3), n_constraints=K, step=step, margin=margin, seed=7)
-    twin = tr.Standardised(3)
-    Q, size, square, rho, priced = np.zeros(K), np.zeros(K), np.zeros(K), 0.0, 0
-    for t in range(1, 151):
-        phi, W = rng.normal(size=(4, 3)), rng.uniform(-0.5, 0.7, (4, K))
-        means, deviations = (one[:, 0] for one in twin.seen(phi, np.arange(4)))
-        size, square = size + np.abs(W).mean(axis=0), square + (W**2).mean(axis=0)
-        m = square / size
-        spread = (means + deviations).max() - (means - deviations).min()
+    policy = kind(tr.Ridge(3), cost=tr.Ridge(3) if learnt else None, n_constraints=K, explore=explore, seed=7)
+    twin, costs_twin = tr.Standardised(3), tr.Standardised(3, centred=False, n_outputs=K)
+    Q, S, size, square, moved, rho, priced, climbs = *np.zeros((5, K)), 0.0, 0, 0
+    for t in range(1, 201):
+        phi, w = rng.normal(size=(J, 3)), rng.uniform(-0.5, 0.7, (J, K))
+        means, deviations = (one[:, 0] for one in twin.seen(phi, np.arange(J)))
+        W, unsure = costs_twin.seen(phi, np.arange(J)) if learnt else (w, np.zeros((J, K)))
+        squares = W**2 + unsure**2
+        size, square = size + np.sqrt(squares).mean(axis=0), square + squares.mean(axis=0)
+        moved = moved if learnt else square
+        m, noise = square / size, np.sqrt(np.maximum(1.0, moved / square))
+        spread = (means + explore * deviations).max() - (means - explore * deviations).min()
         rho += (spread - rho) * min(1.0, 2.0 / max(1, t - 3))
-        prices = step * rho * Q / (m**2 * math.sqrt(t))
-        normals = np.array([kernels.normal(np.uint64(7), 0, t - 1, j) for j in range(4)])
-        row = int(np.argmax(means - W @ prices + deviations * normals))
-        decision = policy.decide(phi, W)
+        barrier = np.zeros(J)
+        if kind is LagrangianThompson:
+            prices = 2.0 * rho * np.maximum(0.0, Q) / ((m * noise) ** 2 * math.sqrt(t))
+        else:
+            b = 2.0 * noise * m * t**0.25
+            prices = np.maximum(0.0, policy.prices + 0.25 * rho * (S + b) / (m**2 * math.sqrt(t)))
+            z = 0.6 * b
+            for k in range(K):
+                for j in range(J):
+                    high, low = (max(0.0, s / z[k] + 1.0) ** 2 for s in (S[k] + W[j, k], S[k]))
+                    barrier[j] += rho / m[k] * 0.5 * z[k] * (high - low)
+            climbs += bool(np.abs(barrier).max() > 0)
+        variance = (explore * deviations) ** 2 + ((0.7 * explore * unsure * prices) ** 2).sum(axis=1)
+        normals = np.array([kernels.normal(np.uint64(7), 0, t - 1, j) for j in range(J)])
+        values = means - W @ prices - barrier + np.sqrt(variance) * normals
+        decision = policy.decide(phi) if learnt else policy.decide(phi, w)
+        np.testing.assert_allclose(decision.explain().values, values, rtol=1e-9, atol=1e-9)
+        row = int(np.argmax(values))
         assert decision.row == row
-        Q = np.maximum(0.0, Q + W[row] + margin * m / math.sqrt(t))
+        margin = 0.5 * m * noise / math.sqrt(t)
+        Q, S = np.maximum(0.0, Q + W[row] + margin) + w[row] - W[row], S + w[row]
         y = float(phi[row, 1] + 0.2 * rng.normal())
-        policy.learn(decision, y)
+        policy.learn(decision, y, *([w[row]] if learnt else []))
         twin.learn(phi[row], y)
+        if learnt:
+            costs_twin.learn(phi[row], w[row])
+            moved = moved + w[row] ** 2
         priced += bool(prices.max() > 0)
     assert priced > 100
+    assert kind is LagrangianThompson or climbs > 20
 
 
 def test_costs_seen_later_take_the_place_of_their_estimates_in_the_queue():
@@ -194,6 +219,21 @@ def test_costs_seen_later_take_the_place_of_their_estimates_in_the_queue():
 
 
 # Re-solving
+
+
+def test_the_rewards_of_the_program_are_drawn():
+    policies = [LPThompson(tr.ArmMeans(2), n_constraints=1, explore=1.0) for _ in range(4)]
+    for policy in policies:
+        for arm in (0, 1) * 10:
+            policy.learn(
+                policy.follow(arm, costs=PRICED.costs[0]), (0.1, 0.9)[arm] + 0.2 * (-1) ** policy.rounds
+            )
+    for seed, policy in enumerate(policies):
+        policy.seed = seed
+    assert len({float(policy._solved(40)[0]) for policy in policies}) == 4
+    for policy in policies:
+        policy.explore = 0.0
+    assert len({float(policy._solved(40)[0]) for policy in policies}) == 1
 
 
 def test_the_prices_are_the_duals_of_the_program_on_what_was_offered():
