@@ -142,7 +142,7 @@ class Story:
     def change(self) -> None:
         """Another limit for every rule that has one to change, and another start."""
         self.bench.experiment.close()
-        self.bench.spec = spec_of(self.folder / "spec", self.context, self.policy, share=0.15)
+        self.bench.spec = spec_of(self.folder / "spec", self.context, self.policy, share=0.15, cents=300)
         self.bench.reopened()
 
     def after_a_crash(self) -> Bench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ from tightrope.service.journal import (
 )
 from tightrope.service.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
-from tightrope.spec import make_spec
-from workbench import CONTEXT, Bench, code, measured, read, visit, ward
+from tightrope.spec import Spec, make_spec
+from workbench import CONTEXT, PAPER, Bench, code, measured, read, visit, ward
 
 
 def test_a_journal_is_not_continued_under_another_spec_by_accident() -> None:
     journal = MemoryJournal()
     Bench(ward(), journal).decide(visit(1))
-    with pytest.raises(JournalError, match="policy differ"):
+    with pytest.raises(
+        JournalError, match=r"policy.slater was 0.2, and now is 0.3. Start with --accept-changes"
+    ):
         Bench(ward(policy={"kind": "pessimistic-optimistic", "slater": 0.3}), journal)
 
 
@@ -93,13 +96,23 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"actions": ["icu", "surgery", "other", "attic"]}, "actions: can't change"),
-        ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: can't change"),
-        ({"rule": [{**LATE, "at_most": 0.7}]}, "rules seen after acting: can't change"),
-        ({"rule": []}, "can't change"),
+        ({"actions": ["icu", "surgery", "other", "attic"]}, "actions: was .* and now is .*'attic'"),
+        ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: was .* and now is"),
+        (
+            {"rule": [{**LATE, "range": [0.0, 2.0]}]},
+            r"rule 'hours: at most 0.6 .*': range was \[0.0, 1.0\], and now is \[0.0, 2.0\]\. What was learnt .* new name",
+        ),
+        (
+            {"rule": [{**LATE, "at_most": 1.5}]},
+            r"rule 'hours: at most 0.6 .*': at_most was 0.6, and now is 1.5, outside of the range \[0, 1\]",
+        ),
+        (
+            {"rule": []},
+            "rules that are seen after acting: were 'hours: at most 0.6 .*', and now are none",
+        ),
         (
             {"policy": {"kind": "pessimistic-optimistic", "slater": 0.2, "reward": {"bonus": 0.5}}},
-            "policy.reward: can't change",
+            "policy.reward: was .* and now is",
         ),
     ],
 )
@@ -187,7 +200,9 @@ def test_a_spec_that_names_no_policy_goes_on_with_the_one_that_is_recorded() -> 
     assert verify(journal).digest == bench.digest()
     bench.options["accept_changes"] = True
     bench.spec = plain(kind="shadow-price")
-    with pytest.raises(JournalError, match=r"policy\.kind: can't change while the experiment runs"):
+    with pytest.raises(
+        JournalError, match=r"policy\.kind: was 'pessimistic-optimistic', and now is 'shadow-price'"
+    ):
         bench.reopened()
 
 
@@ -242,3 +257,171 @@ def test_what_is_served_of_a_spec_is_what_the_journal_gives_back(tmp_path: Path)
     assert isinstance(stored, Started)
     assert stored.spec == part
     assert packed_state(served_part(make_spec(stored.spec))) == packed_state(part)
+
+
+def test_a_changed_spec_is_told_rule_by_rule_with_the_option_to_use() -> None:
+    bench = Bench(ward())
+    icu = {"kind": "capacity", "action": "icu", "at_most": 0.4}
+    for rules, words in (
+        (
+            [{**icu, "at_most": 0.3}, LATE],
+            "rule 'icu: at most 40% of decisions': at_most was 0.4, and now is 0.3",
+        ),
+        (
+            [icu, {**LATE, "at_most": 0.7}],
+            "rule 'hours: at most 0.6 per decision on average (seen after acting)': at_most was 0.6, and now is 0.7",
+        ),
+        ([LATE], "the rule 'icu: at most 40% of decisions' is gone"),
+        (
+            [icu, LATE, {"kind": "share", "action": "other", "at_least": 0.1}],
+            "the rule 'other: at least 10% of decisions' is new",
+        ),
+        ([LATE, icu], "the rules come in another order"),
+    ):
+        bench.spec = ward(rule=rules)
+        with pytest.raises(JournalError, match="Start with --accept-changes") as refused:
+            bench.reopened()
+        assert words in str(refused.value)
+    assert bench.journal.last() == 1
+
+
+# --- limits of rules that are seen after acting ---
+
+MINUTES = {"kind": "budget", "name": "minutes", "at_most": 4.0, "range": [0.0, 10.0], "seen": "after"}
+POLICIES: dict[str, dict[str, Any]] = {
+    "shadow-price": {},
+    "pessimistic-optimistic": {
+        **PAPER,
+        "reward": {"bonus": 0.01},
+        "cost": {"bonus": 0.01, "ridge": 0.01},
+    },
+}
+
+
+def clinic(limit: float, policy: dict[str, Any], **rule: Any) -> Spec:
+    rules = [{**MINUTES, "at_most": limit, **rule}, {"kind": "share", "action": "other", "at_least": 0.05}]
+    return ward(rule=rules, policy=policy)
+
+
+def taught(bench: Bench, first: int, last: int, *, outcomes: bool = True) -> None:
+    """Visits whose ward is chosen by someone else, so that every limit sees the same; the icu takes 8 minutes, the others 2."""
+    for i in range(first, last):
+        name = ("icu", "surgery", "other")[i % 3]
+        read(bench.decide(visit(i, default=name)))
+        if outcomes:
+            read(bench.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
+
+
+def used(i: int) -> float:
+    return (8.0 if i % 3 == 0 else 2.0) + i % 2
+
+
+def expected(bench: Bench, i: int = 3) -> Any:
+    """What the policy believes that each ward costs, (J, K)."""
+    assert bench.experiment._state is not None
+    policy, x = bench.experiment._state.policy, bench.spec.features().vector(read_context(i))
+    return policy.propose(features=x, cost_features=x).explain().costs
+
+
+def read_context(i: int) -> dict[str, Any]:
+    context: dict[str, Any] = json.loads(visit(i))["context"]
+    return context
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_limit_of_a_rule_that_is_seen_after_acting_changes(name: str) -> None:
+    """Beliefs, totals and pending decisions are then those of a policy that has had the new limit all along."""
+    policy = POLICIES[name]
+    moved, always = Bench(clinic(4.0, policy), accept_changes=True), Bench(clinic(6.0, policy))
+    for bench in (moved, always):
+        read(bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="other")))
+        taught(bench, 0, 60)
+        taught(bench, 60, 66, outcomes=False)
+    before = expected(moved)
+    totals = moved.experiment.state.totals  # type: ignore[union-attr]
+    moved.spec = clinic(6.0, policy)
+    moved.reopened()
+    assert moved.experiment.state is not None
+    assert always.experiment.state is not None
+    # One scaled unit is the width of the range: ten minutes.
+    np.testing.assert_allclose(expected(moved)[:, 0], before[:, 0] - 0.2, atol=1e-9)
+    np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
+    # What was spent under the old limit stays as it was.
+    np.testing.assert_array_equal(moved.experiment.state.totals, totals)
+    for number in range(66):
+        assert (number in moved.experiment.state.waiting) == (number >= 60)
+    # What comes from now on is judged by the new one, whenever it was decided.
+    for i in range(60, 66):
+        read(moved.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
+        read(always.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
+    came = sum((used(i) - 6.0) / 10.0 for i in range(60, 66))
+    assert moved.experiment.state.totals[0] == pytest.approx(totals[0] + came)
+    for bench in (moved, always):
+        taught(bench, 66, 90)
+    np.testing.assert_allclose(expected(moved), expected(always), atol=0.02)
+    alive = moved.digest()
+    assert verify(moved.journal).digest == alive
+    moved.reopened()
+    assert moved.digest() == alive
+    # And once more, back to where it began.
+    moved.spec = clinic(4.0, policy)
+    moved.reopened()
+    np.testing.assert_allclose(expected(moved)[:, 0], expected(always)[:, 0] + 0.2, atol=0.02)
+    assert verify(moved.journal).digest == moved.digest()
+
+
+def test_what_is_booked_for_costs_to_come_is_booked_by_the_new_limit() -> None:
+    """Unless the rule is not in force for that decision: then nothing is booked."""
+    rules = [{**MINUTES, "among": "A"}, {"kind": "share", "action": "other", "at_least": 0.05}]
+    bench = Bench(ward(rule=rules, policy={}), accept_changes=True)
+    for i in range(30):
+        group = "A" if i % 2 else []
+        read(bench.decide(visit(i, group=group)))
+        if i < 24:
+            read(bench.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
+    was: Any = bench.experiment.state.policy  # type: ignore[union-attr]
+    bench.spec = ward(rule=[{**rules[0], "at_most": 6.0}, rules[1]], policy={})
+    bench.reopened()
+    now: Any = bench.experiment.state.policy  # type: ignore[union-attr]
+    assert len(now.pending) == 6
+    booked = now.expected_totals - now.totals - (was.expected_totals - was.totals)
+    np.testing.assert_allclose(booked, [3 * -0.2, 0.0], atol=1e-9)
+    for i in range(24, 30):
+        read(bench.learn(f"visit-{i}", reward=0.5, usage={"minutes": used(i)}))
+    np.testing.assert_allclose(now.expected_totals, now.totals, atol=1e-12)
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_more_is_used_where_more_is_allowed() -> None:
+    def shop(limit: float) -> Spec:
+        rule = {"kind": "budget", "name": "cents", "at_most": limit, "range": [0.0, 10.0], "seen": "after"}
+        return make_spec({"name": "shop", "actions": ["dear", "free"], "rule": [rule]})
+
+    bench, random = Bench(shop(2.0), accept_changes=True), np.random.default_rng(1)
+
+    def run(first: int, last: int) -> float:
+        spent = 0.0
+        for i in range(first, last):
+            dear = read(bench.decide({"event_id": str(i)}))["name"] == "dear"
+            spent += 10.0 * dear
+            reward = float(random.random() < (0.9 if dear else 0.3))
+            read(bench.learn(str(i), reward=reward, usage={"cents": 10.0 * dear}))
+        return spent / (last - first)
+
+    assert 1.0 < run(0, 300) <= 2.05
+    bench.spec = shop(6.0)
+    bench.reopened()
+    assert 4.5 < run(300, 600) <= 6.5
+    bench.spec = shop(2.0)
+    bench.reopened()
+    assert run(600, 900) <= 2.6
+    assert bench.experiment.state.totals[0] <= 0.05  # type: ignore[union-attr]
+
+
+def test_a_policy_that_can_not_restate_its_costs_says_so() -> None:
+    policy = {"kind": "lagrangian"}
+    rules = [{**MINUTES, "at_most": limit} for limit in (4.0, 6.0)]
+    bench = Bench(ward(rule=[rules[0]], policy=policy), accept_changes=True)
+    bench.spec = ward(rule=[rules[1]], policy=policy)
+    with pytest.raises(JournalError, match="seen after acting can't change under a lagrangian policy"):
+        bench.reopened()

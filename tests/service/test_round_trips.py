@@ -71,10 +71,10 @@ def test_kill_9_after_a_change(tmp_path: Path) -> None:
     data, served = tmp_path / "data", Served(write_specs(tmp_path), data=tmp_path / "data")
     ask(served.wait(), 0)
     served.stop()
-    served = Served(write_specs(tmp_path, share=0.15), data=data, accept_changes=True)
+    served = Served(write_specs(tmp_path, share=0.15, cents=300), data=data, accept_changes=True)
     told = ask(served.wait(), 3)
     served.kill()
-    served = Served(write_specs(tmp_path, share=0.15), data=data)
+    served = Served(write_specs(tmp_path, share=0.15, cents=300), data=data)
     assert ask(served.wait(), 3) == told
     ask(served, 6)
     served.stop()

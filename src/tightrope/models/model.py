@@ -248,8 +248,11 @@ class Model(ABC):
         return self.with_outputs(n_outputs)
 
     def shift(self, output: int, by: float) -> None:
-        """All outcomes of one output, learnt ones too, become larger by so much; a model that can't do this learns them anew."""
-        return
+        """All outcomes of one output, learnt ones too, become larger by so much: for the costs of a rule whose limit changes.
+
+        A model of your own defines it if limits of rules seen after acting are to change under it.
+        """
+        raise NotImplementedError
 
     def copy(self) -> Self:
         """An independent copy, state included."""

@@ -425,11 +425,16 @@ class Policy(ABC):
         policy.decisions.set_groups(settings["pending_groups"])
         return policy
 
-    def resume(self, old: Policy, *, same_costs: bool) -> None:
+    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, a policy of the same kind and size under another configuration.
 
-        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
+        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds. Costs
+        seen after acting have grown by `shifts`, (K_after,), since limits have changed; None: by nothing.
         """
+        if shifts is not None and self.n_constraints:
+            raise InvalidInput(
+                f"limits of rules that are seen after acting can't change under a {self.kind} policy."
+            )
         if self.sees_costs and not same_costs:
             raise InvalidInput(f"costs that are seen before acting can't change under a {self.kind} policy.")
         self._make_room(old._all_arrays())

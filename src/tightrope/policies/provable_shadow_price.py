@@ -157,9 +157,9 @@ class ProvableShadowPrice(Policy):
         wanted = {*numbers}
         self._rounds = [one for one in self._rounds if one.decision not in wanted]
 
-    def resume(self, old: Policy, *, same_costs: bool) -> None:
+    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
-        Policy.resume(self, old, same_costs=same_costs)
+        Policy.resume(self, old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, ProvableShadowPrice):
             self._rounds = old._rounds[: self.memory]
 

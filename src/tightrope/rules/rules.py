@@ -41,6 +41,16 @@ class Column(NamedTuple):
         """1 where more of the rule's quantity costs more, −1 where less does."""
         return 1.0 if self.side == "at_most" else -1.0
 
+    def shift(self, other: Column) -> float:
+        """By how much costs grow where `other` takes the place of this column, and differs in its limit alone.
+
+        >>> import tightrope as tr
+        >>> was, now = (tr.Rules([tr.Budget("hours", at_most=n, range=(0, 8))], ["a", "b"]).columns[0] for n in (3, 5))
+        >>> was.shift(now)
+        -0.25
+        """
+        return self.sign * (self.limit - other.limit) / self.rule.scale
+
     def in_units(self, cost: float) -> float:
         """The rule's quantity, in its own units, at a cost of this column.
 

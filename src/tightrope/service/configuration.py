@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
+from tightrope.rules import Rule
 from tightrope.service.journal import Started, as_recorded
-from tightrope.spec import Spec, make_spec, named_kinds
+from tightrope.spec import RuleSpec, Spec, SpecError, make_spec, named_kinds
 from tightrope.trust import absolute
+from tightrope.validation import Array
 
 
 def served_part(spec: Spec) -> dict[str, Any]:
@@ -58,8 +63,7 @@ def continued(spec: Spec, recorded: Spec) -> Spec:
 
 def changed_fields(present: Started, wanted: Started) -> tuple[list[str], list[str]]:
     """The parts of the spec, and the settings beside it, in which two configurations differ."""
-    was, now = present.spec, wanted.spec
-    parts = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    parts = [*changed_values(present.spec, wanted.spec)]
     settings = [
         name for name in ("expire_after", "max_pending") if getattr(present, name) != getattr(wanted, name)
     ]
@@ -100,22 +104,108 @@ def known_before(spec: Spec) -> list[Any]:
 
 def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     """Refuse a spec under which what was learnt would mean something else."""
-    late = [[one.rule for one in spec.rule_specs if one.rule.seen == "after"] for spec in (old, new)]
+    was_late, now_late = (_late(spec) for spec in (old, new))
+    if [one.short_name for one in was_late] != [one.short_name for one in now_late]:
+        there = [", ".join(f"'{one}'" for one in rules) or "none" for rules in (was_late, now_late)]
+        raise _unfit(
+            new, f"rules that are seen after acting: were {there[0]}, and now are {there[1]}", "them"
+        )
+    for one, other in zip(was_late, now_late, strict=True):
+        limits: dict[str, float] = dict(one.sides)
+        for field, (this, that) in changed_values(one.to_data(), other.to_data()).items():
+            if field not in limits or that is None:
+                raise _unfit(new, f"rule '{one}': {field} was {this!r}, and now is {that!r}", "it")
+        if one.scale != other.scale:
+            side, limit = next((side, limit) for side, limit in other.sides if limit != limits[side])
+            low, high = other.quantity.hull
+            raise new.error(
+                f"rule '{one}': {side} was {limits[side]:g}, and now is {limit:g}, outside of the range [{low:g}, {high:g}] of its "
+                f"usage, by which what was learnt is scaled. Keep {side} inside, or give the experiment a new name, to start afresh"
+            )
     for what, before, after in (
         ("name", old.name, new.name),
-        ("actions", old.actions, new.actions),
+        ("actions", [*old.actions], [*new.actions]),
         ("context", old.encoder or [*old.context.items()], new.encoder or [*new.context.items()]),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
         ("policy.cost", was.settings().get("cost"), now.settings().get("cost")),
-        ("rules seen after acting", *late),
     ):
         if before != after:
-            raise new.error(
-                f"{what}: can't change while the experiment runs, since what was learnt depends on it: was {before!r}, "
-                f"but now is {after!r}"
-            )
+            raise _unfit(new, f"{what}: was {before!r}, and now is {after!r}", "it")
+
+
+def late_shifts(old: Spec, new: Spec) -> Array | None:
+    """By how much the costs of rules that are seen after acting have grown with their limits, (K_after,); None: none has."""
+    before, after = (
+        [one for one in (spec.rules.columns if spec.rules else ()) if one.rule.seen == "after"]
+        for spec in (old, new)
+    )
+    shifts = np.array([one.shift(other) for one, other in zip(before, after, strict=True)])
+    return shifts if shifts.any() else None
+
+
+def differences(old: Spec, new: Spec) -> list[str]:
+    """In words, in what the served parts of two specs differ: each rule by its name, with both values."""
+    was, now = served_part(old), served_part(new)
+    parts = changed_values(was, now)
+    rules = _rule_differences(old, new) if parts.pop("rule", None) is not None else []
+    fields = [_difference(f"{part}.", *parts[part]) or [_change(part, *parts[part])] for part in parts]
+    return [*rules, *(one for some in fields for one in some)]
+
+
+def changed_values(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The entries of two tables that differ, in both; None where there is none."""
+    names = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+    return {name: (was.get(name), now.get(name)) for name in names}
+
+
+def _rule_differences(old: Spec, new: Spec) -> list[str]:
+    left, found = [*new.rule_specs], []
+    for one in old.rule_specs:
+        same = [k for k, other in enumerate(left) if _subject(other.rule) == _subject(one.rule)]
+        if not same:
+            found.append(f"the rule '{one.rule}' is gone")
+            continue
+        other = left.pop(same[0])
+        for field, (this, that) in changed_values(_told(one), _told(other)).items():
+            found.append(_change(f"rule '{one.rule}': {field}", this, that))
+    found += [f"the rule '{other.rule}' is new" for other in left]
+    return found or ["the rules come in another order"]
+
+
+def _subject(rule: Rule) -> tuple[Any, ...]:
+    return rule.kind, rule.short_name, rule.among, rule.seen
+
+
+def _told(one: RuleSpec) -> dict[str, Any]:
+    return {**one.rule.to_data(), "usage": one.usage, "hard": one.hard, "total": one.total}
+
+
+def _difference(prefix: str, was: Any, now: Any) -> list[str]:
+    if not (isinstance(was, dict) and isinstance(now, dict)):
+        return []
+    return [_change(f"{prefix}{name}", *pair) for name, pair in changed_values(was, now).items()]
+
+
+def _change(what: str, was: Any, now: Any) -> str:
+    before, after = ("not there" if one is None else _short(one) for one in (was, now))
+    return f"{what} was {before}, and now is {after}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _late(spec: Spec) -> list[Rule]:
+    return [one.rule for one in spec.rule_specs if one.rule.seen == "after"]
+
+
+def _unfit(spec: Spec, what: str, it: str) -> SpecError:
+    return spec.error(
+        f"{what}. What was learnt depends on {it}: put {it} back, or give the experiment a new name, to start afresh"
+    )
 
 
 def _absolute(stated: Any, folder: Path) -> Any:

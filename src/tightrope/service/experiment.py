@@ -34,7 +34,7 @@ from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, Refusal
 from tightrope.service.clock import SteadyClock
-from tightrope.service.configuration import changed_fields, continued, served_part
+from tightrope.service.configuration import changed_fields, continued, differences, served_part
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, HeadFile
 from tightrope.service.journal import (
@@ -446,7 +446,8 @@ class Experiment:
         status: Status = "differs" if parts or settings else "standby"
         trouble = _UNAVAILABLE["standby"]
         if status == "differs":
-            then = "can't take over" if parts else "would take over and leave them as they are"
+            then = "can't take over without --accept-changes"
+            then = then if parts else "would take over and leave them as they are"
             then = "would take over and change them" if self._accept_changes else then
             fields = ", ".join([*parts, *settings])
             trouble = f"{fields} differ from those of the active process: this one {then}"
@@ -543,8 +544,9 @@ class Experiment:
             return
         if changed and not self._accept_changes:
             raise JournalError(
-                f"{self.spec.source}: {', '.join(changed)} differ from what the journal of {self.name!r} says. Put them back; or "
-                "accept the changes, which keeps what was learnt and spent; or give the experiment a new name, to start afresh."
+                f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
+                f"{'; '.join(differences(state.spec, spec))}. Start with --accept-changes (accept_changes=True in Python), which "
+                "keeps what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
             )
         batch = Batch(state, self.journal, self._now())
         reset = self._reset_caps if changed else []

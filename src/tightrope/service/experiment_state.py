@@ -34,6 +34,7 @@ from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import (
     constraint_names,
     known_before,
+    late_shifts,
     require_fit,
     served_part,
     served_policy,
@@ -388,7 +389,7 @@ class ExperimentState:
         return ModeChanged(mode=mode, default=self.default)
 
     def reconfigure(self, entry: Started) -> Started:
-        """Go on under another configuration: rules that are seen before acting, hard caps, schedules, how long to wait.
+        """Go on under another configuration: rules, of those seen after acting the limits, hard caps, schedules, how long to wait.
 
         What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
         there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
@@ -601,7 +602,7 @@ class ExperimentState:
         else:
             moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
-        new.resume(old, same_costs=same)
+        new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
         new.notify = old.notify
         self.policy = new
         self.measures = new.defer_slater()

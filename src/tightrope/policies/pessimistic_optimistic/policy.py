@@ -19,7 +19,7 @@ from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
 from tightrope.policies.offer import Offer, plain_group
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic import concerns, estimates, fast_path
+from tightrope.policies.pessimistic_optimistic import concerns, estimates, fast_path, limits
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
 from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
@@ -145,6 +145,7 @@ class PessimisticOptimistic(Constrained):
         )
         self._set_limits()
         self._ranges = np.ascontiguousarray(ranges[after])
+        self._shift = np.zeros(len(after))  # see `limits`
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
@@ -194,10 +195,8 @@ class PessimisticOptimistic(Constrained):
     @property
     def compiles(self) -> bool:
         """Whether a whole run can be compiled: not where δ is measured, which needs an LP, nor for a model without kernels."""
-        return self._meter is None and None not in (
-            self._reward.compiled,
-            "none" if self._cost is None else self._cost.compiled,
-        )
+        models = (self._reward.compiled, "none" if self._cost is None else self._cost.compiled)
+        return self._meter is None and None not in models and not self._shift.any()
 
     def own_concerns(self) -> list[Concern]:
         """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
@@ -428,7 +427,7 @@ class PessimisticOptimistic(Constrained):
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting."""
-        Constrained.learn_costs(self, pending, costs)
+        Constrained.learn_costs(self, pending, limits.costs_to_learn(self, pending, costs))
         kernels.core_views(self._core).totals[self._input.columns] += costs
 
     def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
@@ -536,7 +535,8 @@ class PessimisticOptimistic(Constrained):
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
         meter = {} if self._meter is None else self._meter.arrays()
-        return Policy.state(self) | {f"slater/{name}": array for name, array in meter.items()}
+        moved = {"shift": self._shift.copy()} if self._shift.any() else {}
+        return Policy.state(self) | {f"slater/{name}": array for name, array in meter.items()} | moved
 
     @classmethod
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -559,6 +559,7 @@ class PessimisticOptimistic(Constrained):
             meter = type(self._meter).restore(self.n_constraints, parts)
             meter.deferred, self._meter = self._meter.deferred, meter
         Policy.load(self, arrays)
+        limits.set_shift(self, arrays.get("shift", np.zeros_like(self._shift)))
         self._set_limits()
 
     def _all_arrays(self) -> Arrays:
@@ -573,24 +574,10 @@ class PessimisticOptimistic(Constrained):
             twin._meter.random = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
         return twin
 
-    def resume(self, old: Policy, *, same_costs: bool) -> None:
-        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total.
-
-        `same_costs` says that costs seen before acting are what they were, so that what was measured on them still holds.
-        """
+    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+        """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total."""
         assert isinstance(old, PessimisticOptimistic)
-        now, arrays = old.state(), self.state()
-        kept = ("reward/", "cost/", "pending/", "made")
-        measured = same_costs and self._meter is not None and old._meter is not None
-        arrays = {
-            name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
-            for name, array in arrays.items()
-        }
-        self.load(arrays)
-        self._pending.update(old._pending)
-        kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
-        if measured and old.slater is not None:
-            self.take_slater(old.slater)
+        limits.resume(self, old, same_costs, shifts)
 
     def __repr__(self) -> str:
         s, parts = self._settings, [f"reward={self._reward!r}"]
@@ -620,7 +607,7 @@ class PessimisticOptimistic(Constrained):
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._input.require_valid(offer)
-            estimates.optimistic_costs(self._cost, psi, ids, core, self._ranges, self._input.columns, W)
+            limits.shifted_costs(self, psi, ids, core, W)
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._rule_costs.force(group).idle] = 0.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow
+from tightrope.models import Model
 from tightrope.policies.input import Log
 from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.policies.policy import Policy
@@ -17,7 +18,7 @@ from tightrope.policies.shadow_price.memory import Remembered, remembered
 from tightrope.policies.shadow_price.prices import expected_costs
 from tightrope.policies.state_file import Arrays
 from tightrope.rules import Rules
-from tightrope.validation import finite_number, whole_number
+from tightrope.validation import Array, finite_number, whole_number
 
 
 def change_limit(
@@ -25,6 +26,8 @@ def change_limit(
 ) -> None:
     """Move a limit: see `ShadowPrice.change_limit`."""
     k = _column(policy, rule)
+    if k in policy._columns:
+        _require_shift(policy._cost)
     if policy.rules is None:
         if limit is not None or shift is None:
             raise InvalidInput(
@@ -37,18 +40,47 @@ def change_limit(
         by = _with_limit(policy, k, finite_number("limit", limit))
     change = np.zeros(policy.n_constraints)
     change[k] = by
-    late = np.flatnonzero(policy._columns == k)
-    if len(late):
-        policy._cost.shift(int(late[0]), by)
+    if k in policy._columns:
+        _restate_late(policy, change[policy._columns])
     else:
         policy._memory.restate(change)
-    core = policy._core
-    rounds = 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(core)))
-    _measure_again(policy, [k], rounds)
-    shadow.vector(core, shadow.CORRECTION)[k] = 0.0
+    _begin_anew(policy, [k], forgive)
     if forgive:
-        totals = shadow.vector(core, shadow.TOTALS)
+        totals = shadow.vector(policy._core, shadow.TOTALS)
         totals[k] = min(totals[k], 0.0)
+
+
+def _require_shift(model: Model) -> None:
+    """Refuse a model that would go on with what it has learnt under the old limit."""
+    if type(model).shift is Model.shift:
+        raise InvalidInput(
+            f"the limit can't change, since the cost model {type(model).__name__} can't restate what it has learnt: define "
+            "`shift(output, by)` in its class."
+        )
+
+
+def _restate_late(policy: Any, shifts: Array) -> None:
+    """Costs seen after acting have grown by so much, (K_after,): what was learnt of them, and what is booked for those to come."""
+    for i, by in enumerate(shifts.tolist()):
+        if by:
+            policy._cost.shift(i, by)
+    for number, pending in policy._pending.items():
+        awaits, action, x, z, group, note = pending
+        if awaits & AWAITS_COSTS and z is not None:
+            booked = shifts.copy()
+            if policy._rule_costs is not None:
+                # For a rule that is not in force nothing is booked.
+                booked[policy._rule_costs.force(group).unseen] = 0.0
+            z = np.concatenate([z[: -len(shifts)], z[-len(shifts) :] + booked])
+            policy._pending[number] = (awaits, action, x, z, group, note)
+    policy._book_again()
+
+
+def _begin_anew(policy: Any, which: Sequence[int], forgive: bool = False) -> None:
+    """Scales, corrections and prices of rules whose limits have changed."""
+    core = policy._core
+    _measure_again(policy, which, 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(core))))
+    shadow.vector(core, shadow.CORRECTION)[which] = 0.0
     _solve_next(policy)
 
 
@@ -80,9 +112,7 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     policy._input.set_rules(policy.rules)
     policy._rule_costs = policy._input.rule_costs
     policy._label()
-    sign = 1.0 if column.side == "at_most" else -1.0
-    change: float = sign * (dict(old.sides)[column.side] - limit) / old.scale
-    return change
+    return column.shift(policy.rules.columns[k])
 
 
 def _measure_again(policy: Any, which: Sequence[int], rounds: float) -> None:
@@ -187,7 +217,7 @@ def remember_offers(policy: Any, offers: list[Remembered]) -> None:
 # Another configuration
 
 
-def resume(policy: Any, old: Any, same_costs: bool) -> None:
+def resume(policy: Any, old: Any, same_costs: bool, shifts: Array | None) -> None:
     """Go on where `old` stands: see `ShadowPrice.resume`."""
     now, fresh = old.state(), policy.state()
     same = same_costs and policy._input.constraints == old._input.constraints
@@ -218,6 +248,11 @@ def resume(policy: Any, old: Any, same_costs: bool) -> None:
     else:
         mine[shadow.NEXT_SOLVE] = mine[shadow.ROUNDS] + shadow.LEAST_CAPACITY
     policy._book_again()
+    if shifts is not None:
+        _require_shift(policy._cost)
+        _restate_late(policy, shifts)
+        if same:
+            _begin_anew(policy, policy._columns[shifts != 0.0].tolist())
     policy._set_alarm()
 
 

@@ -588,13 +588,10 @@ class ShadowPrice(Constrained):
         """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
         return limits.roll_back(self, then, learnt_only)
 
-    def resume(self, old: Policy, *, same_costs: bool) -> None:
-        """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept.
-
-        `same_costs` says that costs seen before acting are what they were, so that what was remembered of them still holds.
-        """
+    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
+        """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept."""
         assert isinstance(old, ShadowPrice)
-        limits.resume(self, old, same_costs)
+        limits.resume(self, old, same_costs, shifts)
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
