@@ -91,7 +91,7 @@ def spec_of(
         rules.append({"kind": "capacity", "action": "ten", "at_most": 0.6, "among": "old"})
         data["groups"] = ["old"]
     if policy != "measured":  # δ is measured on costs that are seen before acting
-        rules.append({**CENTS, "at_most": cents})
+        rules.append({**CENTS, "at_most": cents} | ({"among": "old"} if context == "groups" else {}))
     if policy == "warm start":
         data["warm_start"] = _log(folder, context)
     return make_spec({**data, "rule": rules}, source=str(folder / "shop.toml"), folder=folder)
@@ -169,6 +169,14 @@ class Story:
         return {type(entry_of(row)) for row in self.bench.journal.rows(after=after)}
 
 
+def settle(bench: Bench) -> None:
+    """Wait for fits that are under way, so that the next request finds them made wherever it is sent."""
+    assert bench.experiment.state is not None
+    for model in bench.experiment.state.policy.refits():
+        if not model.fit_ready:
+            concurrent.futures.wait(model._fitted.values(), timeout=60)  # type: ignore[attr-defined]
+
+
 # --- a step for each kind of entry ---
 
 
@@ -205,12 +213,9 @@ def _measure(story: Story) -> None:
 
 def _refit(story: Story) -> None:
     before = story.bench.journal.last()
-    state = story.bench.experiment.state
-    assert state is not None
     while Refitted not in story.kinds(before):
         story.learn(story.decide())
-        for model in state.policy.refits():
-            concurrent.futures.wait(model._fitted.values(), timeout=60)  # type: ignore[attr-defined]
+        settle(story.bench)
 
 
 def _change_mode(story: Story) -> None:

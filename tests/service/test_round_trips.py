@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from faults.process import Served
-from round_trips import CONTEXTS, ONLY, POLICIES, STEPS, Story, customer, spec_of
+from round_trips import CONTEXTS, ONLY, POLICIES, STEPS, Story, customer, settle, spec_of
 from tightrope import toml
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service.backup import copy_to_file, restore
 from tightrope.service.journal import KINDS, Erased, WarmStarted
 from tightrope.service.replay import open_journal, verify
@@ -52,8 +53,22 @@ def goes_on(story: Story, crashed: Bench) -> None:
     restore(backup, place)
     again = story.copied("again", place)
     asked: dict[str, Any] = {"event_id": "next", **customer(story.context, 5)}
-    answers = [read(one.decide(asked)) for one in (story.bench, crashed, again)]
+    answers = []
+    for one in (story.bench, crashed, again):
+        settle(one)
+        answers.append(read(one.decide(asked)))
     assert answers[0] == answers[1] == answers[2]
+    assert story.bench.digest() == crashed.digest() == again.digest()
+    # Outcomes of what was decided before the crash come after it.
+    for one in (story.bench, crashed, again):
+        state = one.experiment.state
+        assert state is not None
+        for awaits, *_, event in list(state.waiting.values()):
+            parts = {"reward": 1} if awaits & AWAITS_REWARD else {}
+            parts |= {"usage": {"cents": 500}} if awaits & AWAITS_COSTS else {}
+            settle(one)
+            read(one.learn(event.event_id, **parts))
+        assert not state.waiting
     assert story.bench.digest() == crashed.digest() == again.digest()
     for one in (story.bench, crashed, again):
         one.experiment.close()

@@ -148,9 +148,9 @@ class LPThompson(PricedThompson):
         Policy.load(self, arrays)
         self._rounds = rounds
 
-    def resume(self, old: Policy, *, same_costs: bool) -> None:
+    def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
-        Policy.resume(self, old, same_costs=same_costs)
+        Policy.resume(self, old, same_costs=same_costs, shifts=shifts)
         if isinstance(old, LPThompson):
             self._rounds, _ = RoundMemory.restore(old._rounds.arrays()[0])
             self._rounds.shorten(self.memory)

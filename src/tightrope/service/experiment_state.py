@@ -138,8 +138,7 @@ class ExperimentState:
         # Of usage that no rule declares a range for.
         self.ranges: Ranges = dict(ranges or {})
         self.format = ENTRIES
-        # As a journal gives it back: 60 would be other bytes in a snapshot than 60.0.
-        self.expire_after = float(expire_after)
+        self.expire_after = float(expire_after)  # in a snapshot 60 would be other bytes than 60.0
         self.max_pending = max_pending
         self.position = 0
         self.time = 0
@@ -557,6 +556,7 @@ class ExperimentState:
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
         for number, one in zip(numbers, entries, strict=True):
             self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
+        self.waiting.set_groups([one.group for one in entries])
 
     # Helpers
 
