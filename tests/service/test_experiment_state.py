@@ -11,6 +11,7 @@ from tightrope.service.journal import (
     entry_of,
 )
 from tightrope.service.replay import verify
+from tightrope.spec import make_spec
 from workbench import PAPER, Bench, arms, play, read, visit, ward
 
 
@@ -157,4 +158,19 @@ def test_usage_and_groups_by_the_caller() -> None:
     assert isinstance(first, Decided)
     costs = by_hand.costs({"fuel": [0.1, 0.9], "time": [0.2, 0.4]}, group="young")
     np.testing.assert_array_equal(state.explain(first).costs, costs)
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_outcomes_of_decisions_in_groups_are_learnt_after_a_restart() -> None:
+    rules = [
+        {"kind": "share", "action": "a", "at_least": 0.2, "among": "young"},
+        {"kind": "budget", "name": "fuel", "at_most": 0.5, "range": [0.0, 1.0], "seen": "after"},
+    ]
+    bench = Bench(make_spec({"name": "arms", "actions": ["a", "b"], "rule": rules}))
+    for i in range(6):
+        read(bench.decide({"event_id": f"v-{i}", "group": "young" if i % 2 else []}))
+    bench.experiment.close()
+    bench.reopened()
+    for i in range(6):
+        read(bench.learn(f"v-{i}", reward=0.5, usage={"fuel": 0.25}))
     assert verify(bench.journal).digest == bench.digest()
