@@ -72,3 +72,12 @@ def write_csv(
     writer.writeheader()
     writer.writerows(rows)
     write(path, buffer.getvalue())
+
+
+def file_name(text: str) -> str:
+    """A text as the name of a file, so that different texts give different names.
+
+    >>> file_name("icu/night")
+    'icu%2f.night'
+    """
+    return "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in text)

@@ -59,7 +59,7 @@ def test_events_and_old_entries_are_erased(
 ) -> None:
     assert machine(capsys, "erase", data, "--event-id", "visit-3")["entries"] == 2
     assert main(["erase", str(data), "--event-id", "nobody"]) == 2
-    assert "no decision was made for event_id 'nobody'" in capsys.readouterr().err
+    assert "nothing was decided or sent for event_id 'nobody'" in capsys.readouterr().err
     assert main(["erase", str(data), "--before", "2100-01-01", "--archive", str(tmp_path / "a.sqlite")]) == 0
     text = capsys.readouterr().out
     assert "78 entries erased" in text

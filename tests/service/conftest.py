@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,13 @@ pytest.register_assert_rewrite("workbench")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """After trouble an experiment tries at once to get its journal back."""
     monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
+
+
+@pytest.fixture(autouse=True)
+def _state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads of journals in databases are kept for each test alone: another server may be at the same port later."""
+    folder = tmp_path_factory.getbasetemp() / f"state-{secrets.token_hex(4)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
 
 
 @pytest.fixture

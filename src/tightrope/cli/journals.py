@@ -70,6 +70,7 @@ def erase(
     event_id: list[str] | None = None,
     before: datetime | None = None,
     archive: Path | None = None,
+    heads: Path | None = None,
     trust: Trust = False,
     output: Output = DEFAULT,
 ) -> None:
@@ -89,12 +90,17 @@ def erase(
         A day, or a time, in UTC.
     archive
         First copy the whole journal to this file.
+    heads
+        Folder of the heads that `serve` keeps on this machine for journals in a database; by default in your folder for state.
     """
     if (event_id is None) == (before is None):
         raise InvalidInput("erase needs --event-id or --before, and not both.")
     retention = import_extra("tightrope.service.retention", "service")
     storage = import_extra("tightrope.service.storage", "service")
-    opened = retention.reopened(storage.journal_to_write(data, experiment), trust=trust)
+    known = import_extra("tightrope.service.heads", "service")
+    journal = storage.journal_to_write(data, experiment)
+    known.keep_head(journal, known.heads_folder(heads))
+    opened = retention.reopened(journal, trust=trust)
     try:
         if before is not None:
             until = before if before.tzinfo is not None else before.replace(tzinfo=UTC)

@@ -29,6 +29,8 @@ class Serving:
     "Folder of the SQLite journals; by default tightrope-data."
     database: str | None = None
     "postgresql://… instead of SQLite; env:NAME or file:PATH, where that stands; or memory: to keep nothing."
+    heads: Path | None = None
+    "Folder on this machine for the heads of journals in a database; by default in your folder for state."
     keys: Path | None = None
     "File of keys, made by `tightrope keys create`."
     expire_after: float = 2_592_000.0
@@ -39,6 +41,8 @@ class Serving:
     "Go on where a spec differs from the one in the journal, and note the change there."
     accept_clock: bool = False
     "Believe the machine's clock, however long after the journal's last entry it is: the service was stopped for that long."
+    accept_restored: bool = False
+    "Go on with a journal that lacks entries which are known on this machine, such as a restored backup."
     max_in_flight: int = 512
     "Decisions, outcomes and changes under way at once; one more is answered 503."
     max_connections: int = 1_000
@@ -102,6 +106,7 @@ def replay(
     *,
     experiment: str | None = None,
     head: str | None = None,
+    heads: Path | None = None,
     export: Path | None = None,
     trust: Trust = False,
     output: Output = DEFAULT,
@@ -116,11 +121,15 @@ def replay(
         Which experiment of a folder or database; needed where there are several.
     head
         A hash that was kept elsewhere: an entry must have it, or entries are missing or were changed.
+    heads
+        Folder of the heads that `serve` keeps on this machine for journals in a database; by default in your folder for state.
     export
         Also write all entries to this .csv or .parquet file.
     """
     replaying = import_extra("tightrope.service.replay", "service")
     journal = replaying.open_journal(source, experiment)
+    known = import_extra("tightrope.service.heads", "service")
+    known.keep_head(journal, known.heads_folder(heads))
     try:
         found = replaying.verify(journal, head=head, trust=trust)
         written = None if export is None else replaying.export(journal, export)
@@ -132,6 +141,10 @@ def replay(
         f"{found.snapshots:,} snapshots compared; state at the end {found.digest}",
         f"head {found.head}: keep it elsewhere, and compare with --head",
     ]
+    if found.known is None:
+        parts.append(
+            "no head of it is kept on this machine, so nothing here tells whether entries are missing at its end"
+        )
     if found.erased:
         parts.append(
             f"{found.erased:,} entries are erased; {found.not_repeated:,} could not be repeated for that, but the chain holds them"

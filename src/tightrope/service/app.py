@@ -58,6 +58,7 @@ ROLES: Final = {
     "differs": "differing",
     "failing": "failing",
     "broken": "broken",
+    "damaged": "damaged",
     "stuck": "stuck",
     "dead": "dead",
     "closed": "closed",
@@ -65,8 +66,9 @@ ROLES: Final = {
 # Why an experiment in this status is not ready, for whoever asks: without names.
 _REASONS: Final = {
     "standby": "another process is active",
-    "differs": "another process is active, with another spec or other settings",
+    "differs": "another process is active, with another spec or other settings, or this one knows of entries that are gone",
     "failing": "a journal can't be read or written now",
+    "damaged": "a journal was changed or is damaged, as a check of its whole chain has found; the log has the row",
     "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
     "the next one that is answered 200 ends this",
     "stuck": "a batch is overdue",
@@ -286,6 +288,9 @@ class Service:
             Sample("ready", "Whether it takes decisions.", label, float(now == "ready")),
             Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
             Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
+            Sample(
+                "audited_position", "Entries whose chain was found to hold.", label, float(experiment.checked)
+            ),
             Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
         ]
         for status, role in ROLES.items():

@@ -32,6 +32,7 @@ import msgspec
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
+from tightrope.service.audit import Audit
 from tightrope.service.bodies import Answer, DecisionRequest, OutcomeRequest, Refusal
 from tightrope.service.clock import SteadyClock
 from tightrope.service.configuration import changed_fields, continued, differences, served_part
@@ -68,9 +69,12 @@ from tightrope.version import __version__
 
 log = logging.getLogger("tightrope.service")
 
-# "differs": stands by, and has another spec or other settings than the active process. "broken": what callers ask for only fails;
-# "stuck": a batch is overdue; "dead": its thread has ended. These three are the writer's to say.
-Status: TypeAlias = Literal["closed", "ready", "standby", "differs", "failing", "broken", "stuck", "dead"]
+# "differs": stands by, and has another spec or other settings than the active process, or knows of entries that it lacks.
+# "damaged": an audit has found that the journal was changed. "broken": what callers ask for only fails; "stuck": a batch is
+# overdue; "dead": its thread has ended. These three are the writer's to say.
+Status: TypeAlias = Literal[
+    "closed", "ready", "standby", "differs", "failing", "damaged", "broken", "stuck", "dead"
+]
 
 _KEPT_SNAPSHOTS: Final = 16
 _RETRY_SECONDS: Final = 1
@@ -225,6 +229,10 @@ class Experiment:
         self._measure_from = 0
         # Of decisions and of outcomes, by the type of the request: how many ended in an error of ours since the last that did not.
         self._errors: Counter[type] = Counter()
+        # Whether the chain is still to be checked as a whole, which an audit does; how many rows it found to hold; what it found.
+        self._unchecked = False
+        self.checked = 0
+        self._damage: JournalDamaged | None = None
         # Kinds of concerns that are in the log since the process started.
         self._logged: set[str] = set()
 
@@ -259,6 +267,7 @@ class Experiment:
         if active:
             self._load()
         else:
+            self._heads.follow(self.journal)
             self._step_down()
             self._compare()
 
@@ -310,6 +319,9 @@ class Experiment:
         """One attempt at a batch: the answers, or the number of the operation that failed, of which nothing was kept."""
         if self.status == "ready" and not self.journal.held():
             self._step_down()
+        if self._damage is not None and self.status != "damaged":
+            self.status, self.trouble, self._state = "damaged", str(self._damage), None
+            self.journal.stand_aside(True)
         state = self._state if self.status == "ready" else self._recovered()
         if state is None:
             return [unavailable(self.status)] * len(ops)
@@ -385,6 +397,21 @@ class Experiment:
 
         return job
 
+    def audit_job(self) -> Audit | None:
+        """Where the chain is still to be checked as a whole: what does it, beside all else. Its result may come from any thread."""
+        if self.status != "ready" or not self._unchecked:
+            return None
+        self._unchecked = False
+        journal = self.journal.reader()
+
+        def told(found: int | JournalDamaged) -> None:
+            if isinstance(found, int):
+                self.checked = found
+            else:
+                self._damage = found
+
+        return None if journal is None else Audit(self.name, journal, told)
+
     # Helpers
 
     def _append(self, batch: Batch) -> None:
@@ -431,6 +458,14 @@ class Experiment:
     def _compare(self) -> None:
         """Whether this process could go on where the active one stops, and would do the same."""
         self._next_comparison = time.monotonic() + _COMPARE_SECONDS
+        try:
+            self._heads.follow(self.journal)
+        except JournalDamaged as error:
+            self.journal.stand_aside(True)
+            if str(error) != self.trouble:
+                log.error("experiment %r: this process can't take over: %s", self.name, error)
+            self.status, self.trouble = "differs", str(error)
+            return
         row = self.journal.recorded()
         if row is None:
             self.journal.stand_aside(False)
@@ -509,8 +544,9 @@ class Experiment:
         state.policy.notify = self._log_concern
         for concern in state.concerns:
             self._log_concern(concern)
+        self._heads.write(Head(state.position, state.head))
         self._state = state
-        self._begun = True
+        self._begun = self._unchecked = True
         self.status, self.trouble = "ready", ""
         took = time.monotonic() - began
         log.info("experiment %r: ready at position %d after %.2f s", self.name, state.position, took)
@@ -575,6 +611,7 @@ class Experiment:
 _UNAVAILABLE: Final = {
     "standby": "another process is active for this experiment; this one stands by",
     "failing": "the journal can't be written now; try again with the same event_id",
+    "damaged": "the journal was changed or is damaged: no decisions until it is put back; the service's log says what was found",
     "closed": "the service is starting or stopping",
 }
 

@@ -1,5 +1,7 @@
 """The head of a journal's chain, kept outside the journal: what was acknowledged once and is there no longer is noticed.
 
+A SQLite journal has its head beside it. One in a database has it on the machine of each replica, in the folder of `--heads`.
+
 The head is the position and the hash of the last row. It is written after each commit, over the same bytes of a small file and
 without an fsync of its own. So whatever dies, the file is never ahead of the journal: it may be behind, by a batch after a kill, by
 some seconds after a power cut. A file that is ahead, or at another hash, tells of rows that were lost or changed.
@@ -16,12 +18,14 @@ some seconds after a power cut. A file that is ahead, or at another hash, tells 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tightrope.service.journal import Journal, JournalDamaged, JournalError, hash_of, is_chained, row_at
+from tightrope.files import file_name
+from tightrope.service.journal import Journal, JournalDamaged, JournalError, Row, hash_of, is_chained, row_at
 
 log = logging.getLogger("tightrope.service")
 
@@ -34,6 +38,55 @@ class Head(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.position}:{self.hash.hex()}"
+
+
+def heads_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """Where this machine keeps the heads of journals in databases: as given, or in the user's folder for state."""
+    if given is not None:
+        return Path(given)
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        return Path(state or Path.home() / ".local" / "state", "tightrope", "heads")
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path("tightrope-heads")
+
+
+def keep_head(journal: Journal, folder: Path) -> None:
+    """Give a journal in a database a file for its head, one for each experiment of each database.
+
+    Where there can be none, that is logged: the service starts all the same, and deleted rows at the end go unnoticed.
+    """
+    if journal.head_file is not None or journal.place is None:
+        return
+    experiment = journal.place.rpartition("/")[2]
+    mark = hashlib.sha256(journal.place.encode()).hexdigest()[:12]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError("this process may not write there")
+    except OSError as error:
+        log.error(
+            "no head of the journal can be kept in %s: %s. Entries that are deleted from its end would go unnoticed. "
+            "Give --heads a folder that outlives this process",
+            folder,
+            error.strerror or error,
+        )
+        return
+    journal.head_file = folder / f"{file_name(experiment)}.{mark}.head"
+
+
+def set_aside(path: Path) -> Path | None:
+    """Move a head away, for a journal that is known to lack entries, such as a restored backup; where to, None without one."""
+    head = read_head(path)
+    if head is None:
+        return None
+    target = path.with_name(f"{path.name}.{head.position}")
+    try:
+        os.replace(path, target)
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror or error}") from error
+    log.warning("%s is set aside as %s: what the journal lacks of it is accepted", path, target.name)
+    return target
 
 
 def read_head(path: Path) -> Head | None:
@@ -108,26 +161,49 @@ class HeadFile:
             row = row_at(journal, journal.last())
             if row is not None and is_chained(row):
                 log.warning(
-                    "%s is missing: nothing here tells whether the journal lacks entries after row %d, where it ends. Compare with "
-                    "a head that was kept elsewhere: tightrope replay --head",
+                    "%s is missing, as on a new replica: nothing here tells whether the journal lacks entries after row %d, "
+                    "where it ends. Compare with a head that was kept elsewhere: tightrope replay --head",
                     self.path,
                     row.position,
                 )
 
+    def follow(self, journal: Journal) -> None:
+        """While another process writes the journal: check that it holds what it held, and note where it ends now.
+
+        Raises
+        ------
+        JournalDamaged
+            It does not: then nothing is noted.
+        """
+        head = self.known
+        if head is None and self.path is not None:
+            head = read_head(self.path)
+        found = {row.position: row for row in journal.watched(0 if head is None else head.position)}
+        last = max(found, default=0)
+        if head is not None:
+            _require(head, last, found.get(head.position), str(self.path or "this process"))
+        if last and is_chained(found[last]) and (head is None or last > head.position):
+            self.write(Head(last, hash_of(found[last], None)))
+
 
 def require_head(journal: Journal, head: Head, where: str) -> None:
     """Refuse a journal that does not hold the row that `where` speaks of."""
-    last = journal.last()
+    _require(head, journal.last(), row_at(journal, head.position), where)
+
+
+def _require(head: Head, last: int, row: Row | None, where: str) -> None:
+    """Refuse a journal that ends at `last` and has `row` at the head's position, unless that is the head."""
     if head.position > last:
         raise JournalDamaged(
             f"the journal ends at row {last}, but {where} knows of row {head.position}: {head.position - last} acknowledged "
-            "entries are lost. Put the whole journal back, with its write-ahead log; or go on without them: see docs/backup.md."
+            "entries are lost. Put the whole journal back, with its write-ahead log; or go on without them, with "
+            "--accept-restored: see docs/backup.md."
         )
-    row = row_at(journal, head.position)
     if row is None or not is_chained(row) or hash_of(row, None) != head.hash:
         raise JournalDamaged(
             f"row {head.position} of the journal is not the one that {where} knows, {head.hash.hex()}: "
-            "the journal was changed since."
+            "the journal was changed since. Put it back; or, if that is a backup which was restored, use --accept-restored: see "
+            "docs/backup.md."
         )
 
 

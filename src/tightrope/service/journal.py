@@ -454,6 +454,8 @@ class Journal(ABC):
 
     # Where the hash of the last row is kept beside the journal, and not in it; None: nowhere.
     head_file: Path | None = None
+    # Of a storage that has no folder of its own: which place it is, so that `heads.keep_head` gives it a file of its own.
+    place: str | None = None
 
     def open(self) -> bool:
         """Get ready to read and write, also after a failure. False: another process is active, ask again later.
@@ -475,6 +477,10 @@ class Journal(ABC):
     def recorded(self) -> Row | None:
         """While standing by: the configuration that the active process goes by, its newest `Started`; None if nobody knows."""
         return None
+
+    def watched(self, position: int) -> list[Row]:
+        """While standing by: the row at a position and the last one, as far as there are such."""
+        return []
 
     def stand_aside(self, aside: bool) -> None:  # noqa: B027
         """While standing by: whether not to take over, since this process could not go on with the journal."""

@@ -22,7 +22,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from tightrope.errors import InvalidInput
 from tightrope.extras import explained
 from tightrope.files import replacing
 from tightrope.frames import Library, made_frame
+from tightrope.service.audit import ChainWalk
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.heads import Head, read_head, require_head
@@ -58,7 +59,6 @@ from tightrope.service.journal import (
     entry_of,
     fault_of,
     hash_of,
-    is_chained,
     named_probabilities,
     row_at,
 )
@@ -85,6 +85,8 @@ class Report:
     # Rows whose personal part was erased, and rows that could not be repeated since they follow one before a whole snapshot does.
     erased: int
     not_repeated: int
+    # The position of the head that is kept beside the journal or on this machine, which was compared; None where there is none.
+    known: int | None = None
 
 
 def verify(
@@ -116,6 +118,8 @@ def verify(
     if trust:
         trust_recorded(journal)
     kept = None if journal.head_file is None else read_head(journal.head_file)
+    if kept is not None and journal.last() < kept.position:
+        require_head(journal, kept, str(journal.head_file))
     walk = _Walk(journal, None if head is None else head.rpartition(":")[2].lower())
     for row in journal.rows():
         walk.step(row)
@@ -124,6 +128,7 @@ def verify(
     report = walk.end()
     if kept is not None:
         require_head(journal, kept, str(journal.head_file))
+        report = replace(report, known=kept.position)
     return report
 
 
@@ -136,80 +141,63 @@ class _Walk:
         self.recorded = {snapshot.position: snapshot.digest for snapshot in journal.snapshots()}
         self.bound = bound_snapshots(journal)
         self.state: ExperimentState | None = None
-        self.head = GENESIS
+        self.chain = ChainWalk()
         self.config: Started | None = None
-        self.position = self.decisions = self.outcomes = self.compared = 0
-        self.unchained = self.not_repeated = 0
-        self.blank: set[int] = set()
-        self.named: list[tuple[int, int]] = []
+        self.decisions = self.outcomes = self.compared = self.not_repeated = 0
 
     def step(self, row: Row) -> None:
-        if row.position != self.position + 1:
-            raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
-        entry = entry_of(row)
-        before, self.head = self.head, hash_of(row, self.head)
-        if self.position == 0:
+        before = self.chain.head
+        entry = self.chain.step(row)
+        if row.position == 1:
             self.state = ExperimentState.begin(row)
-        elif isinstance(entry, Blank):
-            self.blank.add(row.position)
-            if entry.kind != "refused":
-                self.state = None
-        if self.position and self.state is not None:
+        elif isinstance(entry, Blank) and entry.kind != "refused":
+            self.state = None
+        elif self.state is not None:
             assert self.state.head == before
             self.state.replay(row)
-        if not is_chained(row):
-            if self.unchained < self.position:
-                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
-            self.unchained += 1
-        self.position = row.position
         kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
         self.decisions += kind == "decided"
         self.outcomes += kind == "learnt"
         self.not_repeated += self.state is None
         if isinstance(entry, Started):
             self.config = entry
-        elif isinstance(entry, Erased):
-            self.named += entry.rows
-        if self.wanted == self.head.hex():
+        if self.wanted == self.chain.head.hex():
             self.wanted = None
-        if self.position in self.recorded:
+        if row.position in self.recorded:
             self._compare()
 
     def end(self) -> Report:
-        if self.position == 0:
+        position, head = self.chain.position, self.chain.head.hex()
+        if position == 0:
             raise JournalError("the journal is empty.")
-        beyond = [position for position in self.recorded if position > self.position]
+        beyond = [at for at in self.recorded if at > position]
         if beyond:
             raise JournalDamaged(
-                f"there is a snapshot of position {beyond[0]}, but the journal ends at {self.position}."
+                f"there is a snapshot of position {beyond[0]}, but the journal ends at {position}."
             )
-        unnamed = [at for at in sorted(self.blank) if not any(a <= at <= b for a, b in self.named)]
-        if unnamed:
-            raise JournalDamaged(
-                f"row {unnamed[0]} was erased, but no entry says so: that is not this program's doing."
-            )
+        self.chain.end()
         if self.wanted is not None:
             raise JournalDamaged(
                 f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. "
-                f"The journal ends at row {self.position} with {self.head.hex()}."
+                f"The journal ends at row {position} with {head}."
             )
         if self.state is None:
             raise JournalDamaged("inputs were erased, and no whole snapshot follows: the state is lost.")
         return Report(
             self.state.spec.name,
-            self.position,
+            position,
             self.decisions,
             self.outcomes,
             self.compared,
             self.state.snapshot()[1],
-            self.head.hex(),
-            self.unchained,
-            len(self.blank),
+            head,
+            self.chain.unchained,
+            len(self.chain.blank),
             self.not_repeated,
         )
 
     def _compare(self) -> None:
-        at = self.position
+        at = self.chain.position
         saved = self.journal.snapshot(at)
         if saved is None:  # dropped in the meantime
             return
@@ -224,7 +212,7 @@ class _Walk:
         elif _as_taken(self.journal, at, saved.digest):
             assert self.config is not None
             self.state = ExperimentState.of(self.config)
-            self.state.restore(saved.state, saved.position, self.head)
+            self.state.restore(saved.state, saved.position, self.chain.head)
         else:  # rewritten without what was erased: later entries were made with it
             return
         self.compared += 1

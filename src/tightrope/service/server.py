@@ -20,6 +20,7 @@ from tightrope.service.bodies import Limits
 from tightrope.service.client import Client
 from tightrope.service.connections import ConnectionLimits, Gate
 from tightrope.service.experiment import Experiment
+from tightrope.service.heads import heads_folder, keep_head, set_aside
 from tightrope.service.keys import Keys
 from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
@@ -156,6 +157,8 @@ def make_service(
     keys: str | os.PathLike[str] | None = None,
     max_in_flight: int = 512,
     max_body_bytes: int = 1 << 20,
+    heads: str | os.PathLike[str] | None = None,
+    accept_restored: bool = False,
     trust: bool = False,
     **options: Any,
 ) -> Service:
@@ -172,6 +175,10 @@ def make_service(
     keys : path, optional
     max_in_flight, max_body_bytes
         Requests at once, and the size of each: beyond them 503 and 413.
+    heads : path, optional
+        Folder for the heads of journals in a database: see `tightrope.service.heads`. By default in the user's folder for state.
+    accept_restored : bool
+        Go on with a journal that lacks entries which the head on this machine knows of, such as a restored backup.
     trust : bool
         Whether classes of your own that specs and journals name may run: see `tightrope.trust`.
     options
@@ -193,10 +200,13 @@ def make_service(
     experiments: list[Experiment] = []
     try:
         for spec, journal in zip(read, journals_at(address, names), strict=True):
+            keep_head(journal, heads_folder(heads))
+            if accept_restored and journal.head_file is not None:
+                set_aside(journal.head_file)
             experiment = Experiment(spec, journal, **options)
+            experiments.append(experiment)
             experiment.warm_up()
             experiment.open()
-            experiments.append(experiment)
         known = None if keys is None else Keys(keys)
         return Service(experiments, keys=known, limits=limits, max_in_flight=max_in_flight)
     except BaseException:

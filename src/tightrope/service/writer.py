@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from tightrope.service.audit import Audit
 from tightrope.service.bodies import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op, Status, unavailable
 from tightrope.service.metrics import Metrics
@@ -40,6 +41,7 @@ class Writer:
         self._busy_since = math.inf
         self._wake = threading.Condition()
         self._stopping = False
+        self._audit: Audit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of {experiment.name}", daemon=True)
 
@@ -101,6 +103,7 @@ class Writer:
             try:
                 answers = self.experiment.process([op for op, _ in asked])
                 job = self.experiment.slater_job()
+                self._start_audit()
             except Exception as error:
                 # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
                 log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
@@ -115,7 +118,18 @@ class Writer:
                 self._on_loop(_deliver, [future for _, future in asked], answers)
             if job is not None:
                 threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
+        if self._audit is not None:
+            self._audit.stop()
         self.experiment.close()
+
+    def _start_audit(self) -> None:
+        """Where the journal was opened anew: have its whole chain checked, beside all else."""
+        audit = self.experiment.audit_job()
+        if audit is not None:
+            if self._audit is not None:
+                self._audit.stop()
+            self._audit = audit
+            audit.start()
 
     def _overdue(self) -> bool:
         return time.monotonic() - self._busy_since > _ANSWER_SECONDS

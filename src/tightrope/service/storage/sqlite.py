@@ -21,6 +21,7 @@ from typing import Any, Final
 import apsw
 
 from tightrope.errors import InvalidInput
+from tightrope.files import file_name
 from tightrope.service.journal import (
     FORMAT,
     LAST_BY_EVENT,
@@ -61,8 +62,9 @@ def journal(address: str, experiment: str, *, read_only: bool = False) -> Sqlite
     """
     if not experiment:
         raise InvalidInput("name must not be empty: journals are found by it.")
-    name = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}." for c in experiment)
-    return SqliteJournal(Path(address.partition(":")[2], f"{name}.sqlite"), read_only=read_only)
+    return SqliteJournal(
+        Path(address.partition(":")[2], f"{file_name(experiment)}.sqlite"), read_only=read_only
+    )
 
 
 class SqliteJournal(Journal):

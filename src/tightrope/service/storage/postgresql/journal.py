@@ -88,6 +88,7 @@ class PostgresJournal(Journal):
         self, url: str, experiment: str, *, read_only: bool = False, lease: Lease | None = None
     ) -> None:
         self._url = url
+        self.place = _place(url, experiment)
         self._experiment = experiment
         self._read_only = read_only
         self._lease = Lease(url, [experiment]) if lease is None else lease
@@ -136,18 +137,25 @@ class PostgresJournal(Journal):
         self._lease.stand_aside(self._experiment, aside)
 
     def recorded(self) -> Row | None:
+        which = f"kind = {KINDS[Started]} ORDER BY position DESC LIMIT 1"
+        return next(iter(self._beside(which)), None)
+
+    def watched(self, position: int) -> list[Row]:
+        last = "(SELECT max(position) FROM tightrope_journal WHERE experiment = %s)"
+        which = f"position IN (%s, {last}) ORDER BY position"
+        return self._beside(which, position, self._experiment)
+
+    def _beside(self, which: str, *bindings: Any) -> list[Row]:
+        """Rows, on a connection that is made for it: a process that stands by has none."""
         connection = connect(self._url)
+        query = f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND {which}"
         try:
-            query = (
-                f"SELECT {_COLUMNS} FROM tightrope_journal WHERE experiment = %s AND kind = {KINDS[Started]} "
-            )
-            query += "ORDER BY position DESC LIMIT 1"
-            found = connection.execute(query, (self._experiment,), binary=True).fetchone()
+            found = connection.execute(query, (self._experiment, *bindings), binary=True).fetchall()
         except psycopg.Error as error:
             raise failure(self._url, error) from None
         finally:
             connection.close()
-        return None if found is None else Row(*found)
+        return [Row(*row) for row in found]
 
     def append(
         self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
@@ -300,6 +308,15 @@ class PostgresJournal(Journal):
         """After any error the connection goes: `open` takes a new one, and a new term."""
         self._let_go()
         return error if isinstance(error, JournalError) else failure(self._url, error)
+
+
+def _place(url: str, experiment: str) -> str | None:
+    """Which journal in which database of which server; None for a URL that can't be read, of which `connect` speaks."""
+    try:
+        known = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        return None
+    return "/".join([*(str(known.get(name, "")) for name in ("host", "port", "dbname")), experiment])
 
 
 # --- values in PostgreSQL's binary form ---
