@@ -298,6 +298,35 @@ def test_a_small_memory_is_a_sample_of_all_rounds():
     assert policy.copy()._rounds.slots == policy._rounds.slots
 
 
+def test_inputs_that_are_forgotten_leave_the_memory():
+    policy, rng = LPThompson(tr.Ridge(2), n_constraints=1), np.random.default_rng(1)
+    secret = np.array([[0.123456789, -0.5], [0.25, 0.987654321]])
+    for t in range(30):
+        phi = secret if t == 11 else rng.normal(size=(2, 2))
+        decision = policy.decide(phi, [[0.1], [-0.1]])
+        if t != 11:
+            policy.learn(decision, rng.random())
+
+    def kept():
+        return b"".join(array.tobytes() for array in policy.state().values())
+
+    assert secret[0, :1].tobytes() in kept()
+    policy.forget_inputs([11])
+    assert all(number.tobytes() not in kept() for number in secret.reshape(-1))
+    assert len(policy._rounds) == 29
+    again = policy.copy()
+    for _ in range(40):
+        phi, W = rng.normal(size=(2, 2)), rng.uniform(-0.5, 0.5, (2, 1))
+        one, other = policy.decide(phi, W), again.decide(phi, W)
+        assert one.action == other.action
+        policy.learn(one, 0.5)
+        again.learn(other, 0.5)
+    # An empty memory is no obstacle to a solve.
+    policy.forget_inputs(range(policy.rounds))
+    for _ in range(40):
+        policy.decide(rng.normal(size=(2, 2)), [[0.1], [-0.1]])
+
+
 # Both keep the rule, and find the price
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,11 @@ class LPThompson(PricedThompson):
         Policy.load(self, arrays)
         self._rounds = rounds
 
+    def forget_inputs(self, numbers: Collection[int]) -> None:
+        """Drop what is kept of these decisions, the remembered rounds too."""
+        PricedThompson.forget_inputs(self, numbers)
+        self._rounds.forget({*numbers})
+
     def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands, with what it remembers."""
         Policy.resume(self, old, same_costs=same_costs, shifts=shifts)
@@ -168,7 +174,7 @@ class LPThompson(PricedThompson):
         if slot >= self.memory:
             slot = int(self.uniform(_MEMORY_SLOT) * t)
         if slot < self.memory:
-            self._rounds.remember(slot, entry, entry.mark())
+            self._rounds.remember(slot, entry, entry.mark(), decision=self.decisions.made)
 
     def _solved(self, t: int) -> Array:
         """p from what is remembered, believed and owed."""
