@@ -203,7 +203,44 @@ def test_schema_says_what_a_caller_sends() -> None:
     )
     assert schema["required"] == ["ward", "since", "urgent"]
     assert schema["properties"]["ward"] == {"enum": ["A", "B"]}
-    assert schema["properties"]["age"]["anyOf"] == [{"type": "number"}, {"type": "null"}]
+    number, null = schema["properties"]["age"]["anyOf"]
+    assert (number["type"], null) == ("number", {"type": "null"})
+    assert number["description"] == "From 20 to 90; a number outside is clipped."
+
+
+@pytest.mark.parametrize("value", [30_000.0, 1e308, -1e6])
+def test_a_number_outside_the_table_is_clipped_refused_or_taken(value: float) -> None:
+    table = {"age": [18.0, 30.0, 79.0], "ward": ["a", "b", "b"]}
+    far = {"age": [value, 30.0], "ward": ["a", "b"]}
+    end = 79.0 if value > 0 else 18.0
+    clips = tr.Encoder(["age", "ward"]).fit(table)
+    expected = clips.vector({"age": end, "ward": "a"})
+    np.testing.assert_array_equal(clips.vector({"age": value, "ward": "a"}), expected)
+    np.testing.assert_array_equal(clips.transform(far)[0], expected)
+    assert clips.outside({"age": value, "ward": "a"}) == ["age"]
+    assert clips.outside({"age": 30.0, "ward": "a"}) == []
+    again = tr.Encoder.from_dict(clips.to_dict())
+    np.testing.assert_array_equal(again.transform(far), clips.transform(far))
+    refuses = tr.Encoder({"age": {"outside": "refuse"}, "ward": {}}).fit(table)
+    with pytest.raises(tr.InvalidInput, match=r"context.age must lie in \[18, 79\], but got"):
+        refuses.vector({"age": value, "ward": "a"})
+    with pytest.raises(tr.InvalidInput, match=r"column 'age'\[0\] must lie in \[18, 79\], but got"):
+        refuses.transform(far)
+    takes = tr.Encoder({"age": {"outside": "take"}, "ward": {}}).fit(table)
+    reach = 79.0 + 610.0 if value > 0 else 18.0 - 610.0
+    np.testing.assert_array_equal(takes.transform(far)[0], takes.vector({"age": reach, "ward": "a"}))
+
+
+def test_what_stands_in_for_a_missing_number_may_be_outside() -> None:
+    encoder = tr.Encoder({"age": {"fill": -1.0}}).fit({"age": [18.0, 79.0, None]})
+    by_row = encoder.vector({"age": None})
+    np.testing.assert_array_equal(by_row, encoder.transform({"age": [math.nan]})[0])
+    assert by_row[1] < encoder.vector({"age": 18.0})[1]
+
+
+def test_a_column_too_large_to_be_squared_is_refused() -> None:
+    with pytest.raises(tr.InvalidInput, match="column 'age' must hold numbers whose squares can be added"):
+        tr.Encoder(["age"]).fit({"age": [1e200, -1e200]})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tightrope.features import Category, FeatureMap, Number
 FIELDS = {
     "age": Number(0, 120),
     "ward": Category(["a", "b", "c"]),
-    "stay": Number(-3.5, 14),
+    "stay": Number(-3.5, 14, "refuse"),
     "sex": Category(["f", "m"]),
 }
 GOOD = {"age": 30, "ward": "c", "stay": 14, "sex": "f"}
@@ -77,15 +77,16 @@ def test_a_category_of_one_value_adds_nothing():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"age": 121}, r"context\.age must lie in \[0, 120\], but got 121"),
-        ({"age": -1e-9}, r"context\.age must lie in"),
-        ({"age": math.nan}, r"context\.age must lie in \[0, 120\], but got nan"),
-        ({"age": math.inf}, r"context\.age must lie in"),
+        ({"stay": 14.5}, r"context\.stay must lie in \[-3.5, 14\], but got 14.5"),
+        ({"stay": -3.6}, r"context\.stay must lie in"),
+        ({"stay": math.nan}, r"context\.stay must lie in \[-3.5, 14\], but got nan"),
+        ({"age": math.nan}, r"context\.age must be finite, but got nan"),
+        ({"age": math.inf}, r"context\.age must be finite"),
         ({"age": True}, r"context\.age must be a number, but got True"),
         ({"age": "30"}, r"context\.age must be a number, but got '30'"),
         ({"age": None}, r"context\.age must be a number, but got None"),
         ({"age": [1]}, r"context\.age must be a number"),
-        ({"age": 10**400}, r"context\.age must lie in"),
+        ({"stay": 10**400}, r"context\.stay must lie in"),
         ({"ward": "d"}, r"context\.ward must be one of 'a', 'b', 'c', but got 'd'"),
         ({"ward": 1}, r"context\.ward must be one of"),
         ({"ward": ["a"]}, r"context\.ward must be one of"),
@@ -96,6 +97,20 @@ def test_a_category_of_one_value_adds_nothing():
 def test_what_is_refused_names_the_field(change, message):
     with pytest.raises(InvalidInput, match=message):
         FeatureMap(FIELDS).vector({**GOOD, **change})
+
+
+@pytest.mark.parametrize("value", [121, 30_000.0, 1e308, -1e308, 10**400])
+def test_a_number_outside_is_clipped_or_taken_within_reach_and_stays_small(value):
+    clipped = FeatureMap(FIELDS)
+    end = 120 if value > 0 else 0
+    assert clipped.vector({**GOOD, "age": value}).tolist() == clipped.vector({**GOOD, "age": end}).tolist()
+    assert clipped.outside({**GOOD, "age": value}) == ["age"]
+    assert clipped.outside(GOOD) == []
+    taken = FeatureMap({**FIELDS, "age": Number(0, 120, "take")})
+    x = taken.vector({**GOOD, "age": value})
+    assert x @ x <= 1.0
+    far = max(min(value, 1320), -1200)
+    assert x[1] / x[0] == pytest.approx(far / 120)
 
 
 @pytest.mark.parametrize("name", list(FIELDS))

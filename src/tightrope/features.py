@@ -19,18 +19,28 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.validation import Array, finite_number, real_array, require_range
+from tightrope.validation import (
+    REACH,
+    Array,
+    Outside,
+    finite_number,
+    number_schema,
+    real_array,
+    require_range,
+    taken_range,
+)
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
-    """A number between `min` and `max`, scaled to [0, 1].
+    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`).
 
     >>> Number(0, 120)
-    Number(min=0, max=120)
+    Number(min=0, max=120, outside='clip')
     """
 
     min: float
     max: float
+    outside: Outside = "clip"
 
     def __post_init__(self) -> None:
         low, high = finite_number("min", self.min), finite_number("max", self.max)
@@ -106,6 +116,9 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class FeatureMap:
     """x(c) = (1, numbers scaled to [0, 1], indicators) / √(1 + fields), so that ‖x‖ ≤ 1 whatever is sent.
 
+    A number outside its range is brought to the nearer end, refused, or taken, as its field declares. One that may be taken counts
+    for (1 + REACH)² fields.
+
     Parameters
     ----------
     fields : mapping of names to Number or Category
@@ -124,7 +137,9 @@ class FeatureMap:
     >>> features = FeatureMap({"age": Number(0, 120), "ward": Category(["a", "b", "c"])})
     >>> features.n_features
     4
-    >>> features.vector({"age": 130, "ward": "a"})
+    >>> features.vector({"age": 130, "ward": "a"}).tolist() == features.vector({"age": 120, "ward": "a"}).tolist()
+    True
+    >>> FeatureMap({"age": Number(0, 120, "refuse")}).vector({"age": 130})
     Traceback (most recent call last):
     ...
     tightrope.errors.InvalidInput: context.age must lie in [0, 120], but got 130.
@@ -134,13 +149,13 @@ class FeatureMap:
         names = ["one"]
         self._numbers: list[tuple[str, int, float, float, float]] = []
         self._categories: list[tuple[str, dict[str, int]]] = []
-        counted = 1
+        counted: float = 1
         for name, field in fields.items():
             if isinstance(field, Number):
                 low, high = float(field.min), float(field.max)
                 self._numbers.append((name, len(names), low, high, high - low))
                 names.append(name)
-                counted += 1
+                counted += (1.0 + REACH) ** 2 if field.outside == "take" else 1.0
             elif isinstance(field, Category):
                 # The first value has no entry of its own: it writes the constant again.
                 columns = {value: len(names) + i for i, value in enumerate(field.values[1:])}
@@ -172,7 +187,7 @@ class FeatureMap:
                 if type(value) is not float and type(value) is not int:
                     value = finite_number(f"context.{name}", value)
                 if not low <= value <= high:
-                    self._refuse(context)
+                    value = self._brought(name, value, context)
                 x[column] = one * ((value - low) / width)
             for name, columns in self._categories:
                 x[columns[context[name]]] = one
@@ -181,6 +196,19 @@ class FeatureMap:
         except (KeyError, TypeError, IndexError):
             self._refuse(context)
         return np.array(x)
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float, Outside]]:
+        """Of each number: least, greatest, and what becomes of one outside."""
+        return {
+            name: (float(one.min), float(one.max), one.outside)
+            for name, one in self.fields.items()
+            if isinstance(one, Number)
+        }
+
+    def outside(self, context: Mapping[str, Any]) -> list[str]:
+        """The fields of a context that `vector` takes whose number is outside its range."""
+        return [name for name, _, low, high, _ in self._numbers if not low <= context[name] <= high]
 
     def example(self) -> dict[str, Any]:
         """A context that it takes, of least numbers and first values.
@@ -196,7 +224,7 @@ class FeatureMap:
     def schema(self) -> dict[str, Any]:
         """What `vector` takes, as JSON Schema."""
         properties = {
-            name: {"type": "number", "minimum": one.min, "maximum": one.max}
+            name: number_schema(one.min, one.max, one.outside)
             if isinstance(one, Number)
             else {"enum": list(one.values)}
             for name, one in self.fields.items()
@@ -207,6 +235,15 @@ class FeatureMap:
             "required": list(properties),
             "additionalProperties": False,
         }
+
+    def _brought(self, name: str, value: float, context: Any) -> float:
+        """A number that is outside its range, as it is taken."""
+        field = self.fields[name]
+        assert isinstance(field, Number)
+        if field.outside == "refuse" or (isinstance(value, float) and not math.isfinite(value)):
+            self._refuse(context)
+        low, high = taken_range(float(field.min), float(field.max), field.outside)
+        return min(max(value, low), high)
 
     def _refuse(self, context: Any) -> NoReturn:
         """Say what is wrong: apart from the fast path, which only notices that something is."""
@@ -221,7 +258,9 @@ class FeatureMap:
         for name in self.fields:
             if name not in context:
                 raise InvalidInput(f"context.{name} is missing; needed: {_listed(self.fields)}.")
-        for name, _, low, high, _ in self._numbers:
+        for name, (low, high, outside) in self.ranges.items():
+            if outside != "refuse":
+                low, high = -math.inf, math.inf
             try:
                 finite_number(f"context.{name}", context[name], low=low, high=high)
             except OverflowError:

@@ -157,6 +157,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Field]  # empty where an encoder reads what callers send
     encoder: Encoder | None
     vector: Vector | None  # numbers without names, in place of a context
+    reward_range: tuple[float, float] | None  # what rewards must lie in, where that is declared
     rules: Rules | None  # None when there is no ``[[rule]]``
     rule_specs: tuple[RuleSpec, ...]  # in the order of `rules`
     policies: tuple[PolicySpec, ...]  # at least one
@@ -227,7 +228,7 @@ def read_spec(source: str | os.PathLike[str], *, trust: bool = False) -> Spec:
     Traceback (most recent call last):
     ...
     tightrope.spec.SpecError: spec: actoins: unknown field (did you mean 'actions'?); allowed: name, actions, groups, context,
-    features, rule, policy, environment, simulation, warm_start, sweep
+    features, reward, rule, policy, environment, simulation, warm_start, sweep
     """
     if isinstance(source, str) and "\n" in source:
         return make_spec(_parsed(source, "spec"), trust=trust)
@@ -275,6 +276,7 @@ def make_spec(
         context=context,
         encoder=encoder,
         vector=vector,
+        reward_range=_read_reward(reader, reader.table(data, "reward")),
         rules=rules,
         rule_specs=rule_specs,
         policies=policies,
@@ -316,7 +318,7 @@ def unknown_field(where: str, name: str, known: Sequence[str]) -> SpecError:
 
 
 _TOP = (
-    *("name", "actions", "groups", "context", "features", "rule"),
+    *("name", "actions", "groups", "context", "features", "reward", "rule"),
     *("policy", "environment", "simulation", "warm_start", "sweep"),
 )
 
@@ -372,6 +374,16 @@ def _read_vector(reader: _Reader, data: Mapping[str, Any]) -> Vector | None:
         reader.refuse("features", "can't stand beside [context], which names what callers send")
     found: Vector = reader.convert(table, Vector, "features")
     return found
+
+
+def _read_reward(reader: _Reader, table: Mapping[str, Any]) -> tuple[float, float] | None:
+    reader.refuse_unknown(table, ("range",), "reward")
+    if "range" not in table:
+        return None
+    low, high = reader.convert(table["range"], tuple[float, float], "reward.range")
+    if not low < high:
+        reader.refuse("reward.range", f"must be [low, high] with low < high, but got {table['range']!r}")
+    return low, high
 
 
 def _read_policies(reader: _Reader, tables: Any) -> tuple[PolicySpec, ...]:

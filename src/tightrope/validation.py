@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,3 +210,27 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
 
 def _index_text(at: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, at)) + "]" if at else ""
+
+
+# What becomes of a number outside its range: the nearer end stands in for it, it is refused, or it is taken as it is.
+Outside: TypeAlias = Literal["clip", "refuse", "take"]
+# How many widths of the range beyond it a number may be that is taken as it is.
+REACH: Final = 10.0
+
+
+def taken_range(low: float, high: float, outside: Outside) -> tuple[float, float]:
+    """Where a number is taken as it is, beyond which the nearer end stands in for it: the range itself, or with "take" more.
+
+    >>> taken_range(0.0, 120.0, "clip"), taken_range(0.0, 120.0, "take")
+    ((0.0, 120.0), (-1200.0, 1320.0))
+    """
+    more = REACH * (high - low) if outside == "take" else 0.0
+    return low - more, high + more
+
+
+def number_schema(low: float, high: float, outside: Outside) -> dict[str, Any]:
+    """A number of a range as JSON Schema; outside of it only what is refused is not valid."""
+    if outside == "refuse":
+        return {"type": "number", "minimum": low, "maximum": high}
+    done = "clipped" if outside == "clip" else "taken as it is"
+    return {"type": "number", "description": f"From {low:g} to {high:g}; a number outside is {done}."}

@@ -106,7 +106,7 @@ def test_the_example_of_the_page_runs(built: Path) -> None:
         script.write_text(script.read_text().replace("http://127.0.0.1:8080", str(web.base_url).rstrip("/")))
         decided, refused = run(script).splitlines()
     assert decided.endswith(" 1")
-    assert refused.startswith("422 invalid: context.age")
+    assert refused.startswith("422 invalid: actions[0]")
 
 
 def test_pinned_packages_name_no_registry() -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from tightrope.service import operations
 from tightrope.service.bodies import RollbackRequest, SnapshotRequest
-from tightrope.service.experiment_state import ExperimentState
-from tightrope.service.journal import Started, entry_of
 from tightrope.service.replay import verify
 from tightrope.spec import Spec, make_spec
 from workbench import Bench, read
@@ -175,18 +173,6 @@ def test_a_cap_that_offers_all_again_withholds_nothing() -> None:
     read(bench.learn("first", reward=1.0, usage={"hours": 1.0}))
     read(bench.decide({"event_id": "third"}))
     assert bench.state()["hard_caps"][0]["withheld"] is None
-
-
-def test_a_journal_from_before_goes_on_without() -> None:
-    bench = Bench(coupons())
-    play(bench, range(10))
-    first = entry_of(next(iter(bench.journal.rows())))
-    assert isinstance(first, Started)
-    first.format = 3
-    state = ExperimentState.of(first)
-    assert state.counts is None
-    assert b"withheld" not in state.snapshot()[0]
-    assert b"withheld" in ExperimentState(bench.spec).snapshot()[0]
 
 
 def test_what_rules_cost_is_answered_beside_the_writer() -> None:

@@ -33,7 +33,10 @@ from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
 from waiting import PATIENCE
 
-CONTEXT = {"age": {"type": "number", "min": 0, "max": 100}, "sex": {"type": "category", "values": ["f", "m"]}}
+CONTEXT = {
+    "age": {"type": "number", "min": 0, "max": 100, "outside": "refuse"},
+    "sex": {"type": "category", "values": ["f", "m"]},
+}
 
 # The paper's policy with δ given: it draws nothing, so that a test can say what comes next.
 PAPER: dict[str, Any] = {"kind": "pessimistic-optimistic", "slater": 0.2}
@@ -196,7 +199,7 @@ name = "{name}"
 actions = ["icu", "surgery", "other"]
 
 [context]
-age = {{ type = "number", min = 0, max = 100 }}
+age = {{ type = "number", min = 0, max = 100, outside = "refuse" }}
 sex = {{ type = "category", values = ["f", "m"] }}
 
 [[rule]]

@@ -355,8 +355,8 @@ export interface components {
         ActionShare: {
             decisions: number;
             name: string;
-            /** @description How often it was on offer; null where an earlier release did not count. */
-            offered: number | null;
+            /** @description How often it was on offer. */
+            offered: number;
             share: number;
         };
         /**
@@ -401,6 +401,7 @@ export interface components {
             numbers?: number[];
             /** @description In the journal; of a rollback, that of the snapshot. */
             position: number;
+            /** @description Of a start: what usage may lie in where no rule declares it, as it was inferred. */
             ranges?: {
                 [key: string]: [
                     number,
@@ -449,7 +450,7 @@ export interface components {
             allowed: number | null;
             /** @description Sum of usage less limit over all decisions, divided by the rule's scale: at most 0 where the rule holds. */
             cumulative_cost: number;
-            /** @description How many it was counted over; null where an earlier release did not count. */
+            /** @description How many it was counted over; null after a change of the rule's scale. */
             decisions: number | null;
             /** @description Whether it can't be met on what was seen. */
             infeasible: boolean;
@@ -460,7 +461,7 @@ export interface components {
             name: string;
             /** @description What one more unit of the limit is, in words. */
             one_more: string;
-            /** @description What one more unit of the limit would earn, in the rule's units. */
+            /** @description What one more unit of what the rule counts would earn, such as one more nurse hour. */
             price?: number;
             /** @description Price or queue that the policy goes by, in the same scale. */
             queue: number;
@@ -687,7 +688,7 @@ export interface components {
             actions: {
                 [key: string]: number[];
             };
-            /** @description By constraint, in the rule's units; `allowed` is empty where an earlier release did not count. */
+            /** @description By constraint, in the rule's units. */
             allowed: {
                 [key: string]: number[];
             };
@@ -697,7 +698,7 @@ export interface components {
             };
             /** @description How many there had been, and the sum of the rewards. */
             decisions: number[];
-            /** @description By constraint, in the rule's units; `allowed` is empty where an earlier release did not count. */
+            /** @description By constraint, in the rule's units. */
             left: {
                 [key: string]: number[];
             };
@@ -885,6 +886,24 @@ export interface components {
             } | null;
         };
         /**
+         * OutsideValues
+         * @description How many numbers of a field of the context were outside its range.
+         */
+        OutsideValues: {
+            field: string;
+            /** @description The range. */
+            high: number;
+            /** @description The range. */
+            low: number;
+            /**
+             * @description What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
+             * @enum {unknown}
+             */
+            outside: "clip" | "take";
+            /** @description How many were outside it. */
+            values: number;
+        };
+        /**
          * Readiness
          * @description Whether every experiment takes decisions; without keys, how many are in which status.
          */
@@ -1009,6 +1028,7 @@ export interface components {
             /** @enum {unknown} */
             mode: "live" | "paused" | "shadow";
             outcomes: components["schemas"]["OutcomeCounts"];
+            outside: components["schemas"]["OutsideValues"][];
             /** @description Its kind. */
             policy: string;
             /** @description Entries in the journal. */
@@ -1073,6 +1093,7 @@ export type Outcome = components['schemas']['Outcome'];
 export type OutcomeCounts = components['schemas']['OutcomeCounts'];
 export type OutcomePage = components['schemas']['OutcomePage'];
 export type OutcomeRequest = components['schemas']['OutcomeRequest'];
+export type OutsideValues = components['schemas']['OutsideValues'];
 export type Readiness = components['schemas']['Readiness'];
 export type RecordedDecision = components['schemas']['RecordedDecision'];
 export type Rollback = components['schemas']['Rollback'];

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.frames import Values, is_missing, microseconds
 from tightrope.messages import did_you_mean, fault, fields_at
-from tightrope.validation import Array
+from tightrope.validation import Array, Outside, number_schema, taken_range
 
 MOST_LEVELS = 100
 _BOOLEANS = (bool, np.bool_)
@@ -80,7 +80,9 @@ class _Column(
 class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
     """A number, less the mean and divided by the standard deviation of the table it was fitted to; or as it is.
 
-    A column that never varied has no entry where it is standardised: it says nothing that the constant does not say.
+    A column that never varied has no entry where it is standardised: it says nothing that the constant does not say. `min` and
+    `max` are those of the table, unless they are declared; `outside` says what becomes of a number that is not between them
+    (`validation.taken_range`).
     """
 
     wanted: ClassVar[str] = "a number"
@@ -90,14 +92,19 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
     standardise: bool = True
     mean: float | None = None
     deviation: float | None = None
+    min: float | None = None
+    max: float | None = None
+    outside: Outside = "clip"
 
     def __post_init__(self) -> None:
-        for name in ("fill", "mean", "deviation"):
+        for name in ("fill", "mean", "deviation", "min", "max"):
             value = getattr(self, name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidInput(f"{name} must be finite, but got {value}")
         if self.deviation is not None and self.deviation < 0:
             raise InvalidInput(f"deviation must be at least 0, but got {self.deviation}")
+        if self.min is not None and self.max is not None and not self.min <= self.max:
+            raise InvalidInput(f"`min <= max` must hold, but got (min={self.min:g}, max={self.max:g})")
 
     def suffixes(self) -> list[str]:
         """One entry, and one that says where it is missing."""
@@ -105,12 +112,35 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         return own + [" missing"] * (self.missing == "indicator")
 
     def fitted(self, name: str, values: Values) -> Self:
-        """Mean and standard deviation of what is there."""
+        """Least and greatest, mean and standard deviation of what is there, as it is taken."""
         numbers = self._numbers(name, values)
         if numbers.size == 0:
             raise InvalidInput(f"column {name!r} must have a value in some row, but it has none")
-        spread = 0.0 if np.ptp(numbers) == 0 else float(numbers.std())
-        return msgspec.structs.replace(self, mean=float(numbers.mean()), deviation=spread)
+        low = float(numbers.min()) if self.min is None else self.min
+        high = float(numbers.max()) if self.max is None else self.max
+        ranged = msgspec.structs.replace(self, min=low, max=high)
+        numbers = np.clip(numbers, *ranged.taken)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, spread = float(numbers.mean()), 0.0 if np.ptp(numbers) == 0 else float(numbers.std())
+        if not (math.isfinite(mean) and math.isfinite(spread)):
+            raise InvalidInput(
+                f"column {name!r} must hold numbers whose squares can be added, but goes from {low:g} to {high:g}"
+            )
+        return msgspec.structs.replace(ranged, mean=mean, deviation=spread)
+
+    @property
+    def taken(self) -> tuple[float, float]:
+        """Where a number is taken as it is."""
+        low, high = (
+            (-math.inf if self.min is None else self.min),
+            (math.inf if self.max is None else self.max),
+        )
+        return taken_range(low, high, self.outside) if math.isfinite(high - low) else (low, high)
+
+    def is_outside(self, value: Any) -> bool:
+        """Whether a value that is taken is a number outside the range."""
+        known = isinstance(value, _NUMBERS) and self.min is not None and self.max is not None
+        return known and not is_missing(value) and not self.min <= value <= self.max
 
     def number(self, value: Any) -> float:
         """What a value is as a number."""
@@ -136,6 +166,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
             (float(self.mean or 0.0), float(self.deviation or 0.0)) if self.standardise else (0.0, 1.0)
         )
         scaled, refuses, indicates = self.standardise, self.missing == "error", self.missing == "indicator"
+        (low, high), strict = self.taken, self.outside == "refuse"
 
         def write(x: list[float], at: int, value: Any) -> None:
             if type(value) is not float or not math.isfinite(value):
@@ -144,9 +175,14 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
                         gap()
                     if indicates:
                         x[at + (spread != 0.0)] = 1.0
-                    value = stand_in
-                else:
-                    value = number(value)
+                    if spread:
+                        x[at] = (stand_in - mean) / spread if scaled else stand_in
+                    return
+                value = number(value)
+            if not low <= value <= high:
+                if strict:
+                    raise Refused(f"must lie in [{low:g}, {high:g}], but got {value:g}")
+                value = low if value < low else high
             if spread:
                 x[at] = (value - mean) / spread if scaled else value
 
@@ -162,6 +198,11 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         if numbers is None:
             return _Column.block(self, values)
         refused = np.isinf(numbers) | (missing & (self.missing == "error"))
+        low, high = self.taken
+        if self.outside == "refuse":
+            refused |= (numbers < low) | (numbers > high)
+        else:
+            numbers = np.clip(numbers, low, high)
         numbers = np.where(refused, 0.0, np.where(missing, self.stand_in, numbers))
         parts: list[Array] = []
         if not self.standardise:
@@ -183,11 +224,12 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
 
 
 class DateColumn(NumberColumn, frozen=True, kw_only=True, tag="date"):
-    """A date, or a time in UTC: days since 1970, then as a number."""
+    """A date, or a time in UTC: days since 1970, then as a number. One outside the table's is taken: tomorrow always is."""
 
     wanted: ClassVar[str] = "a date such as 2026-03-31"
 
     fill: str | None = None  # type: ignore[assignment]
+    outside: Outside = "take"
 
     def __post_init__(self) -> None:
         NumberColumn.__post_init__(self)
@@ -428,8 +470,8 @@ def known_column(name: str, stated: Any) -> Column:
     """A column of an encoder that was fitted."""
     column = _made(name, stated, None)
     needed = {
-        "number": ("mean", "deviation"),
-        "date": ("mean", "deviation"),
+        "number": ("mean", "deviation", "min", "max"),
+        "date": ("mean", "deviation", "min", "max"),
         "boolean": ("mean",),
         "category": ("values",),
     }
@@ -483,6 +525,8 @@ def schema_of(column: Column) -> dict[str, Any]:
     }
     if isinstance(column, DateColumn):
         kind["description"] = "A date or a time, as ISO 8601 writes it."
+    elif isinstance(column, NumberColumn):
+        kind = number_schema(float(column.min or 0.0), float(column.max or 0.0), column.outside)
     elif isinstance(column, CategoryColumn):
         kind = {"enum": list(column.values or ())}
         if column.unseen != "error":

@@ -23,6 +23,7 @@ import numpy as np
 from tightrope import displays
 from tightrope.encoder.columns import (
     Column,
+    NumberColumn,
     Refused,
     Write,
     declarations,
@@ -36,7 +37,7 @@ from tightrope.errors import InvalidInput
 from tightrope.files import write_json
 from tightrope.frames import Frame, Values, frame_of, row_of
 from tightrope.messages import did_you_mean
-from tightrope.validation import Array
+from tightrope.validation import Array, Outside
 
 _VERSION = 1
 
@@ -53,7 +54,10 @@ class Encoder:
         - ``type``; by default texts are categories, and the rest is what it is;
         - ``missing``: "error" (the default), "indicator" (a column that says so), or of numbers, dates and booleans "mean";
         - ``fill``: a value that stands in for missing ones;
-        - ``standardise = False`` for a number that is taken as it is;
+        - ``standardise = False`` for a number that is not scaled;
+        - ``min`` and ``max`` of a number, where they are not to be learnt from the table;
+        - ``outside``: what a number does that is not between them, "clip" (the default: the nearer end stands in for it),
+          "refuse", or "take" (as it is, up to ten times the width beyond; the default of dates);
         - ``values`` of a category, where they are not to be learnt from the table (sorted; at most 100);
         - ``unseen``: what a category does with other values, "error" (the default), "ignore" or "other".
     unit : bool
@@ -95,7 +99,7 @@ class Encoder:
     # From a table
 
     def fit(self, table: Any, columns: Sequence[str] | Mapping[str, Any] | None = None) -> Self:
-        """Learn means, deviations and categories from a table; returns the encoder itself.
+        """Learn ranges, means, deviations and categories from a table; returns the encoder itself.
 
         Parameters
         ----------
@@ -155,6 +159,19 @@ class Encoder:
             known, near = ", ".join(self.columns), did_you_mean(name, self.columns)
             raise InvalidInput(f"context.{name} is not a declared field{near}; declared: {known}.")
         return self._vector(context, "context.{}")
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float, Outside]]:
+        """Of each number: least, greatest, and what becomes of one outside. Dates are not counted among them."""
+        return {
+            name: (float(column.min or 0.0), float(column.max or 0.0), column.outside)
+            for name, column in self.columns.items()
+            if kind_of(column) == "number" and isinstance(column, NumberColumn)
+        }
+
+    def outside(self, context: Mapping[str, Any]) -> list[str]:
+        """The numbers of a row that `vector` takes which are outside their range."""
+        return [name for name, is_outside in self._numbers if is_outside(context.get(name))]
 
     def example(self) -> dict[str, Any]:
         """A row that it takes, of means and first values."""
@@ -264,6 +281,7 @@ class Encoder:
             names += [name + suffix for suffix in column.suffixes()]
         self.columns, self.names, self.n_features, self.norm = columns, tuple(names), len(names), norm
         self._writers = writers
+        self._numbers = [(name, columns[name].is_outside) for name in self.ranges]  # type: ignore[union-attr]
         self.fitted = True
 
     def _require_fitted(self) -> None:

@@ -239,13 +239,13 @@ class ActionShare(TypedDict):
     Attributes
     ----------
     offered : int
-        How often it was on offer; null where an earlier release did not count.
+        How often it was on offer.
     """
 
     name: str
     decisions: Count
     share: Chance
-    offered: Count | None
+    offered: Count
 
 
 class ConstraintState(TypedDict):
@@ -262,7 +262,7 @@ class ConstraintState(TypedDict):
     one_more : str
         What one more unit of the limit is, in words.
     decisions : int
-        How many it was counted over; null where an earlier release did not count.
+        How many it was counted over; null after a change of the rule's scale.
     used, allowed, left : float
         In the rule's unit: what was used (of a rule with `at_least`, what there was), what its limit allowed so far (required), and
         the difference. Null: not known.
@@ -359,6 +359,26 @@ class ConcernState(TypedDict):
     remedy: str
 
 
+class OutsideValues(TypedDict):
+    """How many numbers of a field of the context were outside its range.
+
+    Attributes
+    ----------
+    low, high : float
+        The range.
+    values : int
+        How many were outside it.
+    outside : str
+        What became of them: `clip`, the nearer end stood in for them; `take`, they were taken as they were.
+    """
+
+    field: str
+    low: float
+    high: float
+    values: Count
+    outside: Literal["clip", "take"]
+
+
 class State(TypedDict):
     """Where an experiment stands.
 
@@ -389,6 +409,7 @@ class State(TypedDict):
     hard_caps: list[HardCapState]
     outcomes: OutcomeCounts
     shadow_decisions: Count
+    outside: list[OutsideValues]
     slater: float | None
     concerns: list[ConcernState]
 
@@ -403,7 +424,7 @@ class History(TypedDict):
     cumulative_costs, queues, prices : object
         By constraint; prices of a policy that has some.
     left, allowed : object
-        By constraint, in the rule's units; `allowed` is empty where an earlier release did not count.
+        By constraint, in the rule's units.
     actions : object
         How often each was served.
     """
@@ -455,6 +476,8 @@ class Change(TypedDict):
         The id of the key that asked for it.
     damaged : true
         Where what the journal holds of it can't be read.
+    ranges : object
+        Of a start: what usage may lie in where no rule declares it, as it was inferred.
     """
 
     position: Count

@@ -78,7 +78,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     numbers: int = 50_000
     # Nesting of arrays and objects.
     depth: int = 8
-    # Largest magnitude of a reward: the formulas are for rewards near [0, 1], and sums of huge ones overflow.
+    # Largest magnitude of a reward where the spec declares no range: the formulas are for rewards near [0, 1].
     reward: float = 1e6
 
 

@@ -1,6 +1,6 @@
 """What is counted for people alone: what each rule has allowed, what was on offer, what hard caps withheld.
 
-No decision depends on it. Journals that began before `Counts` was (format 3 and earlier) go on without.
+No decision depends on it.
 
 >>> import tightrope as tr
 >>> rules = tr.Rules([tr.Budget("cents", at_most=3.0, range=(0, 8))], ["mail", "none"])
@@ -65,6 +65,8 @@ class Counts(msgspec.Struct):
     rules: list[RuleCount | None]
     offered: list[int]
     withheld: list[Withheld | None]
+    # By field of the context: how many of its numbers were outside their range, and taken all the same.
+    outside: dict[str, int] = msgspec.field(default_factory=dict)
 
     @classmethod
     def begin(cls, constraints: int, actions: int, caps: int) -> Counts:
@@ -76,6 +78,11 @@ class Counts(msgspec.Struct):
         self._count(columns, group, "before")
         for action in range(len(self.offered)) if ids is None else ids:
             self.offered[action] += 1
+
+    def of_context(self, fields: Iterable[str]) -> None:
+        """A context, and which of its numbers were outside their range."""
+        for name in fields:
+            self.outside[name] = self.outside.get(name, 0) + 1
 
     def of_usage(self, columns: Sequence[Column], group: Group) -> None:
         """What was used, which is seen after acting."""

@@ -218,6 +218,12 @@ globalThis.tightropeWords = (() => {
     return found === undefined ? name : wording(state, found);
   }
 
+  /** Numbers of a context that were outside the range of their field. */
+  function outsideWords(one) {
+    const which = `${count(one.values, "value", "values")} outside ${plain(one.low)} to ${plain(one.high)}`;
+    return `${one.field}: ${which} ${one.values === 1 ? "was" : "were"} ${one.outside === "clip" ? "clipped" : "taken"}.`;
+  }
+
   // --- the verdict ---
 
   /** One sentence on the whole, its sign and mood, and what else should be known. */
@@ -252,6 +258,7 @@ globalThis.tightropeWords = (() => {
     }
     const never = neverChosen(state, decisions);
     notices.push(...never);
+    notices.push(...state.outside.map(outsideWords));
     for (const one of state.concerns) {
       if (one.kind === "rules that can't be met" || (one.kind === "action never tried" && never.length > 0)) continue;
       notices.push(one.message);

@@ -160,8 +160,8 @@ class ExperimentState:
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
         self.tally = Tally(actions=[0] * len(spec.actions))
-        # For people alone; None in a journal that began before this was counted.
-        self.counts: Counts | None = Counts.begin(len(self.columns), len(spec.actions), len(self.caps))
+        # For people alone.
+        self.counts = Counts.begin(len(self.columns), len(spec.actions), len(self.caps))
         self.trail: list[list[float]] = []
         self.stride = 1
         # Which constraints the decisions from a number on were judged by, and since which entry.
@@ -286,11 +286,11 @@ class ExperimentState:
             row = decision.row
         if W is not None and not policy.n_constraints:
             self._totals[read.known_columns] += W[row, read.known_columns]
-        if self.counts is not None:
-            if needs is not None:
-                now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
-                self.counts.of_caps(self.caps, *asked, now)
-            self.counts.of_decision(self.columns, request.group, ids)
+        if needs is not None:
+            now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
+            self.counts.of_caps(self.caps, *asked, now)
+        self.counts.of_decision(self.columns, request.group, ids)
+        self.counts.of_context(read.outside(request))
         holds: tuple[int, ...] = ()
         if needs is not None:
             holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
@@ -326,6 +326,8 @@ class ExperimentState:
             The outcome is not what the spec asks for; nothing has changed.
         """
         _, action, *_, event = self.waiting[number]
+        if reward is not None:
+            self.require_reward(reward)
         observed: Array | None = None
         if usage is not None:
             if self.spec.rules is None or not self._input.awaits_usage:
@@ -337,8 +339,7 @@ class ExperimentState:
             self.tally.rewards += 1
             self.tally.reward_sum += reward
         if usage is not None and observed is not None:
-            if self.counts is not None:
-                self.counts.of_usage(self.columns, event.group)
+            self.counts.of_usage(self.columns, event.group)
             if not self.policy.n_constraints:
                 self._totals[self._input.late_columns] += observed
             for k in event.holds:
@@ -350,6 +351,10 @@ class ExperimentState:
         elif usage is not None and event.holds:
             self.waiting.note(number, msgspec.structs.replace(event, holds=()))
         return Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
+
+    def require_reward(self, reward: float) -> None:
+        """Refuse a reward outside the range that the spec declares."""
+        self._input.require_reward(reward)
 
     def expire(self, time: int) -> Expired | None:
         """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
@@ -432,7 +437,7 @@ class ExperimentState:
         then = unpacked_arrays(saved["policy"])
         with _fitting():
             dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
-        if restore == "all" and self.counts is not None and self.policy.n_constraints:
+        if restore == "all" and self.policy.n_constraints:
             # With the totals, which they explain.
             self.counts.rules = msgspec.convert(saved["counts"], Counts).rules
         self.tally.rolled_back += len(dropped)
@@ -470,8 +475,6 @@ class ExperimentState:
         spec = make_spec(entry.spec, source=source)
         state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
         state.format = entry.format
-        if entry.format < 4:
-            state.counts = None
         state.fits = Fits(state.policy, state.format)
         return state
 
@@ -495,8 +498,6 @@ class ExperimentState:
         except (InvalidInput, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
         again.by = entry.by
-        if self.format < 2 and isinstance(again, Decided) and getattr(entry, "probability", 0.0) is None:
-            again.probability = again.probabilities = None
         if canonical(again) != canonical(entry):
             raise JournalDamaged(
                 f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
@@ -526,7 +527,7 @@ class ExperimentState:
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
                 **({"spent": self.spent} if self.spent else {}),
-                **({"counts": self.counts} if self.counts is not None else {}),
+                "counts": self.counts,
             }
         )
         return packed, digest_of(packed)
@@ -550,7 +551,7 @@ class ExperimentState:
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self._totals[:] = saved.get("totals", self._totals)
         self.clock = saved.get("clock", 0)
-        self.counts = msgspec.convert(saved["counts"], Counts) if "counts" in saved else None
+        self.counts = msgspec.convert(saved["counts"], Counts)
         with _fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
@@ -613,9 +614,8 @@ class ExperimentState:
             if event.holds:
                 holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        if self.counts is not None:
-            new_columns = () if spec.rules is None else spec.rules.columns
-            self.counts.adopt(self.columns, new_columns, self.caps, caps)
+        new_columns = () if spec.rules is None else spec.rules.columns
+        self.counts.adopt(self.columns, new_columns, self.caps, caps)
         names = constraint_names(spec)
         was = dict(zip(self.labels[-1][1], self._totals.tolist()))
         self._totals = np.array([was.get(name, 0.0) for name in names])
@@ -668,7 +668,7 @@ class ExperimentState:
                 *self.totals.tolist(),
                 *self.queue.tolist(),
                 *map(float, tally.actions),
-                *([] if self.counts is None else self.counts.allowed(self.columns)),
+                *self.counts.allowed(self.columns),
             ]
         )
         if len(self.trail) >= _TRAIL:

@@ -122,6 +122,10 @@ def samples_of(experiment: str, state: Mapping[str, Any]) -> list[Sample]:
     for kind in ("rewards", "complete", "missing", "late", "rejected"):
         labels, value = {**label, "kind": kind}, float(outcomes[kind])
         found.append(Sample("outcomes_total", "Outcomes by kind.", labels, value, "counter"))
+    for one in state["outside"]:
+        labels, value = {**label, "field": one["field"]}, float(one["values"])
+        words = "Numbers of a context that were outside their range, by field."
+        found.append(Sample("values_outside_total", words, labels, value, "counter"))
     for column in state["constraints"]:
         labels = {**label, "constraint": column["name"]}
         words = "Sum of the costs: a rule holds at or below 0."

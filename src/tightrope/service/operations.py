@@ -7,7 +7,6 @@ summary in the OpenAPI document.
 from __future__ import annotations
 
 import logging
-import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -49,6 +48,8 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
 def learn(batch: Batch, request: bodies.OutcomeRequest) -> Answer:
     """The outcome of a decision, each part of it once."""
     state, event_id = batch.state, request.event_id
+    if request.reward is not None:
+        state.require_reward(request.reward)
     batch.require_kept(event_id)
     decided = batch.decided.get(event_id)
     if decided is None:
@@ -144,7 +145,7 @@ def show_state(batch: Batch, request: None) -> Answer:
                     "name": name,
                     "decisions": n,
                     "share": n / decisions if decisions else 0.0,
-                    "offered": None if state.counts is None else state.counts.offered[i],
+                    "offered": state.counts.offered[i],
                 }
                 for i, (name, n) in enumerate(zip(spec.actions, tally.actions, strict=True))
             ],
@@ -161,6 +162,7 @@ def show_state(batch: Batch, request: None) -> Answer:
                 "rolled_back": tally.rolled_back,
             },
             "shadow_decisions": tally.shadow,
+            "outside": _outside(state),
             "slater": state.slater,
             "concerns": [
                 {"kind": one.kind, "message": one.message, "remedy": one.remedy} for one in state.concerns
@@ -174,8 +176,7 @@ def show_history(batch: Batch, request: None) -> Answer:
     state, spec = batch.state, batch.state.spec
     names = () if spec.rules is None else spec.rules.names
     K, J = len(state.queue), len(spec.actions)
-    counted = 0 if state.counts is None else K
-    columns = np.array(state.trail, dtype=float).reshape(-1, 4 + 2 * K + J + counted).T
+    columns = np.array(state.trail, dtype=float).reshape(-1, 4 + 3 * K + J).T
     columns[1] /= 1e6
     shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
     totals, queues = columns[4 : 4 + K], columns[4 + K : 4 + 2 * K]
@@ -327,8 +328,7 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
         state.infeasible,
     )
     counts = state.counts
-    allowed = [math.nan] * len(columns) if counts is None else counts.allowed(columns)
-    counted = [None] * len(columns) if counts is None else counts.decisions()
+    allowed, counted = counts.allowed(columns), counts.decisions()
     shown = []
     for k, column in enumerate(columns):
         shown.append(
@@ -357,7 +357,7 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
 def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
     """A hard cap, and what it keeps off offer now."""
     cap, tally = state.caps[k], state.tally
-    run = None if state.counts is None else state.counts.withheld[k]
+    run = state.counts.withheld[k]
     withheld = run and {
         "since": run.time / 1e6,
         "sequence": run.number,
@@ -369,6 +369,17 @@ def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
     used, total = float(cap.used), float(cap.total)
     shown = {"name": cap.name, "rule": str(cap.rule), "unit": cap.rule.unit, "total": total, "used": used}
     return {**shown, "left": float(cap.total - cap.used), "withheld": withheld}
+
+
+def _outside(state: ExperimentState) -> list[dict[str, Any]]:
+    """The fields of the context whose numbers were outside their range, and how often."""
+    known = state.spec.features().ranges if state.spec.context_names else {}
+    counted = state.counts.outside
+    return [
+        {"field": name, "low": low, "high": high, "values": counted[name], "outside": outside}
+        for name, (low, high, outside) in known.items()
+        if name in counted
+    ]
 
 
 def _mean(total: float, n: int) -> float | None:

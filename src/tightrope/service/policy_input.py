@@ -39,6 +39,7 @@ class PolicyInput:
         self._rules = rules
         self._features = spec.features() if spec.context_names else None
         self._vector = spec.vector
+        self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
         self._names = ActionNames(spec.actions or None)
         self._none_before = rules is None or not bool(rules.seen.any())
@@ -89,6 +90,19 @@ class PolicyInput:
                 raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
         self.require_in_ranges(request.usage)
         return {**self._fixed, **request.usage}
+
+    def outside(self, request: DecisionRequest) -> list[str]:
+        """The fields of a context that was read whose number is outside its range."""
+        if self._features is None or request.context is None:
+            return []
+        return self._features.outside(request.context)
+
+    def require_reward(self, reward: float) -> None:
+        """Refuse a reward outside the range that the spec declares."""
+        known = self._reward_range
+        if known is not None and not known[0] <= reward <= known[1]:
+            words = f"must lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range, but got {reward:g}"
+            raise InvalidInput(f"reward {words}.")
 
     def require_in_ranges(self, usage: Mapping[str, Any]) -> None:
         """Refuse what is outside the ranges that were inferred; those that are declared are the rules' own to check."""

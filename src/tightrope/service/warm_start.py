@@ -11,7 +11,7 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.history import Past
 from tightrope.policies import Policy
-from tightrope.service.bodies import DecisionRequest
+from tightrope.service.bodies import LIMITS, DecisionRequest
 from tightrope.service.policy_input import PolicyInput
 from tightrope.spec import Spec
 from tightrope.validation import Array
@@ -42,6 +42,10 @@ def teach(policy: Policy, spec: Spec, read: PolicyInput, past: Past) -> None:
         raise spec.error(f"warm_start: {policy.kind!r} can't learn from a table before it decides")
     try:
         rows, names, rewards = zip(*past.taught())
+        for reward in (min(rewards), max(rewards)):
+            if not abs(reward) <= LIMITS.reward:
+                raise InvalidInput(f"rewards must lie in ±{LIMITS.reward:g}, but the table has {reward:g}")
+            read.require_reward(reward)
         ids = [read.actions([name], "action")[0] for name in names]
         x = _features(spec, past)
         options: dict[str, Any] = {"cost_features": None}

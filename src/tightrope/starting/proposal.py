@@ -53,6 +53,15 @@ class Proposal:
         return next(part.why for part in self.parts if (part.role, part.what) == (role, what))
 
     @property
+    def reward_range(self) -> tuple[float, float]:
+        """What rewards must lie in: [0, 1] where the table's do, else twice as far as the table goes."""
+        earned = [reward for _, _, reward in self.past.taught()]
+        low, high = min(earned), max(earned)
+        if low >= 0.0 and high <= 1.0:
+            return 0.0, 1.0
+        return min(0.0, 2.0 * low), max(2.0 * high, 0.0 if low < 0.0 else 1.0)
+
+    @property
     def average(self) -> float | None:
         """What the past decisions earned on average; None where every action's reward is known and none was taken."""
         if self.history.action is None:

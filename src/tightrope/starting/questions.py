@@ -35,7 +35,7 @@ class Answers:
 
         >>> data, _ = Answers(actions=["email", "letter"], context=["age: 0..120"]).data(rounds=100, replications=2)
         >>> data["context"], data["environment"]["rewards"]
-        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0}}, [[0.6, 0.4]])
+        ({'age': {'type': 'number', 'min': 0.0, 'max': 120.0, 'outside': 'clip'}}, [[0.6, 0.4]])
         """
         names = [one.strip() for one in self.actions]
         if len(names) < 2 or len({*names}) < len(names) or not all(names):
@@ -64,6 +64,7 @@ class Answers:
             "name": self.name,
             "actions": names,
             "context": dict(_field(one) for one in self.context),
+            "reward": {"range": [0, 1]},
             "rule": rules,
             "environment": {"kind": "tabular", "weights": [1.0], "rewards": [chances]},
             "simulation": {"rounds": rounds, "replications": replications},
@@ -142,7 +143,8 @@ def _field(text: str) -> tuple[str, dict[str, Any]]:
     ends = re.fullmatch(r"(\S+?)\s*(?:\.\.|…|–| to )\s*(\S+)", told)
     if name and ends:
         try:
-            return name, {"type": "number", "min": float(ends[1]), "max": float(ends[2])}
+            ranged = {"min": float(ends[1]), "max": float(ends[2])}
+            return name, {"type": "number", **ranged, "outside": "clip"}
         except ValueError:
             pass
     values = _split(told)

@@ -28,7 +28,9 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
         "",
         *_comment(
             "What callers send with every decision, by name. A row becomes the numbers that models learn from: x = (1, numbers "
-            "less their mean in standard deviations, one indicator for each value of a category, …) / norm."
+            "less their mean in standard deviations, one indicator for each value of a category, …) / norm. A number that is not "
+            'between its min and max, those of the table, is clipped: the nearer end stands in for it. outside = "refuse" refuses '
+            'it, outside = "take" takes it as it is.'
         ),
         "[context.encoder]",
         f"norm = {proposal.encoder.norm!r}",
@@ -37,12 +39,13 @@ def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str)
     ]
     for name, column in proposal.encoder.columns.items():
         lines += _comment(proposal.why("context", name))
-        lines.append(f"{key_text(name)} = {value_text(_readable(msgspec.to_builtins(column)))}")
+        lines += _column(key_text(name), _readable(msgspec.to_builtins(column)))
     lines.append("")
     left = [part for part in proposal.parts if part.role == "left out"]
     for part in left:
         lines += _comment(f"left out: {part.what}: {part.why}")
     lines += [""] if left else []
+    lines += _reward(proposal.reward_range)
     lines += _rules(
         proposal.rules, {rule_name(one): proposal.why("rule", rule_name(one)) for one in proposal.rules}
     )
@@ -69,6 +72,7 @@ def plain_spec_text(data: Mapping[str, Any], reasons: Mapping[str, str], *, aske
         lines += [*_comment("What callers send with every decision, by name."), "[context]"]
         lines += [f"{key_text(name)} = {value_text(one)}" for name, one in data["context"].items()]
         lines.append("")
+    lines += _reward(data["reward"]["range"])
     lines += _rules(data.get("rule", ()), reasons)
     lines += _policy()
     lines += _comment(
@@ -117,6 +121,21 @@ _SAID = {
 }
 
 
+def _reward(ends: Sequence[float]) -> list[str]:
+    low, high = ends
+    why = (
+        ""
+        if (low, high) == (0, 1)
+        else " It goes twice as far as the table: widen it where that is too narrow."
+    )
+    return [
+        *_comment(f"What a reward must lie in: an outcome outside is refused.{why}"),
+        "[reward]",
+        f"range = {value_text([low, high])}",
+        "",
+    ]
+
+
 def _policy() -> list[str]:
     return [
         *_comment("Who decides. It needs no settings: prices for the rules are found as decisions are made."),
@@ -151,8 +170,18 @@ def _told(parts: Sequence[Part], *roles: str) -> str:
 
 
 def _readable(column: dict[str, Any]) -> dict[str, Any]:
-    """With the type first."""
-    return {"type": column["type"], **{name: value for name, value in column.items() if name != "type"}}
+    """With the type first, and of a number what becomes of one outside its range."""
+    first = {"type": column["type"]}
+    last = {"outside": column.get("outside", "clip")} if column["type"] == "number" else {}
+    return {**first, **{name: value for name, value in column.items() if name != "type"}, **last}
+
+
+def _column(name: str, stated: Mapping[str, Any]) -> list[str]:
+    """On one line, or where that is too long one line for each field."""
+    line = f"{name} = {value_text(stated)}"
+    if len(line) <= _WIDTH:
+        return [line]
+    return [f"{name}.{field} = {value_text(value)}" for field, value in stated.items()]
 
 
 def _comment(text: str) -> list[str]:

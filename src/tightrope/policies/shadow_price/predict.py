@@ -187,10 +187,12 @@ def draw_sample(
         solve.sums,
         room,
     )
+    if not len(columns):
+        return
     K = len(core[shadow.HEAD :]) // shadow.VECTORS
     costs = solve.costs.reshape(-1, K)
     for r, entry in enumerate(entries, start=i):
-        if entry.force is not None and len(columns):
+        if entry.force is not None:
             # Of a rule that was not in force the cost is 0, which no draw changes.
             costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
