@@ -209,3 +209,80 @@ def test_a_reset_needs_its_own_word_and_is_in_the_journal(caplog: pytest.LogCapt
     bench.reopened()
     assert used(bench) == [4], "the same command again resets nothing"
     assert verify(bench.journal).digest == bench.digest()
+
+
+COUPONS = {**VOUCHERS, "name": "coupons"}
+COUNTED: dict[str, Any] = {
+    "kind": "capacity",
+    "action": ["a", "b"],
+    "at_most": 1.0,
+    "hard": True,
+    "total": 3.0,
+}
+
+
+def test_a_usage_that_has_another_name_goes_on_from_what_was_spent() -> None:
+    bench = spent(VOUCHERS)
+    assert spend(bench, "01") == [200, 200]
+    bench = spent(COUPONS, journal=bench.journal)
+    assert used(bench) == [2]
+    answer = bench.decide({"event_id": "2", "usage": {"coupons": 1.0}})
+    assert (answer.status, used(bench)) == (200, [3])
+    bench = spent(VOUCHERS, journal=bench.journal)
+    assert used(bench) == [3], "and back again"
+    assert spend(bench, "3") == [409]
+    assert verify(bench.journal).digest == bench.digest()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param([{**COUPONS, "total": 4.0}], id="another name and another total"),
+        pytest.param([COUNTED], id="a budget becomes a capacity"),
+        pytest.param([COUPONS, {**COUPONS, "name": "tickets"}], id="two may be meant"),
+    ],
+)
+def test_a_cap_is_not_granted_again_under_another_name(changed: list[dict[str, Any]]) -> None:
+    bench = spent(VOUCHERS)
+    assert spend(bench, "01") == [200, 200]
+    name = changed[0].get("name", "a or b: at most 100% of decisions")
+    words = rf"hard cap 'vouchers', of which 2 of 3 is used, is gone, and '{name}' is new.*--reset-caps '?{name}'?"
+    rows = bench.journal.last()
+    with pytest.raises(JournalError, match=words):
+        spent(*changed, journal=bench.journal)
+    assert bench.journal.last() == rows
+    names = [one.get("name", name) for one in changed]
+    bench = spent(*changed, journal=bench.journal, reset_caps=names)
+    assert used(bench) == [0] * len(changed)
+    assert verify(bench.journal).digest == bench.digest()
+
+
+def test_a_capacity_does_not_become_a_budget_that_begins_at_0() -> None:
+    bench = spent(COUNTED)
+    assert [bench.decide({"event_id": one}).status for one in "0123"] == [200, 200, 200, 409]
+    with pytest.raises(
+        JournalError, match="'a or b: at most 100% of decisions', of which 3 of 3 is used, is gone"
+    ):
+        spent(VOUCHERS, journal=bench.journal)
+    other = {**COUNTED, "action": "a", "total": 9.0}
+    assert used(spent(other, journal=bench.journal)) == [3], "a part of what was counted"
+
+
+def test_a_new_cap_beside_the_old_ones_begins_at_0() -> None:
+    bench = spent(VOUCHERS)
+    assert spend(bench, "01") == [200, 200]
+    assert used(spent(VOUCHERS, COUPONS, journal=bench.journal)) == [2, 0]
+    untouched = spent(VOUCHERS)
+    assert used(spent(COUNTED, journal=untouched.journal)) == [0], (
+        "nothing was spent under the one that is gone"
+    )
+
+
+def test_a_cap_that_comes_back_counts_what_another_kind_of_rule_has_counted_since() -> None:
+    bench = spent(VOUCHERS)
+    assert spend(bench, "0") == [200]
+    bench = spent({**VOUCHERS, "kind": "mean"}, journal=bench.journal)
+    assert (used(bench), spend(bench, "12")) == ([1], [200, 200])
+    bench = spent(VOUCHERS, journal=bench.journal)
+    assert used(bench) == [3]
+    assert verify(bench.journal).digest == bench.digest()

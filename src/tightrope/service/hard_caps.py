@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Final
@@ -61,6 +63,16 @@ class HardCap:
         self._counted = None if quantity.actions is None else {ids[str(a)] for a in quantity.actions}
         among = rule.among
         self._groups = {among} if isinstance(among, str) else set(among or ())
+
+    def renames(self, other: HardCap) -> bool:
+        """Whether it is the other under another name of what is used, and in nothing else another."""
+        mine, theirs = self.rule.to_data(), other.rule.to_data()
+        return (
+            self.usage is not None
+            and other.usage is not None
+            and self.total == other.total
+            and {**mine, "name": None} == {**theirs, "name": None}
+        )
 
     def need(self, action: int, name: str, row: int, usage: Mapping[str, Any], groups: set[str]) -> Decimal:
         """What choosing this action would add, the high end of the range where that is seen only after."""
@@ -136,14 +148,14 @@ def carried_over(
 ) -> tuple[dict[int, list[int]], list[Spent]]:
     """Let new caps begin with what was spent before, and say where each old cap is counted on, and what has no cap now.
 
-    A cap that counts what one before it counted goes on from there. Any other begins with the most that it can have been: what was
-    used under a cap that counted all that it counts, or under all together that counted a part of it. Those named in `reset` begin
-    at 0.
+    A cap that counts what one before it counted goes on from there, also where that has another name now. Any other begins with the
+    most that it can have been: what was used under a cap that counted all that it counts, or under all together that counted a part
+    of it. Those named in `reset` begin at 0.
 
     Raises
     ------
     InvalidInput
-        `reset` names what is no cap.
+        `reset` names what is no cap; or a cap under which something was spent is gone, and another that would begin at 0 is there.
     """
     names = {cap.name for cap in new}
     for name in reset:
@@ -151,20 +163,54 @@ def carried_over(
             known = ", ".join(map(repr, sorted(names))) or "none"
             raise InvalidInput(f"reset_caps must name hard caps of the new spec, {known}, but got {name!r}.")
     before = [*map(Spent.under, old), *spent]
-    kept = list(before)
+    renamed = _renamed(old, before, new, reset)
+    kept = [one for k, one in enumerate(before) if k not in renamed.values()]
     moved: dict[int, list[int]] = {}
     for at, cap in enumerate(new):
         this = Spent.under(cap)
-        same = [k for k, one in enumerate(before) if one.same(this)]
         if cap.name in reset:
             kept = [one for one in kept if not one.touches(this)]
             continue
+        same = [renamed[at]] if at in renamed else [k for k, one in enumerate(before) if one.same(this)]
         for k in same:
             if k < len(old):
                 moved.setdefault(k, []).append(at)
-        cap.used = _begin(this, before, same)
+        cap.used = _begin(this, before, same, len(old))
     now = [Spent.under(cap) for cap in new]
     return moved, [one for one in kept if not any(one.same(cap) for cap in now)]
+
+
+def _renamed(
+    old: Sequence[HardCap], before: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
+) -> dict[int, int]:
+    """Which new cap goes on from which old one whose usage has another name now, and nothing else.
+
+    Raises
+    ------
+    InvalidInput
+        A new cap would begin at 0 while one that was spent from is gone, and may be the same thing.
+    """
+    now = [Spent.under(cap) for cap in new]
+    gone = [k for k, cap in enumerate(old) if cap.used and not any(before[k].touches(one) for one in now)]
+    fresh = [
+        at
+        for at, cap in enumerate(new)
+        if cap.name not in reset and not any(one.touches(now[at]) for one in before)
+    ]
+    pairs = [(at, k) for at in fresh for k in gone if new[at].renames(old[k])]
+    ways = Counter(end for at, k in pairs for end in (("new", at), ("old", k)))
+    found = {at: k for at, k in pairs if ways["new", at] == ways["old", k] == 1}
+    lost = [old[k] for k in gone if k not in found.values()]
+    for at in fresh:
+        if lost and at not in found:
+            name, was = new[at].name, lost[0]
+            raise InvalidInput(
+                f"the hard cap {was.name!r}, of which {was.used.normalize():f} of {was.total.normalize():f} is used, is gone, and "
+                f"{name!r} is new: if that is the same under another name or as another kind of rule, it would begin again at 0. "
+                f"Keep {was.name!r} as it is; or, if {name!r} is to begin at 0, start with "
+                f"--accept-changes --reset-caps {shlex.quote(name)}."
+            )
+    return found
 
 
 def carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int]]:
@@ -175,16 +221,18 @@ def carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int
     return {k: [to] for k, to in at.items()}
 
 
-def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int]) -> Decimal:
-    if same:
-        return max(Decimal(before[k].used) for k in same)
+def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int], present: int) -> Decimal:
+    """What a cap begins with; the first `present` of those before were in force until now, and so have counted all."""
+    counted = [Decimal(before[k].used) for k in same]
+    if any(k < present for k in same):
+        return max(counted)
     touching = [one for one in before if one.touches(cap)]
     whole = [Decimal(one.used) for one in touching if one.covers(cap)]
     parts = [Decimal(one.used) for one in touching if not one.covers(cap)]
     total = _ZERO
     for part in parts:
         total = _EXACT.add(total, part)
-    return max([total, *whole])
+    return max([total, *whole, *counted])
 
 
 def affordable(
