@@ -32,7 +32,7 @@ class ReferenceRidge:
 
 def choose(values):
     best = max(values)
-    return next(j for j, value in enumerate(values) if value >= best - 1e-12)
+    return next(j for j, value in enumerate(values) if value >= best - 1e-12 * abs(best))
 
 
 def gap(values):
@@ -41,7 +41,7 @@ def gap(values):
     Values that equal the best to the last bit are computed alike, from the same features or by the clip: they can't flip.
     """
     best = max(values)
-    return min((abs((best - v) - 1e-12) for v in values if v != best), default=math.inf)
+    return min((abs((best - v) - 1e-12 * abs(best)) for v in values if v != best), default=math.inf)
 
 
 class ReferenceA:

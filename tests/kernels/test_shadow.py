@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,7 +61,10 @@ class SlowModel:
         else:
             noise, signal = squares / n + self.errors, squares / n
         noise = noise / (self.weight + 1.0)
-        return np.where(noise > 0, noise, 1.0), np.where(noise > 0, signal, 1.0)
+        # Equal outcomes tell their unit alone; where all are 0, not even that.
+        size = np.square(np.mean(self.outcomes, axis=0))
+        unit = np.where(size > 0, size, 1.0)
+        return np.where(noise > 0, noise, unit), np.where(noise > 0, signal, unit)
 
     def learn(self, x, action, y):
         y = np.atleast_1d(np.asarray(y, dtype=float))
@@ -91,6 +95,7 @@ class SlowShadowPrice:
         self.cost = SlowModel(None if shared else J, p, len(self.late), False) if self.late else None
         self.t, self.rho, self.next_solve = 0, 1.0, 2
         self.S, self.booked, self.A1, self.A2, self.G, self.p, self.q, self.clock = np.zeros((8, K))
+        self.exact = [Fraction(0)] * K
         self.infeasible = np.zeros(K, dtype=bool)
         self.capacity, self.slots, self.entries, self.counts = memory, [], [], []
 
@@ -135,7 +140,7 @@ class SlowShadowPrice:
             offsets.append(row + len(r))
             weights.append(float(n))
         n, m = sum(weights), self.m()
-        rho = max(1e-9, spread / n)
+        rho = max(1e-9 * self.rho, spread / n) if spread > 0 else self.rho
         cap = np.divide(20.0 * rho, m, out=np.zeros(self.K), where=m > 0)
         solver, room = np.zeros(prices.solver_size(self.K)), np.zeros(max(np.diff(offsets)))
         prices.begin_prices(solver, self.p, cap, m, np.zeros(self.K), rho)
@@ -201,12 +206,18 @@ class SlowShadowPrice:
                 variance[j] += (self.explore * e[k] * lam[k] * omega[j, k]) ** 2
         kept = np.ones(len(r), dtype=bool)
         if self.guard:
-            over = np.maximum(0.0, self.S + w)[:, known] / np.where(m > 0, m, 1.0)[known]
-            excess = over.sum(axis=1)
-            kept = excess <= excess.min() + 1e-12
+            over = [
+                [max(0, self.exact[k] + Fraction(w[j, k])) for k in np.flatnonzero(known)]
+                for j in range(len(r))
+            ]
+            excess = np.array([sum(float(o) / m[k] for k, o in enumerate(row)) for row in over])
+            safe = np.array([not any(row) for row in over])
+            kept = safe if safe.any() else excess <= excess.min()
         value = np.where(kept, mean + np.sqrt(variance) * self.normals(len(r), t, 1), -np.inf)
-        row = int(np.flatnonzero(value >= value.max() - 1e-12)[0])
-        self.S[known] += w[row, known]
+        row = int(np.flatnonzero(value >= value.max() - 1e-12 * abs(value.max()))[0])
+        for k in np.flatnonzero(known):
+            self.exact[k] += Fraction(w[row, k])
+            self.S[k] = float(self.exact[k])
         self.booked[~known] += w[row, ~known]
         self.remember(t, x, W)
         self.t, self.lam, self.row, self.x, self.estimate = t, lam, row, x, w[row]
@@ -240,6 +251,9 @@ class SlowShadowPrice:
             self.slots[slot] = number
 
     def learn(self, reward, costs=None):
+        if reward and not np.any(self.reward.outcomes):
+            # The first reward that is not 0 says what the unit is.
+            self.rho, self.p, self.q = (abs(reward) * one for one in (self.rho, self.p, self.q))
         self.reward.learn(self.x[self.row], self.row, reward)
         if self.cost is not None:
             late = self.late

@@ -30,8 +30,8 @@ FILES = ["shadow_replication.cuh", "shadow_prices.cuh", "shadow_price.cu"]
 # The settings of a policy that are no macros; behind them a prior standard deviation for the reward and one for each cost
 EXPLORE, CAUTION, PRIORS = range(3)
 CONSTANTS = {
-    shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO MEMORY_SLOT"
-    " CHOICE_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF",
+    shadow: "GAIN WALL CARRY CARRY_KEPT COST_DRAWS LEAST_DRAWS FADE CAP AT_CAP ENOUGH_ROUNDS ERRORS_ABOVE LEAST_RHO LEAST_EXCESS"
+    " MEMORY_SLOT CHOICE_SLOT SOLVE_SLOT MOST_NUMBERS LEAST_CAPACITY BUDGET LAST_BUDGETS UNIT_OFF",
     standardised: "ROUNDING",
     prices: "FIRST_SMOOTHING LAST_SMOOTHING SMOOTHING_FACTOR STEPS TRIALS SHORTER ENOUGH_DESCENT ENOUGH_GAIN LEAST_CURVATURE SWEEPS"
     " STILL NEGLIGIBLE",
@@ -195,7 +195,11 @@ def _bytes(macros: Macros) -> tuple[int, int]:
     def padded(n: int) -> int:
         return -(-n // 4) * 4
 
-    doubles = max(K, 1) * (1 + int(macros["SEPARATE_MEANS"])) + 3 * K * constrained + 4 * K * late
+    doubles = (
+        max(K, 1) * (1 + int(macros["SEPARATE_MEANS"]))
+        + (3 + 2 * int(macros["GUARD"])) * K * constrained
+        + 4 * K * late
+    )
     model = int(macros["BLOCKS"]) * (q + 2) * padded(q) + padded(q)
     solve = 13 * K + K * K + (J + J * (J - 1) // 2 + 1 if common else 2 * K + int(macros["LIKELY_ROWS"]) * K)
     cost_model = (

@@ -320,7 +320,7 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
         }
 #endif
 
-        // The lowest action whose value is within TIE of the best.
+        // The lowest action whose value ties with the best.
         QREAL best = (QREAL)SLEEPS;
 #pragma unroll
         for (int j = 0; j < J; j++) {
@@ -329,9 +329,10 @@ extern "C" __global__ void LAUNCH_BOUNDS one_thread(
 #endif
             best = value[j] > best ? value[j] : best;
         }
+        const QREAL tied = TIED_WITH(QREAL, best);
         int a = 0;
 #pragma unroll
-        for (int j = J - 1; j >= 0; j--) a = value[j] >= best - (QREAL)TIE ? j : a;
+        for (int j = J - 1; j >= 0; j--) a = value[j] >= tied ? j : a;
 
         const Reward entry = world.rewards[(size_t)c * J + a];
         const double reward = draw_reward(world, replication, t, words.b, entry);
@@ -656,7 +657,7 @@ extern "C" __global__ void one_block(
         best = warp_max(best);
         int a = J;
         for (int j = lane; j < J && a == J; j += 32)
-            if (value[j] >= best - TIE) a = j;
+            if (value[j] >= TIED_WITH(double, best)) a = j;
         a = -(int)warp_max(-(double)a);
 
         const Reward entry = world.rewards[(size_t)c * J + a];
@@ -808,7 +809,7 @@ extern "C" __global__ void comparators(
             double weight = 0, best = u_r[safe];
             for (int i = 0; i < J; i++) {
                 if (u_w[i] > 0) continue;
-                if (u_r[i] > best + TIE) {
+                if (TIED_WITH(double, u_r[i]) > best) {
                     best = u_r[i];
                     at_i = at_j = i;
                     weight = 0;
@@ -817,7 +818,7 @@ extern "C" __global__ void comparators(
                     if (!(u_w[j] > 0)) continue;
                     const double p = -u_w[i] / (u_w[j] - u_w[i]);
                     const double mixed = (1 - p) * u_r[i] + p * u_r[j];
-                    if (mixed > best + TIE) {
+                    if (TIED_WITH(double, mixed) > best) {
                         best = mixed;
                         at_i = i;
                         at_j = j;

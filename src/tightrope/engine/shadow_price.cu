@@ -174,14 +174,15 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         // A value for each action, and the lowest row among the highest.
         Normals normals(own_seed, t, CHOICE_SLOT);
         REAL best = (REAL)-3e38;
-#if K_POLICY > 0 && GUARD && !LATE
-        REAL least = (REAL)3e38;
-#define EXCESS_OF(row, excess)                                             \
-    REAL excess = 0;                                                       \
-    for (int k = 0; k < K; k++) {                                          \
-        const REAL m = typical_size(hot, k);                               \
-        const double over = hot.total[k] + COST_OF(table, k, ACTION(c, row)); \
-        if (over > 0 && m > 0) excess += (REAL)over / m;                   \
+#if GUARDED
+        double least = 1e308;
+#define EXCESS_OF(row, excess)                                                               \
+    double excess = 0;                                                                       \
+    for (int k = 0; k < K; k++) {                                                            \
+        const double w = world.cost_means[COST_ENTRY(table, ACTION(c, row), k)];              \
+        const double over = total_after(hot.exact[k], hot.rest[k], w).total;                 \
+        const double m = typical_size(hot, k);                                               \
+        if (over > 0) excess += fmax(LEAST_EXCESS, m > 0 ? over / m : over);                 \
     }
         LANES_TAKE(row, n) {
             EXCESS_OF(row, excess)
@@ -211,17 +212,17 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 #endif
 #endif
             REAL value = mean + sd * normals(row);
-#if K_POLICY > 0 && GUARD && !LATE
+#if GUARDED
             EXCESS_OF(row, excess)
-            if (!(excess <= least + (REAL)TIE)) value = (REAL)-3e38;
+            if (excess > least) value = (REAL)-3e38;
 #endif
             hot.value[row] = value;
             best = fmax(best, value);
         }
-        best = largest_of_lanes(best);
+        best = TIED_WITH(REAL, largest_of_lanes(best));
         int lowest = J;
         LANES_TAKE(row, n) {
-            if (lowest == J && hot.value[row] >= best - (REAL)TIE) lowest = row;
+            if (lowest == J && hot.value[row] >= best) lowest = row;
         }
         const int row = -largest_of_lanes(-lowest), a = ACTION(c, row);
         lanes_meet();
@@ -234,6 +235,11 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         LANES_TAKE(k, K) {
             const double w = draw_cost(world, replication, t, table, a, k);
             hot.total[k] += w;
+#if GUARDED
+            const Sum sum = total_after(hot.exact[k], hot.rest[k], w);
+            hot.exact[k] = sum.total;
+            hot.rest[k] = sum.rest;
+#endif
             if (hot.total[k] > VIOLATION) hot.last[k] = t;
 #if SEPARATE_MEANS
             hot.mean_total[k] += world.cost_means[COST_ENTRY(table, a, k)];
@@ -270,7 +276,17 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         }
 #endif
 
-        // Learn.
+        // Learn. The first reward that is not 0 says what the unit of all is, in which prices are then.
+#if K_POLICY > 0
+        if (reward != 0 && prior == 0 && reward_mean == 0 && reward_squares == 0) {
+            const REAL unit = (REAL)fabs(reward);
+            rho *= unit;
+            LANES_TAKE(k, K) {
+                hot.price[k] *= unit;
+                hot.correction[k] *= unit;
+            }
+        }
+#endif
         {
             // In this order equal rewards leave no error at all, which the noise is told by.
             const REAL y = (REAL)reward, error = (y - beliefs.reward.centre) - hot.above[row];

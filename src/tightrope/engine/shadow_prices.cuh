@@ -436,7 +436,7 @@ DEVICE void work_on_prices(Hot& hot, Cold& cold, const World& world, const Offer
         }
         draw_rounds(hot, cold, offers, beliefs, own_seed, sample, end, lane);
         if (end == sample.rounds) {
-            sample.rho = fmax(LEAST_RHO, sample.spread / sample.weight);
+            sample.rho = sample.spread > 0 ? fmax(sample.spread / sample.weight, LEAST_RHO * rho) : (double)rho;
             solve_prices(hot, cold, world, offers, sample.rounds, sample.weight, sample.rho, lane);
             sample.solved = true;
         }

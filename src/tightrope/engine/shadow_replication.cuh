@@ -53,10 +53,34 @@ DEVICE T largest_of_lanes(T x) {
 
 #define LANES_TAKE(i, n) for (int i = lane; i < (n); i += LANES)
 
+// ---------------------------------------------------------------------------------------------------------- exact sums
+
+#define GUARDED (K_POLICY > 0 && GUARD && !LATE)
+
+#if GUARDED
+struct Sum {
+    double total, rest;
+};
+
+DEVICE Sum two_sum(double a, double b) {
+    const double s = a + b, c = s - a;
+    return {s, (a - (s - c)) + (b - c)};
+}
+
+DEVICE Sum total_after(double total, double rest, double cost) {
+    const Sum sum = two_sum(total, cost), low = two_sum(rest, sum.rest);
+    return two_sum(sum.total, low.rest > 0 ? nextafter(low.total, 1e308) : low.total);
+}
+#endif
+
 // ------------------------------------------------------------------------------------------------------------- memory
 
 struct Hot {
     double total[K_ROOM];
+#if GUARDED
+    // The same sum, never below the exact one: see `kernels/exact_sums.py`
+    double exact[K], rest[K];
+#endif
 #if SEPARATE_MEANS
     double mean_total[K_ROOM];
 #endif
@@ -162,11 +186,13 @@ DEVICE Spread spread_of(double n, double weight, double mean, double squares, do
         out.signal = fmax(out.noise, (declared + (REAL)squares) / (learnt + 1));
     } else if (n > 0) {
         const REAL signal = (REAL)squares / learnt, noise = (signal + (REAL)errors) / observations;
-        // Equal outcomes tell nothing of their noise; what is left of it then is rounding, which is coarser in single precision.
-        const REAL least = sizeof(REAL) == 4 ? (REAL)1e-11 : (REAL)ROUNDING;
-        if (noise > least * ((REAL)(mean * mean) + signal)) {
+        // Equal outcomes tell nothing of their noise but the unit; what is left of it then is rounding, which is coarser in single precision.
+        const REAL least = sizeof(REAL) == 4 ? (REAL)1e-11 : (REAL)ROUNDING, size = (REAL)(mean * mean);
+        if (noise > least * (size + signal)) {
             out.noise = noise;
             out.signal = fmax(noise, signal);
+        } else if (size > 0) {
+            out.noise = out.signal = size;
         }
     }
     return out;

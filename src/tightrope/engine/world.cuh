@@ -17,6 +17,8 @@ typedef unsigned char u8;
 #endif
 
 #define K_ROOM (K > 0 ? K : 1)
+// The least value that ties with the best.
+#define TIED_WITH(type, best) ((best) - (type)TIE * ((best) < 0 ? -(best) : (best)))
 
 struct Reward {
     double mean;

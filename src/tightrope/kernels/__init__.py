@@ -22,6 +22,7 @@ from tightrope.kernels.checks import *
 from tightrope.kernels.comparators import *
 from tightrope.kernels.compile import *
 from tightrope.kernels.draws import *
+from tightrope.kernels.exact_sums import *
 from tightrope.kernels.layout import *
 from tightrope.kernels.lazy import *
 from tightrope.kernels.linear_algebra import *

@@ -56,12 +56,12 @@ def opb_mixture(counts, sums, settings, scratch):
     for i in range(J):
         if u_w[i] > 0.0:
             continue
-        if u_r[i] > best + layout.TIE:
+        if layout.tied_with(u_r[i]) > best:
             best, best_i, best_j, best_weight = u_r[i], i, i, 0.0
         for j in range(J):
             if u_w[j] > 0.0:
                 weight = -u_w[i] / (u_w[j] - u_w[i])
                 value = (1.0 - weight) * u_r[i] + weight * u_r[j]
-                if value > best + layout.TIE:
+                if layout.tied_with(value) > best:
                     best, best_i, best_j, best_weight = value, i, j, weight
     return best_i, best_j, best_weight

@@ -37,7 +37,7 @@ WEAR_SIZE = 2
 # tally
 TALLY_MEAN_REWARD, TALLY_REWARD, TALLY_COSTS = range(3)
 
-# Actions whose values differ by less are tied.
+# Actions whose values differ by less than this part of the best are tied.
 TIE = 1e-12
 # Rows that a decision on a catalogue keeps the numbers of.
 SHOWN = 10
@@ -57,6 +57,12 @@ PHILOX_W0, PHILOX_W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 PHILOX_ROUNDS = 10
 TO_UNIT = 2.0**-53
 CONTEXT_SLOT, GAUSSIAN_REWARD_SLOT, COST_SLOT = range(3)
+
+
+@inlined
+def tied_with(best):
+    """The least value that ties with the best one: a part of it below, so that the unit of the values does not matter."""
+    return best - TIE * abs(best) if abs(best) < math.inf else best
 
 
 @inlined

@@ -124,7 +124,7 @@ def tighten_bounds(top, candidates):
     # No width is above that of an untaught model.
     widest = math.sqrt(NORM_LIMIT / candidates.flat[layout.STAT + layout.RIDGE])
     for j in range(candidates.J):
-        if j != top and candidates.values[j] >= candidates.values[top] - layout.TIE:
+        if j != top and candidates.values[j] >= layout.tied_with(candidates.values[top]):
             action, theta, x, _ = candidate(j, candidates)
             mean = inner(candidates.flat, theta, candidates.phi, x, int(candidates.flat[layout.FEATURES]))
             known = candidates.bounds[action]
@@ -145,7 +145,7 @@ def best_candidate(chosen, candidates):
         limit = best
         for j in range(candidates.J):
             v = values[j]
-            if v >= limit - layout.TIE and not fresh[j] and (v > limit or (j < chosen and top < 0)):
+            if v >= layout.tied_with(limit) and not fresh[j] and (v > limit or (j < chosen and top < 0)):
                 top = j
                 limit = max(limit, v)
         if top < 0:
@@ -154,16 +154,16 @@ def best_candidate(chosen, candidates):
         if values[top] > best:
             best = values[top]
             chosen = first_exact_of_the_best(candidates, best)
-        elif values[top] >= best - layout.TIE and top < chosen:
+        elif values[top] >= layout.tied_with(best) and top < chosen:
             chosen = top
     for j in range(candidates.J):
-        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= best - layout.TIE)):
+        if not fresh[j] and (values[j] > best or (j < chosen and values[j] >= layout.tied_with(best))):
             make_exact(j, candidates)
             if values[j] > best:
                 best = values[j]
-                if values[chosen] < best - layout.TIE:
+                if values[chosen] < layout.tied_with(best):
                     chosen = j
-            elif values[j] >= best - layout.TIE and j < chosen:
+            elif values[j] >= layout.tied_with(best) and j < chosen:
                 chosen = j
     return first_exact_of_the_best(candidates, best)
 
@@ -198,9 +198,9 @@ def set_value(j, candidates):
 
 @kernel
 def first_exact_of_the_best(candidates, best):
-    """The lowest row among the exact ones whose value is ≥ best − 1e-12."""
+    """The lowest row among the exact ones whose value ties with the best."""
     for j in range(candidates.J):
-        if candidates.fresh[j] and candidates.values[j] >= best - layout.TIE:
+        if candidates.fresh[j] and candidates.values[j] >= layout.tied_with(best):
             return j
     return -1
 

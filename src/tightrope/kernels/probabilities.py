@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from tightrope.kernels.compile import inlined, kernel
-from tightrope.kernels.layout import TIE
+from tightrope.kernels.layout import tied_with
 
 # A value that is this many deviations below another's lower end can't win; where the line is cut; how near two cuts may be.
 REACH = 7.0
@@ -48,9 +48,9 @@ def largest_probabilities(mean, sd, out, room):
         if sd[j] > 0.0:
             if mean[j] + REACH * sd[j] >= floor:
                 varying += 1
-        elif fixed < 0 or mean[j] > mean[fixed] + TIE:
+        elif fixed < 0 or tied_with(mean[j]) > mean[fixed]:
             fixed = j
-    if fixed >= 0 and mean[fixed] + TIE < floor:
+    if fixed >= 0 and mean[fixed] < tied_with(floor):
         fixed = -1
     if varying == 0:
         out[fixed] = 1.0
@@ -80,6 +80,18 @@ def largest_probabilities(mean, sd, out, room):
     total = 0.0
     for j in range(J):
         total += out[j]
+    if not total > 0.0:
+        # Means so large that adding a deviation does not change them: no piece is left between floor and upper end.
+        highest = mean[0]
+        for j in range(1, J):
+            highest = max(highest, mean[j])
+        least = tied_with(highest)
+        row = 0
+        while mean[row] < least:
+            row += 1
+        for j in range(J):
+            out[j] = 1.0 if j == row else 0.0
+        return
     for j in range(J):
         out[j] /= total
 

@@ -21,7 +21,8 @@ import numpy as np
 from tightrope.kernels import standardised
 from tightrope.kernels.compile import inlined, kernel
 from tightrope.kernels.draws import uniforms
-from tightrope.kernels.layout import TIE
+from tightrope.kernels.exact_sums import total_after
+from tightrope.kernels.layout import tied_with
 from tightrope.kernels.linear_algebra import inner
 from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards, predictions_room
 
@@ -41,11 +42,11 @@ from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards,
     NEXT_SOLVE,  # the round in which the next solve starts
 ) = range(12)
 HEAD = 12
-# vectors of K: cumulative costs that are known, estimates booked for outcomes to come, Σ mean size, Σ mean square size and Σ of
-# realised squares; shadow price, correction, the clock of the correction, whether the rule can't be met, if it is seen before;
-# then the half-life, where there is one
-TOTALS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(10)
-VECTORS = 10
+# vectors of K: cumulative costs that are known and the rests of these sums (`exact_sums`), estimates booked for outcomes to come,
+# Σ mean size, Σ mean square size and Σ of realised squares; shadow price, correction, the clock of the correction, whether the rule
+# can't be met, if it is seen before; then the half-life, where there is one
+TOTALS, RESTS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE, KNOWN = range(11)
+VECTORS = 11
 
 GAIN = 4.0
 # The wall starts at this part of the buffer below 0.
@@ -54,7 +55,8 @@ WALL = 0.6
 CARRY, CARRY_KEPT = 64.0, 0.5
 # Draws of unknown costs: their part of a standard deviation, and the least part of that where there is no slack.
 COST_DRAWS, LEAST_DRAWS = 0.7, 0.4
-# Until one is seen, rewards and costs without a declared range are taken to be about 1; a guess that is off by more is given up.
+# Until one is seen, rewards and costs without a declared range are taken to be about 1. The first reward is the unit from then on;
+# of costs a guess that is off by more is given up.
 UNIT_OFF = 100.0
 # Old rounds fade: a full memory takes the present one with probability FADE · capacity / t, with a half-life capacity · ln 2 /
 # half-life if that is more: each of them then leaves at that rate. There are prices anew at least so often in a half-life.
@@ -63,7 +65,10 @@ LN2, SOLVES_IN_HALF_LIFE = math.log(2.0), 4.0
 # Prices are at most this many ρ/m; a rule whose price is there, with enough rounds remembered and a mean cost so many standard
 # errors above 0, can't be met.
 CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
+# ρ falls to no less than this part of itself in one solve.
 LEAST_RHO = 1e-9
+# The excess of an action that is above zero at all.
+LEAST_EXCESS = 1e-300
 # Features, costs and rewards are at most this large: sums of their squares are to be finite.
 LARGEST = 1e100
 # The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
@@ -311,9 +316,18 @@ def count(J, core, trace, row, seed):
     K = int(core[CONSTRAINTS])
     W = trace_parts(J, K)[4]
     for k in range(K):
-        which = TOTALS if core[at(core, KNOWN) + k] != 0.0 else BOOKED
-        core[at(core, which) + k] += trace[W + row * K + k]
+        if core[at(core, KNOWN) + k] != 0.0:
+            add_to_total(core, k, trace[W + row * K + k])
+        else:
+            core[at(core, BOOKED) + k] += trace[W + row * K + k]
     enter_memory(J, core, seed)
+
+
+@inlined
+def add_to_total(core, k, cost):
+    """A cost of rule k that is known now."""
+    total, rest = at(core, TOTALS) + k, at(core, RESTS) + k
+    core[total], core[rest] = total_after(core[total], core[rest], cost)
 
 
 @kernel
@@ -411,7 +425,10 @@ def draw_scale(core, trace, rules, k):
 
 @kernel
 def keep_least_excess(J, core, trace):
-    """Mark the actions that lead above 0 by the least sum over rules known before, each in its own size; 0 where one is safe."""
+    """Mark the actions that lead no total above 0, of rules known before; where there is none, those that do by the least sum.
+
+    Each rule counts in its own size. Totals are compared as they are: nothing above zero is forgiven.
+    """
     K = int(core[CONSTRAINTS])
     _, _, _, marks, W, _ = trace_parts(J, K)
     least = math.inf
@@ -419,14 +436,15 @@ def keep_least_excess(J, core, trace):
         excess = 0.0
         for k in range(K):
             if core[at(core, KNOWN) + k] != 0.0:
-                m = typical_size(core, k)
-                over = core[at(core, TOTALS) + k] + trace[W + j * K + k]
-                if over > 0.0 and m > 0.0:
-                    excess += over / m
+                total, rest = at(core, TOTALS) + k, at(core, RESTS) + k
+                over, _ = total_after(core[total], core[rest], trace[W + j * K + k])
+                if over > 0.0:
+                    m = typical_size(core, k)
+                    excess += max(LEAST_EXCESS, over / m if m > 0.0 else over)
         trace[marks + j] = excess
         least = min(least, excess)
     for j in range(J):
-        trace[marks + j] = 1.0 if trace[marks + j] <= least + TIE else 0.0
+        trace[marks + j] = 1.0 if trace[marks + j] <= least else 0.0
 
 
 @kernel
@@ -444,8 +462,9 @@ def draw_values(J, K, trace, seed, t):
         trace[values + j] = v
         if trace[marks + j] != 0.0:
             best = max(best, v)
+    least = tied_with(best)
     for j in range(J):
-        if trace[marks + j] != 0.0 and trace[values + j] >= best - TIE:
+        if trace[marks + j] != 0.0 and trace[values + j] >= least:
             return j
     return 0
 
@@ -502,18 +521,35 @@ def rounds_that_count(core):
 
 
 @kernel
+def learn_reward(g, x, reward, flat, spread, core, room):
+    """One reward at φ = x by block g of a compiled model; whether the block is to be refreshed. room has 2q + 5 numbers."""
+    if reward != 0.0 and standardised.nothing_seen(spread, 0):
+        correct_reward_unit(core, abs(reward))
+    return standardised.learn_reward(g, x, reward, flat, spread, room)
+
+
+@kernel
+def correct_reward_unit(core, reward):
+    """The first reward was seen that is not 0: what was guessed of prices, as if rewards were about 1, is now in its unit."""
+    core[RHO] *= reward
+    for k in range(int(core[CONSTRAINTS])):
+        core[at(core, PRICE) + k] *= reward
+        core[at(core, CORRECTION) + k] *= reward
+
+
+@kernel
 def take_costs(costs, z, p, columns, core, spread):
     """Costs seen after acting: into the totals, in place of what was booked for them (behind p numbers in z).
 
     Before their model learns them: `spread` is of that model, empty where it has none.
     """
-    totals, booked, moved = at(core, TOTALS), at(core, BOOKED), at(core, MOVED)
+    booked, moved = at(core, BOOKED), at(core, MOVED)
     for i in range(columns.shape[0]):
         k = columns[i]
         if spread.shape[0] > 0 and costs[i] != 0.0 and standardised.unit_is_guessed(spread, i):
             correct_unit(core, k, abs(costs[i]))
         core[booked + k] -= z[p + i]
-        core[totals + k] += costs[i]
+        add_to_total(core, k, costs[i])
         core[moved + k] += costs[i] * costs[i]
 
 
@@ -545,7 +581,7 @@ def learn_outcome(
     due = 0
     if standardised.learn_costs(action if cost[0] > 1.0 else 0, z, told, cost, cost_spread, free):
         due = 2
-    if standardised.learn_reward(action if flat[0] > 1.0 else 0, x, reward, flat, spread, room):
+    if learn_reward(action if flat[0] > 1.0 else 0, x, reward, flat, spread, core, room):
         due += 1
     return due
 

@@ -79,7 +79,7 @@ def simulate_shadow_price(env, policy, workspace, run):
         mean = env.rewards[c, a]
         reward = draw_reward(run.seed, run.replication, t, v, mean, env.reward_kind, env.reward_scale)
         chosen_costs(env, run.seed, run.replication, t, c, a, run.drawn)
-        learn(policy.reward, c, a, reward, workspace)
+        learn(policy.reward, c, a, reward, core, workspace)
         if late > 0:
             for i in range(late):
                 y[i] = run.drawn[policy.columns[i]]
@@ -106,12 +106,12 @@ def rows_of(model, c, ids, J):
 
 
 @inlined
-def learn(model, c, a, reward, workspace):
+def learn(model, c, a, reward, core, workspace):
     """One reward into the model."""
     x, g = row_and_block(model, c, a)
     p = int(model.flat[layout.FEATURES]) - 1
     row = model.rows[x : x + p]
-    if standardised.learn_reward(g, row, reward, model.flat, model.spread, workspace.room):
+    if shadow.learn_reward(g, row, reward, model.flat, model.spread, core, workspace.room):
         standardised.refresh(model.flat, model.spread, g, workspace.inverse)
 
 
@@ -187,7 +187,7 @@ def work_on_prices(env, policy, workspace):
     if state[DRAWN] < n:
         return
     if state[STARTED] == 0.0:
-        rho = max(shadow.LEAST_RHO, state[SPREAD] / state[WEIGHT])
+        rho = shadow_solve.typical_difference(core, state[SPREAD], state[WEIGHT])
         shadow_solve.begin_solve(core, sample.solver, rho, workspace.room)
         state[STARTED] = 1.0
     if budget > 0.0:

@@ -19,6 +19,7 @@ from tightrope.kernels.shadow import (
     EXPLORE,
     INFEASIBLE,
     LAST_BUDGETS,
+    LEAST_RHO,
     PRICE,
     RHO,
     ROW_WORK,
@@ -144,6 +145,12 @@ def draw_sample(
         )  # fmt: skip
         sums[0] += weights[i + r] * spread
         sums[1] += weights[i + r]
+
+
+@kernel
+def typical_difference(core, spread, weight):
+    """ρ of a sample, from the sum of its weighted spreads; the one in force where rewards do not differ at all."""
+    return max(spread / weight, LEAST_RHO * core[RHO]) if spread > 0.0 else core[RHO]
 
 
 @kernel

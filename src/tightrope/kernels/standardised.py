@@ -139,9 +139,10 @@ def noise_and_signal(spread, i):
         return 1.0, 1.0
     signal = spread[squares + i] / n
     noise = (signal + spread[errors + i]) / weight
-    # Equal outcomes tell nothing of their noise; what is left of it then is rounding.
-    if noise <= ROUNDING * (spread[mean + i] * spread[mean + i] + signal):
-        return 1.0, 1.0
+    # Equal outcomes tell nothing of their noise but the unit; what is left of it then is rounding.
+    size = spread[mean + i] * spread[mean + i]
+    if noise <= ROUNDING * (size + signal):
+        return (size, size) if size > 0.0 else (1.0, 1.0)
     return noise, max(noise, signal)
 
 
@@ -150,6 +151,12 @@ def unit_is_guessed(spread, i):
     """Whether nothing tells how large outcomes of output i are: no range was declared, and all that were seen are 0."""
     _, _, squares, _, prior = spread_parts(spread)
     return spread[squares + i] == 0.0 and spread[prior + i] == 0.0
+
+
+@inlined
+def nothing_seen(spread, i):
+    """Whether all outcomes of output i were 0, and no range was declared: nothing tells then what their unit is."""
+    return spread[SPREAD_HEAD + i] == 0.0 and unit_is_guessed(spread, i)
 
 
 @inlined

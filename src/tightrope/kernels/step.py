@@ -210,13 +210,14 @@ def penalties(W, w, Q, q, K, J, out, o):
 
 @kernel
 def first_of_the_best(values):
-    """The lowest row whose value is ≥ max − 1e-12."""
+    """The lowest row whose value ties with the best (`layout.tied_with`)."""
     best = values[0]
     for j in range(1, values.shape[0]):
         if values[j] > best:
             best = values[j]
+    least = layout.tied_with(best)
     for j in range(values.shape[0]):
-        if values[j] >= best - layout.TIE:
+        if values[j] >= least:
             return j
     return 0
 

@@ -123,7 +123,11 @@ class Lagrangian(Policy):
         W = offer.W if self._cost is None else estimates(self._cost, offer.psi, offer.ids)[0]
         values = rewards - W @ self.dual
         if self.guard:
-            values = np.where(kept_rows(self._expected, W), values, -np.inf)
+            # Of costs that are known the totals are exact; what is expected of others is rounded in any case.
+            known = self._cost is None
+            totals = self._totals if known else self._expected
+            rests = self._rests if known else np.zeros(self.n_constraints)
+            values = np.where(kept_rows(totals, rests, W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=W)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:

@@ -136,7 +136,7 @@ def best_mixture(u: Array, W: Array, program: MixtureProgram | None = None) -> A
         values = (1.0 - weight) * u[inside, None] + weight * u[outside]
         best = best_row(values.reshape(-1))
         i, j = divmod(best, len(outside))
-        if values[i, j] > u[single] + kernels.TIE:
+        if kernels.tied_with(values[i, j]) > u[single]:
             pi[inside[i]], pi[outside[j]] = 1.0 - weight[i, j], weight[i, j]
             return pi
     pi[single] = 1.0

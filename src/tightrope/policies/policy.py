@@ -186,6 +186,11 @@ class Policy(ABC):
         return np.zeros(self.n_constraints)
 
     @cached_property
+    def _rests(self) -> Array:
+        """What rounding has left of the totals (`kernels.exact_sums`)."""
+        return np.zeros(self.n_constraints)
+
+    @cached_property
     def _watch(self) -> Watch:
         return Watch(self.n_constraints)
 
@@ -362,7 +367,7 @@ class Policy(ABC):
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         self._note_decision(NO_DECISION)
         if w is not None:
-            self._totals[...] += w
+            kernels.add_costs(self._totals, self._rests, w)
         self.decisions.learnt(number, parts)
 
     @property
@@ -563,7 +568,7 @@ class Policy(ABC):
         phi, psi = self.kept_features(offer, choice)
         awaits = AWAITS_REWARD
         if self.sees_costs:
-            self._totals[...] += offer.W[choice.row]
+            kernels.add_costs(self._totals, self._rests, offer.W[choice.row])
         elif self.n_constraints:
             awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
@@ -606,7 +611,7 @@ class Policy(ABC):
                 model.make_room(given)
 
     def _all_arrays(self) -> Arrays:
-        found: Arrays = {"totals": self._totals, **self.arrays()}
+        found: Arrays = {"totals": self._totals, "rests": self._rests, **self.arrays()}
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}
@@ -644,7 +649,7 @@ def one_hot(row: int, J: int) -> Array:
 
 
 def best_row(values: Array) -> int:
-    """The lowest row whose value is at most 1e-12 below the highest."""
+    """The lowest row whose value ties with the highest."""
     return int(kernels.first_of_the_best(values))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import theory
+from tightrope import kernels, theory
 from tightrope.errors import InvalidInput
 from tightrope.kernels import prices
 from tightrope.models import Model
@@ -125,7 +125,7 @@ class ProvableShadowPrice(Policy):
         rewards = self._optimistic(offer.phi, offer.ids, t)
         values = rewards - offer.W @ self._prices_in_force(price, t)
         if self.guard:
-            values = np.where(kept_rows(self._totals, offer.W), values, -np.inf)
+            values = np.where(kept_rows(self._totals, self._rests, offer.W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=solved)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
@@ -309,15 +309,17 @@ class RememberedProgram:
         return price, np.sqrt(np.maximum(0.0, square - mean**2))
 
 
-def kept_rows(totals: Array, W: Array) -> NDArray[np.bool_]:
+def kept_rows(totals: Array, rests: Array, W: Array) -> NDArray[np.bool_]:
     """The rows that leave every total at or below 0; where there is none, those that exceed it least.
 
-    >>> kept_rows(np.array([-0.2]), np.array([[0.1], [0.2], [0.3]])).tolist()
+    >>> kept_rows(np.array([-0.2]), np.zeros(1), np.array([[0.1], [0.2], [0.3]])).tolist()
     [True, True, False]
-    >>> kept_rows(np.array([0.5]), np.array([[0.1], [-0.2], [0.3]])).tolist()
+    >>> kept_rows(np.array([0.5]), np.zeros(1), np.array([[0.1], [-0.2], [0.3]])).tolist()
     [False, True, False]
     """
-    excess = np.maximum(0.0, totals + W).max(axis=1)
+    after = np.empty(W.shape)
+    kernels.totals_with(totals, rests, W, after)
+    excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
     return np.asarray(excess <= excess.min())
 
 

@@ -504,7 +504,11 @@ def test_an_explanation_adds_up(K):
         np.testing.assert_array_equal(told.queue, queue)
         np.testing.assert_array_equal(told.costs, W)
         assert told.round == policy.rounds
-        assert told.row == decision.row == int(np.argmax(told.values >= told.values.max() - 1e-12))
+        assert (
+            told.row
+            == decision.row
+            == int(np.argmax(told.values >= told.values.max() - 1e-12 * abs(told.values.max())))
+        )
         if K:
             np.testing.assert_allclose(told.penalties, W * queue / told.V, atol=1e-12)
             schedules = (0.3 * K**0.25 * math.sqrt(2 * told.round / 3), K**0.75 * math.sqrt(6 / told.round))

@@ -564,7 +564,7 @@ class PessimisticOptimistic(Constrained):
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
-        del arrays["totals"]
+        del arrays["totals"], arrays["rests"]
         return {"core": kernels.core_views(self._core).saved, **arrays}
 
     def copy(self, seed: int | None = None) -> PessimisticOptimistic:

@@ -297,6 +297,30 @@ def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: 
     return due >= 0  # type: ignore[no-any-return]
 
 
+def note_unit(policy: Any, reward: float) -> None:
+    """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
+    if reward != 0.0 and policy._compiled and standardised.nothing_seen(policy._spread, 0):
+        shadow.correct_reward_unit(policy._core, abs(reward))
+
+
+def learn_costs(policy: Any, pending: Pending, costs: Any) -> None:
+    """Costs that are seen after acting, the careful way."""
+    cost, z = policy._cost, pending[3]
+    assert z is not None
+    p = cost.n_features if cost.takes_features else 0
+    spread = cost.spread if cost.compiled == "standardised" else _LINE
+    shadow.take_costs(costs, z, p, policy._columns, policy._core, spread)
+    psi = z[:p] if p else None
+    if policy._rule_costs is not None:
+        # Of a rule that is not in force nothing is seen: its model is told what it believes already.
+        unseen = policy._rule_costs.force(pending[4]).unseen
+        if len(unseen):
+            ids, costs = np.array([pending[1]]), costs.copy()
+            believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
+            costs[unseen] = believed[unseen]
+    cost.learn(psi, costs, pending[1])
+
+
 def refresh(policy: Any, action: int, due: int) -> None:
     """Refresh the models as `shadow.learn_outcome` has said."""
     if due & 1:
@@ -342,8 +366,8 @@ def decide_all(disjoint: bool, cost_disjoint: bool, by_usage: bool = False) -> t
 
 @cache
 def learn_reward() -> Any:
-    """`standardised.learn_reward`."""
-    return kernels.entry(standardised.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE)
+    """`shadow.learn_reward`."""
+    return kernels.entry(shadow.learn_reward, 0, _LINE, 0.0, _LINE, _LINE, _LINE, _LINE)
 
 
 @cache

@@ -46,8 +46,9 @@ def change_limit(
         policy._memory.restate(change)
     _begin_anew(policy, [k], forgive)
     if forgive:
-        totals = shadow.vector(policy._core, shadow.TOTALS)
-        totals[k] = min(totals[k], 0.0)
+        total, rest = (shadow.vector(policy._core, which) for which in (shadow.TOTALS, shadow.RESTS))
+        if total[k] > 0.0:
+            total[k] = rest[k] = 0.0
 
 
 def _require_shift(model: Model) -> None:

@@ -418,7 +418,7 @@ class ShadowPrice(Constrained):
                     if waiting[0] == AWAITS_REWARD:
                         del self._pending[decision.number]
                         g = waiting[1] if self._disjoint else 0
-                        if fast(g, waiting[2], reward, self._flat, self._spread, self._room):
+                        if fast(g, waiting[2], reward, self._flat, self._spread, self._core, self._room):
                             self._reward.refresh(g)
                         return
                 elif waiting[0] == self._awaits and fast_path.learn_late(self, waiting, reward, costs, usage):
@@ -431,22 +431,14 @@ class ShadowPrice(Constrained):
         seen: Array = self._input.observed(costs, action, group)
         return seen
 
+    def learn_reward(self, pending: Pending, reward: float) -> None:
+        """Take in the reward of a decision."""
+        fast_path.note_unit(self, reward)
+        Policy.learn_reward(self, pending, reward)
+
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
-        cost, z = self._cost, pending[3]
-        assert z is not None
-        p = cost.n_features if cost.takes_features else 0
-        spread = cost.spread if cost.compiled == "standardised" else _NONE
-        shadow.take_costs(costs, z, p, self._columns, self._core, spread)
-        psi = z[:p] if p else None
-        if self._rule_costs is not None:
-            # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-            unseen = self._rule_costs.force(pending[4]).unseen
-            if len(unseen):
-                ids, costs = np.array([pending[1]]), costs.copy()
-                believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
-                costs[unseen] = believed[unseen]
-        cost.learn(psi, costs, pending[1])
+        fast_path.learn_costs(self, pending, costs)
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
@@ -514,6 +506,7 @@ class ShadowPrice(Constrained):
         costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
+        fast_path.note_unit(self, next((y for y in log.rewards.reshape(-1).tolist() if y), 0.0))
         self._learn_log(log)
         limits.remember_offers(self, seen)
 
@@ -595,7 +588,7 @@ class ShadowPrice(Constrained):
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
-        del arrays["totals"]
+        del arrays["totals"], arrays["rests"]
         return {"core": self._core, **arrays}
 
     def _book_again(self) -> None:

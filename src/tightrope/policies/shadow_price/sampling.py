@@ -15,7 +15,6 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
-from tightrope.kernels.layout import TIE
 from tightrope.models import Model
 from tightrope.validation import Array
 
@@ -90,7 +89,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
     trace[deviations:values] = 0.0
     allowed = trace[marks:costs] != 0.0
     outcomes = min(max(t, float(learnt)), shadow.half_life(core) / shadow.LN2)
-    unit = max(core[shadow.RHO], shadow.LEAST_RHO) * core[shadow.EXPLORE]
+    unit = core[shadow.RHO] * core[shadow.EXPLORE]
     gamma = GAMMA * math.sqrt(allowed.sum() * outcomes)
     slope = min(STEEPEST, gamma / unit) if unit > 0.0 else STEEPEST
     chances = gap_probabilities(trace[values:marks], allowed, slope)
@@ -127,7 +126,8 @@ def member_probabilities(means: Array, deviations: Array, allowed: Any, shifts: 
     n, sd = len(rows), np.ascontiguousarray(deviations[rows])
     if not sd.any():
         values = means[rows] + shifts[:, rows]
-        best = np.argmax(values >= values.max(axis=1, keepdims=True) - TIE, axis=1)
+        least = np.array([kernels.tied_with(one) for one in values.max(axis=1).tolist()])
+        best = np.argmax(values >= least[:, None], axis=1)
         found[rows] = np.bincount(best, minlength=n) / len(shifts)
         return found
     out, room = np.empty(n), np.empty(probabilities.probabilities_room(n))

@@ -77,7 +77,7 @@ class PriceSolve:
         if numbers[self.DRAWN] < n:
             return False
         if not numbers[self.STARTED]:
-            rho = max(shadow.LEAST_RHO, float(numbers[self.SPREAD] / numbers[self.WEIGHT]))
+            rho = shadow_solve.typical_difference(core, numbers[self.SPREAD], numbers[self.WEIGHT])
             shadow_solve.begin_solve(core, self.solver, rho, self.room)
             numbers[self.STARTED] = 1.0
         if budget > 0.0:

@@ -68,7 +68,7 @@ def shared(phis: Array, Ws: Array, rewards: list[float], settings: Settings) -> 
         widths = np.sqrt(np.vecdot(P, phi))
         optimistic = np.minimum(1.0, phi @ theta + settings.root_beta(t - 1, d) * widths)
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         x, u = phi[a], P[a]
         gain = u / (1.0 + widths[a] ** 2)
@@ -96,7 +96,7 @@ def after(phis: Array, psis: Array, Ws: Array, rewards: list[float], settings: S
         low = psi @ mu.T - settings.root_beta(t - 1, q) * widths_w[:, None]
         W = np.maximum(-1.0, np.minimum(1.0, low))
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         gain = P[a] / (1.0 + widths[a] ** 2)
         theta += (reward - theta @ phi[a]) * gain
@@ -126,7 +126,7 @@ def disjoint(
         widths = np.sqrt(U @ x)
         optimistic = np.minimum(1.0, theta @ x + settings.root_beta(t - 1, J * p) * widths)
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         reward = 1.0 if uniform < rewards[c, a] else 0.0
         gain = U[a] / (1.0 + widths[a] ** 2)
@@ -173,7 +173,7 @@ def full_sweep(
             np.vecdot(rows @ Sigma_inv, rows, out=squares[at : at + step])
         optimistic = np.minimum(1.0, phi @ theta + settings.root_beta(t - 1, d) * np.sqrt(squares))
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         x = phi[a]
         u = Sigma_inv @ x
@@ -200,7 +200,7 @@ def running_widths(phi: Array, W: Array, rewards: Array, rounds: int, settings: 
     for t in range(1, rounds + 1):
         optimistic = np.minimum(1.0, means + settings.root_beta(t - 1, d) * np.sqrt(squares))
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         x = phi[a]
         u = Sigma_inv @ x
@@ -232,7 +232,7 @@ def batch(phis: Array, Ws: Array, Sigma_inv: Array, theta: Array, n: int, settin
     choices = []
     for t, (optimistic, W) in enumerate(zip(all_optimistic, Ws), start=1):
         values = optimistic - W @ (Q / (settings.v * math.sqrt(t)))
-        a = int(np.argmax(values >= values.max() - TIE))
+        a = int(np.argmax(values >= (best := values.max()) - TIE * abs(best)))
         Q = np.maximum(0.0, Q + W[a] + settings.e / math.sqrt(t))
         choices.append(a)
     return Outcome(choices, Q)

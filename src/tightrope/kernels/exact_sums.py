@@ -1,0 +1,51 @@
+"""Running totals that are never below the exact sum of the costs.
+
+A total is two numbers: `total`, and `rest`, what rounding has left of the sum. Their sum is rounded once in a step, in `rest`, and
+upwards: where it is at or below zero, so is the exact sum of all costs. `total` is their sum as one number, so it has its sign.
+
+So a guard can be certain: from total + rest ≤ 0 a cost w ≤ 0 leads to a sum ≤ 0 again, for the least number that is not below a
+sum ≤ 0 is not above 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tightrope.kernels.compile import inlined, kernel
+
+
+@inlined
+def two_sum(a, b):
+    """a + b as it is rounded, and what is missing from it, exactly (Knuth)."""
+    s = a + b
+    c = s - a
+    return s, (a - (s - c)) + (b - c)
+
+
+@inlined
+def sum_rounded_up(a, b):
+    """The least number that is not below a + b."""
+    s, missing = two_sum(a, b)
+    return math.nextafter(s, math.inf) if missing > 0.0 else s
+
+
+@inlined
+def total_after(total, rest, cost):
+    """The total and its rest once a cost is added."""
+    s, missing = two_sum(total, cost)
+    return two_sum(s, sum_rounded_up(rest, missing))
+
+
+@kernel
+def add_costs(totals, rests, costs):
+    """Costs (K,) into totals and rests (K,)."""
+    for k in range(costs.shape[0]):
+        totals[k], rests[k] = total_after(totals[k], rests[k], costs[k])
+
+
+@kernel
+def totals_with(totals, rests, W, out):
+    """Where each row of W (J, K) would lead: the totals into out (J, K)."""
+    for j in range(W.shape[0]):
+        for k in range(W.shape[1]):
+            out[j, k], _ = total_after(totals[k], rests[k], W[j, k])
