@@ -563,7 +563,7 @@ def _read_usage(reader: _Reader, table: Any, rule: Rule, names: ActionNames, whe
         usage[action] = value = reader.convert(given, float, f"{where}.{action}")
         if action not in names:
             reader.refuse(f"{where}.{action}", names.unknown(action))
-        if not low <= value <= high:
+        if rule.declared and not low <= value <= high:
             reader.refuse(
                 f"{where}.{action}", f"must lie in [{low:g}, {high:g}], the rule's range, but got {value:g}"
             )

@@ -109,3 +109,7 @@ def test_actions_that_may_not_be_chosen_are_left_out():
     values = np.where(may, mean + sd * rng.normal(size=(400_000, 6)), -np.inf)
     seen = np.bincount(values.argmax(1), minlength=6)[may] / 400_000
     np.testing.assert_allclose(largest(mean[may], sd[may]), seen, atol=0.004)
+
+
+def test_means_that_no_deviation_changes_leave_the_lowest_of_the_best():
+    assert largest([1e20, 3e20, 3e20, -1e20], [1.0, 1.0, 2.0, 1.0]).tolist() == [0.0, 1.0, 0.0, 0.0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.policies.watch import FIRST_LOOK, next_look
+from tightrope.policies.watch import FIRST_LOOK, next_look, next_whole_look
 
 
 class Stubborn(tr.policies.Policy):
@@ -35,14 +35,20 @@ def run(policy, rounds, learn=True, **offer):
     return told
 
 
-def test_a_policy_is_looked_at_when_its_decisions_have_doubled():
-    looks = []
+@pytest.mark.parametrize("plain", [True, False], ids=["fast path", "careful way"])
+def test_totals_are_looked_at_before_every_64th_decision_and_all_else_when_their_number_has_doubled(plain):
+    looks, whole = [], []
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
     watch = policy._look
     policy._look = lambda: (looks.append(policy.rounds), watch())
-    run(policy, 2100, costs=[[0.5], [-0.5]])
-    assert looks == [512, 1024, 2048]
-    assert [next_look(n) for n in (0, 511, 512, 1023, 1024)] == [512, 512, 1024, 1024, 2048]
+    concerns = policy.concerns
+    policy.concerns = lambda: whole.append(policy.rounds) or concerns()
+    costs = [[0.5], [-0.5]]
+    run(policy, 2100, costs=np.array(costs) if plain else costs)
+    assert looks == list(range(64, 2100, 64))
+    assert whole == [512, 1024, 2048]
+    assert [next_look(n) for n in (0, 63, 64, 1000)] == [64, 64, 128, 1024]
+    assert [next_whole_look(n) for n in (0, 511, 512, 1023, 1024)] == [512, 512, 1024, 1024, 2048]
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["fast path", "careful way"])
@@ -60,20 +66,48 @@ def test_looking_changes_no_decision(make, plain):
         looked.learn(first, float(first.action)), left.learn(second, float(second.action))
     for name, array in looked.state().items():
         np.testing.assert_array_equal(array, left.state()[name])
-    assert looked._look_at == 2048
+    assert looked._look_at == 1152
 
 
 def test_a_total_that_stays_above_zero_is_told_once_with_rule_round_and_amount():
     policy = Stubborn(2, n_constraints=2)
     told = run(policy, 2100, costs=[[0.25, -1.0], [-1.0, -1.0]])
-    assert told.count((1024, "total above zero")) == 1
+    assert told.count((512, "total above zero")) == 1
     assert [kind for _, kind in told].count("total above zero") == 1
     [concern] = [one for one in policy.concerns() if one.kind == "total above zero"]
     assert concern.message == (
-        "constraint 0: its total was above zero whenever it was looked at from round 512 on; in round 2,100 it is 525, "
+        "constraint 0: its total was above zero whenever it was looked at from round 64 on; in round 2,100 it is 525, "
         "which is 0.25 per decision too much."
     )
     assert "ShadowPrice" in concern.remedy
+
+
+@pytest.mark.parametrize("make", [tr.ShadowPrice, tr.PessimisticOptimistic])
+def test_a_total_above_zero_in_all_of_1000_rounds_is_told_and_never_out_of_sight(make):
+    """Both actions cost: no policy can help it. Between the powers of two, too."""
+    policy = make(reward=tr.ArmMeans(2), constraints=1)
+    told = run(policy, 600, costs=np.array([[0.5], [0.25]]))
+    assert "total above zero" in [kind for _, kind in told]
+    for _ in range(400):
+        assert "total above zero" in [one.kind for one in policy.concerns()]
+        policy.learn(policy.decide(costs=np.array([[0.5], [0.25]])), 0.5)
+
+
+def test_totals_are_read_as_they_are_between_two_looks():
+    policy = Stubborn(2, n_constraints=1)
+    run(policy, 650, costs=[[0.25], [0.0]])
+    assert "total above zero" in [one.kind for one in policy.concerns()]
+    policy._totals[:] = -1.0
+    assert policy.concerns() == []
+
+
+def test_a_policy_that_was_loaded_is_watched_from_there_on(tmp_path):
+    policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1, guard=True)
+    run(policy, 5_000, costs=np.array([[0.5], [0.25]]))
+    policy.save(tmp_path / "state")
+    loaded = tr.load(tmp_path / "state")
+    told = run(loaded, 700, costs=np.array([[0.5], [0.25]]))
+    assert [n for n, kind in told if kind == "total above zero"] == [5_568]
 
 
 def test_a_total_that_falls_below_zero_is_no_concern_any_more():
@@ -146,7 +180,8 @@ def test_a_warning_as_an_error_leaves_the_state_as_it_was():
 def test_a_policy_that_was_loaded_is_looked_at_again(tmp_path):
     rules = tr.Rules([tr.Share("a", at_least=0.6), tr.Budget("hours", at_most=0.3)], actions=["a", "b"])
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=rules)
-    assert run(policy, 700, usage={"hours": [0.8, 0.1]}) == [(512, "rules that can't be met")]
+    told = run(policy, 700, usage={"hours": [0.8, 0.1]})
+    assert told == [(512, "rules that can't be met"), (512, "total above zero")]
     policy.save(tmp_path / "state")
     loaded = tr.load(tmp_path / "state")
     with pytest.warns(tr.PolicyWarning, match="no choice of actions keeps this"):

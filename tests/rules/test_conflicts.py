@@ -34,7 +34,7 @@ def refusal(rules):
         ([Capacity("b", 0.9), Share("a", 0.5), Capacity("a", 0.2)], [1, 2], 0.3),
         ([Mean("w", at_least=0.6, at_most=0.4)], [0], 0.2),
         ([Mean("w", at_least=0.6), Budget("w", 0.4)], [0, 1], 0.2),
-        ([Budget("h", -0.1), Share("a", 0.5)], [0], 0.1),
+        ([Budget("h", -0.1, range=(0, 1)), Share("a", 0.5)], [0], 0.1),
         ([Budget("h", 1.0, range=(2, 4))], [0], 1.0),
         ([Budget("h", 1.0, "a", range=(2, 4)), Share("a", 0.75)], [0, 1], 0.25),
         ([Mean("w", at_most=-0.1, at_least=1.1)], [0], 1.2),

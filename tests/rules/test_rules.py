@@ -238,7 +238,7 @@ def test_no_rules():
 
 
 def test_usage_may_overshoot_its_range_by_rounding_only():
-    rules = Rules([Budget("h", 0.5)], actions=ABC)
+    rules = Rules([Budget("h", 0.5, range=(0, 1))], actions=ABC)
     np.testing.assert_array_equal(rules.costs({"h": [1 + 1e-12, -1e-12, 0.5]})[:, 0], [0.5, -0.5, 0.0])
 
 
@@ -275,7 +275,7 @@ def test_usage_may_overshoot_its_range_by_rounding_only():
     ],
 )
 def test_bad_usage(usage, message):
-    rules = Rules([Budget("h", 0.5), Budget("w", 0.5, "a")], actions=ABC)
+    rules = Rules([Budget("h", 0.5, range=(0, 1)), Budget("w", 0.5, "a")], actions=ABC)
     with pytest.raises(InvalidInput, match=message):
         rules.costs(usage)
 
@@ -308,7 +308,7 @@ def test_a_group_that_matters_must_be_said():
         ([Capacity("a", 0.5), Capacity("a", 0.5)], ABC, r"rules\[1\] repeats rules\[0\]"),
         (["capacity"], ABC, r"rules\[0\] must be a Budget, Capacity, Mean"),
         (
-            [Budget("h", 0.5), Mean("h", 0.5, range=(0, 2))],
+            [Budget("h", 0.5, range=(0, 1)), Mean("h", 0.5, range=(0, 2))],
             ABC,
             r"rules\[1\]: range of 'h' must be \(0.0, 1.0\)",
         ),

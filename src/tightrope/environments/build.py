@@ -297,18 +297,20 @@ def _rule_costs(
     tables = {usage: _by_context(env, usage, table, rules) for usage, table in {**fixed, **given}.items()}
     by_context = _groups(env, rules, groups)
     try:
-        costs = [
-            rules.costs({usage: table[c] for usage, table in tables.items()}, group=by_context[c])
-            for c in range(env.n_contexts)
-        ]
+        costs = np.stack(
+            [
+                rules.costs({usage: table[c] for usage, table in tables.items()}, group=by_context[c])
+                for c in range(env.n_contexts)
+            ]
+        )
     except InvalidInput as error:
         raise SpecError(f"environment.usage: {error}") from error
     return {
-        "costs": np.stack(costs),
+        "costs": costs,
         "constraints": rules.names,
         "rules": rules,
         "groups": by_context,
-        "cost_range": rules.cost_range,
+        "cost_range": rules.range_of_costs(costs),
         "cost_noise": _noise(env, rules),
         "costs_seen": rules.costs_seen,
     }

@@ -161,7 +161,7 @@ class Custom:
                     "constraints, costs_seen and cost_range come from the rules: leave them out."
                 )
             self.constraints, self.costs_seen = rules.names, rules.costs_seen
-            self.cost_range: Array | None = np.asarray(rules.cost_range)
+            self.cost_range: Array | None = np.asarray(rules.cost_range) if rules.declared.all() else None
         else:
             if self.usage:
                 raise InvalidInput("usage is for rules, which say what of it counts.")

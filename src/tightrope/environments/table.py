@@ -506,10 +506,10 @@ def _costs(
     n = table.rows.size
     if not usage and table.groups is None:
         same = rules.costs()
-        return np.broadcast_to(same, (n, *same.shape)), rules.cost_range
+        return np.broadcast_to(same, (n, *same.shape)), rules.range_of_costs(same)
     groups: list[str | None] = [None] * n if table.groups is None else [*table.groups]
-    costs = [rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)]
-    return np.stack(costs), rules.cost_range
+    costs = np.stack([rules.costs({name: u[c] for name, u in usage.items()}, groups[c]) for c in range(n)])
+    return costs, rules.range_of_costs(costs)
 
 
 def _agreed_seen(rules: Rules | None, stated: Seen | None) -> WhenSeen:

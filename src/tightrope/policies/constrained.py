@@ -16,6 +16,7 @@ from tightrope.policies.offer import Offer, rounds_given
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
+from tightrope.policies.watch import LOOK_EVERY
 from tightrope.problem import Seen, Setting
 from tightrope.rules import Rules, Units
 from tightrope.validation import Array, finite_number, whole_number
@@ -98,7 +99,12 @@ class Constrained(Policy):
                 raise InvalidInput(f"round {i} of decide_many: {error}") from error
         if self._pending.made >= self._look_at:
             self._look()
-        return [self._commit(offer) for offer in offers]
+        made = []
+        for offer in offers:
+            if self._pending.made % LOOK_EVERY == 0:
+                self._watch.note_totals(self)
+            made.append(self._commit(offer))
+        return made
 
     @classmethod
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:

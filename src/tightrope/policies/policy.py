@@ -29,7 +29,7 @@ from tightrope.policies.offer import (
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.state_file import Arrays, checked, write_state
-from tightrope.policies.watch import FIRST_LOOK, Watch, constraint_words, next_look
+from tightrope.policies.watch import LOOK_EVERY, Watch, constraint_words, next_look
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
 from tightrope.trust import grant
@@ -80,7 +80,7 @@ class Policy(ABC):
     notify: Callable[[Concern], None] = staticmethod(warn)
     _reward: Model | None = None
     _cost: Model | None = None
-    _look_at: int = FIRST_LOOK
+    _look_at: int = LOOK_EVERY
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
@@ -197,8 +197,9 @@ class Policy(ABC):
     def concerns(self) -> list[Concern]:
         """What the policy can't do as it is asked to, as far as its state shows: each with the numbers, in words, and the remedy.
 
-        It is asked for before decision 512, and whenever the number of decisions has doubled; what is new then is told once, as a
-        `PolicyWarning` unless `notify` says otherwise.
+        Totals are judged as they stand, from decision 512 on, by what was seen of them before every 64th decision. What is new is
+        told once, as a `PolicyWarning` unless `notify` says otherwise: of totals before any of these decisions, of all else before
+        decision 512 and whenever the number of decisions has doubled.
         """
         return [*self.own_concerns(), *self._watch.concerns(self)]
 

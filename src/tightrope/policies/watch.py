@@ -1,7 +1,8 @@
 """What any policy is watched for while it runs: totals that stay above zero, actions and costs of which nothing was ever seen.
 
-A policy is looked at before its decision number 512, and then whenever the number has doubled: in between it costs nothing. What is
-looked at is plain state, so a policy that was loaded is looked at as well; it may then warn again.
+Totals are looked at before every 64th decision, and told of from the 512th on; all else, which takes longer to find out, before the
+512th and whenever the number has doubled. What is looked at is plain state, so a policy that was loaded is looked at as well; it may
+then warn again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.rules import Units
 from tightrope.validation import Array
 
-FIRST_LOOK = 512
+# Totals are looked at this often; nothing is told before the decision of that number.
+LOOK_EVERY, FIRST_LOOK = 64, 512
 # A total is of concern that stands above zero by so many typical costs, and by so many for a decision.
 LEAST_COSTS, LEAST_SHARE = 3.0, 2e-3
 # An action that was on offer so often, and for each of the others so often, should have been tried.
@@ -26,9 +28,18 @@ _NAMED = 3
 
 
 def next_look(made: int) -> int:
-    """The number of the decision before which to look again: the next power of two.
+    """The number of the decision before which to look at the totals again.
 
-    >>> next_look(0), next_look(512), next_look(3000)
+    >>> next_look(0), next_look(64), next_look(3000)
+    (64, 128, 3008)
+    """
+    return (made // LOOK_EVERY + 1) * LOOK_EVERY
+
+
+def next_whole_look(made: int) -> int:
+    """The number of the decision before which to look at everything again: the next power of two.
+
+    >>> next_whole_look(0), next_whole_look(512), next_whole_look(3000)
     (512, 1024, 4096)
     """
     return 1 << max(FIRST_LOOK.bit_length() - 1, made.bit_length())
@@ -39,9 +50,10 @@ class Watch:
 
     `since` (K,): the first of the looks in a row that have found a total above zero, 0 where the last has not. Of offers that left
     actions out, `few` counts all and `offered` those of each action; other decisions, from number `begun` on, had all on offer.
+    Everything is looked at before decision number `whole_at`.
     """
 
-    __slots__ = ("begun", "few", "offered", "since", "told")
+    __slots__ = ("begun", "few", "offered", "since", "told", "whole_at")
 
     def __init__(self, n_constraints: int, begun: int = 0) -> None:
         self.since = np.zeros(n_constraints, dtype=np.int64)
@@ -49,6 +61,7 @@ class Watch:
         self.few = 0
         self.offered: NDArray[np.int64] | None = None
         self.told: set[str] = set()
+        self.whole_at = FIRST_LOOK
 
     def note_offer(self, ids: Any, n_actions: int | None) -> None:
         """Take note of what is on offer, where that is not everything."""
@@ -61,12 +74,20 @@ class Watch:
 
     def look(self, policy: Any) -> None:
         """Note which totals are above zero, and tell what is new."""
+        self.note_totals(policy)
+        if policy.rounds >= self.whole_at:
+            self.whole_at = next_whole_look(policy.rounds)
+            self.tell(policy, policy.concerns())
+        elif self.since.any():
+            self.tell(policy, self.totals_above(policy))
+
+    def note_totals(self, policy: Any) -> None:
+        """Note which totals are above zero."""
         above = policy.totals > 0.0
         if len(above) != len(self.since):
             self.since = np.zeros(len(above), dtype=np.int64)
         self.since[~above] = 0
         self.since[above & (self.since == 0)] = policy.rounds
-        self.tell(policy, policy.concerns())
 
     def tell(self, policy: Any, concerns: Sequence[Concern]) -> None:
         """Tell what is new of these."""
@@ -76,26 +97,43 @@ class Watch:
                 policy.notify(concern)
 
     def concerns(self, policy: Any) -> list[Concern]:
-        """What the looks have shown."""
-        n, totals = policy.rounds, policy.totals
-        offered = np.full(policy.n_actions or 0, n - self.begun - self.few)
+        """What the looks have shown, and the state as it is now."""
+        offered = np.full(policy.n_actions or 0, policy.rounds - self.begun - self.few)
         if self.offered is not None:
             offered += self.offered
         return [
-            *totals_above(policy, totals, self.since, n, constraint_words(policy), units_counted(policy)),
+            *self.totals_above(policy),
             *never_tried(policy, offered),
             *costs_not_seen(policy),
         ]
 
+    def totals_above(self, policy: Any) -> list[Concern]:
+        """The rules whose total stands above zero now, and has for half of the rounds that were watched."""
+        return totals_above(
+            policy,
+            policy.totals,
+            self.since,
+            policy.rounds,
+            constraint_words(policy),
+            units_counted(policy),
+            self.begun,
+        )
+
 
 def totals_above(
-    policy: Any, totals: Array, since: NDArray[np.int64], now: int, words: Sequence[str], units: Units
+    policy: Any,
+    totals: Array,
+    since: NDArray[np.int64],
+    now: int,
+    words: Sequence[str],
+    units: Units,
+    begun: int = 0,
 ) -> list[Concern]:
-    """The rules whose total stands above zero in round `now` and did in `since`, half of all rounds ago or longer."""
-    if now < 2 * FIRST_LOOK or not len(totals) or len(since) != len(totals):
+    """The rules whose total stands above zero in round `now`, and has since half of the rounds from `begun` on, or longer."""
+    if now - begun < FIRST_LOOK or not len(totals) or len(since) != len(totals):
         return []
     least = policy.cost_sizes() * max(LEAST_COSTS, LEAST_SHARE * now)
-    long = (since > 0) & (2 * since <= now) & (totals > least)
+    long = (since > 0) & (2 * (since - begun) <= now - begun) & (totals > least)
     found = np.flatnonzero(long)
     if not len(found):
         return []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,8 +15,11 @@ from tightrope.validation import Array
 _TOLERANCE = 1e-9  # exceeding limits by this part of the rules' scales is rounding
 
 
-def refuse_conflicts(rules: Sequence[Rule], names: ActionNames) -> None:
-    """Raise unless some policy meets the rules for some usage and some frequencies of the groups.
+Ranges: TypeAlias = Mapping[str, tuple[float, float]]
+
+
+def refuse_conflicts(rules: Sequence[Rule], names: ActionNames, ranges: Ranges) -> None:
+    """Raise unless some policy meets the rules for some usage, within `ranges`, and some frequencies of the groups.
 
     Let z be a policy that meets the rules without `among`, and p_g one that meets those of group g. If each
     group has frequency ε and follows p_g, and all other contexts follow z, then the groups' rules hold and
@@ -28,10 +32,10 @@ def refuse_conflicts(rules: Sequence[Rule], names: ActionNames) -> None:
     relaxation: dict[Rule, float] = {}
     moves: list[str] = []
     for population in populations.values():
-        if _can_meet(population, names):
+        if _can_meet(population, names, ranges):
             continue
-        conflict = conflict or _irreducible(population, names)
-        for rule, changes in _least_changes(population, names, own_units=True).items():
+        conflict = conflict or _irreducible(population, names, ranges)
+        for rule, changes in _least_changes(population, names, ranges, own_units=True).items():
             for (side, _), change in zip(rule.sides, changes, strict=True):
                 if change > _TOLERANCE * rule.scale:
                     relaxation[rule] = relaxation.get(rule, 0.0) + change
@@ -51,23 +55,23 @@ def refuse_conflicts(rules: Sequence[Rule], names: ActionNames) -> None:
     raise error
 
 
-def _can_meet(population: Sequence[Rule], names: ActionNames) -> bool:
-    changes = _least_changes(population, names, own_units=False)
+def _can_meet(population: Sequence[Rule], names: ActionNames, ranges: Ranges) -> bool:
+    changes = _least_changes(population, names, ranges, own_units=False)
     return sum(sum(sides) / rule.scale for rule, sides in changes.items()) <= _TOLERANCE
 
 
-def _irreducible(population: Sequence[Rule], names: ActionNames) -> list[Rule]:
+def _irreducible(population: Sequence[Rule], names: ActionNames, ranges: Ranges) -> list[Rule]:
     """Deletion filter: leave out whatever is not needed for the conflict."""
     kept = list(population)
     for rule in population:
         others = [other for other in kept if other is not rule]
-        if not _can_meet(others, names):
+        if not _can_meet(others, names, ranges):
             kept = others
     return kept
 
 
 def _least_changes(
-    population: Sequence[Rule], names: ActionNames, *, own_units: bool
+    population: Sequence[Rule], names: ActionNames, ranges: Ranges, *, own_units: bool
 ) -> dict[Rule, list[float]]:
     """For each rule and side, how far its limit moves when the sum of the moves is least.
 
@@ -99,7 +103,7 @@ def _least_changes(
             if quantity.usage is None:
                 rows[k, counted] = sign
             else:
-                low, high = quantity.range
+                low, high = ranges[quantity.usage]
                 rows[k, counted] = sign * low / rule.scale
                 rows[k, start[quantity.usage] + counted] = sign * (high - low) / rule.scale
             rows[k, first_change + k] = -1.0

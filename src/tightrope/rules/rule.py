@@ -39,7 +39,10 @@ Side: TypeAlias = Literal["at_most", "at_least"]
 
 
 class Quantity(NamedTuple):
-    """What a rule averages: the usage (None: 1) where one of `actions` (None: any) is chosen, else 0."""
+    """What a rule averages: the usage (None: 1) where one of `actions` (None: any) is chosen, else 0.
+
+    `range` is what is declared of the usage, or what its limits suggest (`Rule.declared` says which).
+    """
 
     usage: str | None
     actions: tuple[Action, ...] | None
@@ -68,6 +71,11 @@ class Rule(ABC):
     @abstractmethod
     def quantity(self) -> Quantity:
         """What the rule averages."""
+
+    @property
+    def declared(self) -> bool:
+        """Whether it is known what the quantity lies in: nothing else is then taken. Else any number is."""
+        return True
 
     @property
     def short_name(self) -> str:
@@ -191,7 +199,14 @@ class DecisionRule(Rule):
 
 
 class UsageRule(Rule):
-    """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`: then only what that uses counts."""
+    """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`: then only what that uses counts.
+
+    Where `range` is None the limits suggest one: from 0 to 1, or to twice a limit that lies outside.
+
+    >>> from tightrope.rules import Budget
+    >>> Budget("nurse_minutes", at_most=24).quantity.range, Budget("nurse_minutes", at_most=24).scale
+    ((0.0, 48.0), 48.0)
+    """
 
     counts_usage = True
     name: Any
@@ -200,7 +215,20 @@ class UsageRule(Rule):
     @property
     def quantity(self) -> Quantity:
         """The usage."""
-        return Quantity(self.name, members(getattr(self, "action", None)) or None, self.range)
+        return Quantity(
+            self.name,
+            members(getattr(self, "action", None)) or None,
+            self._suggested() if self.range is None else self.range,
+        )
+
+    @property
+    def declared(self) -> bool:
+        """Whether `range` was given."""
+        return self.range is not None
+
+    def _suggested(self) -> tuple[float, float]:
+        far = [2.0 * limit for _, limit in self.sides if not 0.0 <= limit <= 1.0]
+        return min([0.0, *far]), max([1.0, *far])
 
 
 # --- kinds by name ---

@@ -27,7 +27,7 @@ from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Choice, Policy, copy_of_model
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
-from tightrope.policies.watch import FIRST_LOOK, Watch
+from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
@@ -149,7 +149,7 @@ class PessimisticOptimistic(Constrained):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
-        self._watch, self._look_at = Watch(K), FIRST_LOOK
+        self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._outside = concerns.OutsideRewards()
         # By the number of actions on offer: their ids, and how many numbers are behind a decision.
         self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}

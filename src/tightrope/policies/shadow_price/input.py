@@ -96,7 +96,13 @@ def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
     if rules is not None:
         if cost_range is not None:
             raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
-        return np.array(rules.cost_range, dtype=float).reshape(K, 2)
+        ranges = np.array(rules.cost_range, dtype=float).reshape(K, 2)
+        for k, column in enumerate(rules.columns):
+            if not column.rule.declared:
+                # The limit tells about how large costs are, in any unit; where it is 0 nothing does.
+                size = max(abs(limit) for _, limit in column.rule.sides) / column.rule.scale
+                ranges[k] = -size, size
+        return ranges
     if cost_range is None:
         return None
     given = finite_array("cost_range", np.asarray(cost_range, dtype=float), (2,), (K, 2))

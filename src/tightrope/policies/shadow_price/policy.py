@@ -30,7 +30,7 @@ from tightrope.policies.shadow_price.predict import Predictions, Rewards
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.state_file import Arrays
-from tightrope.policies.watch import FIRST_LOOK, Watch
+from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
 from tightrope.validation import FLOAT, Array, finite_number, whole_number
@@ -153,7 +153,7 @@ class ShadowPrice(Constrained):
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
-        self._watch, self._look_at = Watch(K), FIRST_LOOK
+        self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._memory = RoundMemory()
         self._solve: PriceSolve | None = None
         self._seed = np.uint64(self.seed)
@@ -296,6 +296,8 @@ class ShadowPrice(Constrained):
         usage, group
             With rules they stand in for the cost matrix: see `Rules.costs`.
         """
+        if self._pending.made >= self._look_at:
+            self._look()
         if actions is None and self._pending.made < self._wake:
             if costs is None and self._by_usage is not None:
                 if type(group) is not str:
@@ -351,10 +353,7 @@ class ShadowPrice(Constrained):
                 decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
                 if decision is not None:
                     return decision
-        read = self._offer(features, costs, cost_features, actions, usage, group)
-        if self._pending.made >= self._look_at:
-            self._look()
-        return self._commit(read)
+        return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -687,4 +686,4 @@ class ShadowPrice(Constrained):
         self._memory.remember(int(core[shadow.SLOT]), entry, mark, decision=self._pending.made)
 
     def _set_alarm(self) -> None:
-        self._wake = min(prices.next_work(self), self._look_at)
+        self._wake = prices.next_work(self)

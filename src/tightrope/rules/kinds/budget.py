@@ -24,8 +24,8 @@ class Budget(UsageRule):
         Only what these actions use counts.
     among, seen
         As in `Capacity`.
-    range : (low, high)
-        What the usage is known to lie in.
+    range : (low, high), optional
+        What the usage is known to lie in: anything else is refused. Without it, it may be any number.
 
     Examples
     --------
@@ -38,4 +38,4 @@ class Budget(UsageRule):
     action: Actions | None = None
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
-    range: Range = field(default=(0.0, 1.0), kw_only=True)
+    range: Range | None = field(default=None, kw_only=True)

@@ -22,8 +22,8 @@ class Mean(UsageRule):
         One of them, or both.
     among, seen
         As in `Capacity`.
-    range : (low, high)
-        What the quantity is known to lie in.
+    range : (low, high), optional
+        What the quantity is known to lie in: anything else is refused. Without it, it may be any number.
 
     Examples
     --------
@@ -36,4 +36,4 @@ class Mean(UsageRule):
     at_least: Limit | None = None
     among: Groups | None = field(default=None, kw_only=True)
     seen: When = field(default="before", kw_only=True)
-    range: Range = field(default=(0.0, 1.0), kw_only=True)
+    range: Range | None = field(default=None, kw_only=True)
