@@ -102,8 +102,8 @@ def test_simulations_keep_every_exact_total_as_well(costs: list[float], compiled
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Lagrangian(tr.ArmMeans(3), n_constraints=1, guard=True),
-        lambda: ProvableShadowPrice(tr.ArmMeans(3), n_constraints=1, guard=True),
+        lambda: Lagrangian(tr.ArmMeans(3), n_constraints=1, step=0.0, guard=True),
+        lambda: ProvableShadowPrice(tr.ArmMeans(3), n_constraints=1, price_cap=0.0, guard=True),
     ],
     ids=["lagrangian", "provable-shadow-price"],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.policies.watch import FIRST_LOOK, next_look, next_whole_look
+from tightrope.policies import watch
 
 
 class Stubborn(tr.policies.Policy):
@@ -39,16 +39,16 @@ def run(policy, rounds, learn=True, **offer):
 def test_totals_are_looked_at_before_every_64th_decision_and_all_else_when_their_number_has_doubled(plain):
     looks, whole = [], []
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
-    watch = policy._look
-    policy._look = lambda: (looks.append(policy.rounds), watch())
+    look = policy._look
+    policy._look = lambda: (looks.append(policy.rounds), look())
     concerns = policy.concerns
     policy.concerns = lambda: whole.append(policy.rounds) or concerns()
     costs = [[0.5], [-0.5]]
     run(policy, 2100, costs=np.array(costs) if plain else costs)
     assert looks == list(range(64, 2100, 64))
     assert whole == [512, 1024, 2048]
-    assert [next_look(n) for n in (0, 63, 64, 1000)] == [64, 64, 128, 1024]
-    assert [next_whole_look(n) for n in (0, 511, 512, 1023, 1024)] == [512, 512, 1024, 1024, 2048]
+    assert [watch.next_look(n) for n in (0, 63, 64, 1000)] == [64, 64, 128, 1024]
+    assert [watch.next_whole_look(n) for n in (0, 511, 512, 1023, 1024)] == [512, 512, 1024, 1024, 2048]
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["fast path", "careful way"])
@@ -164,7 +164,7 @@ def test_costs_that_nobody_tells():
 def test_a_warning_as_an_error_leaves_the_state_as_it_was():
     policy = Stubborn(2, n_constraints=1)
     policy.decisions.made = 1024
-    policy._watch.since[:] = FIRST_LOOK
+    policy._watch.since[:] = watch.FIRST_LOOK
     policy._totals[:] = 100.0
     before = policy.state()
     with warnings.catch_warnings():

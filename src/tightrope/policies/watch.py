@@ -1,8 +1,8 @@
 """What any policy is watched for while it runs: totals that stay above zero, actions and costs of which nothing was ever seen.
 
-Totals are looked at before every 64th decision, and told of from the 512th on; all else, which takes longer to find out, before the
-512th and whenever the number has doubled. What is looked at is plain state, so a policy that was loaded is looked at as well; it may
-then warn again.
+Totals are looked at before every 64th decision, and told of from the 512th on; all else, which takes longer to find out, before
+the 512th and whenever the number has doubled. What is looked at is plain state, so a policy that was loaded is looked at as well;
+it may then warn again.
 """
 
 from __future__ import annotations

@@ -299,7 +299,8 @@ def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: 
 
 def note_unit(policy: Any, reward: float) -> None:
     """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
-    if reward != 0.0 and policy._compiled and standardised.nothing_seen(policy._spread, 0):
+    model = policy._reward
+    if reward != 0.0 and model.compiled == "standardised" and standardised.nothing_seen(model.spread, 0):
         shadow.correct_reward_unit(policy._core, abs(reward))
 
 
