@@ -131,6 +131,6 @@ def test_results_keep_their_concerns(tmp_path):
     run = tr.simulate(
         ROSTER["pessimistic-optimistic"].make(found, 1000), found.env, 1000, 3, progress=False, warn=False
     )
-    assert [one.kind for one in run.concerns] == ["epsilon above every cost"]
+    assert [one.kind for one in run.concerns] == ["epsilon above every cost", "total above zero"]
     assert tr.Result.load(run.save(tmp_path)) == run
     assert "epsilon above every cost  in all 3 runs, such as this one: constraint 0" in str(run.summary())

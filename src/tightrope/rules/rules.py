@@ -16,6 +16,7 @@ from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean, slip_of
 from tightrope.rules.conflicts import refuse_conflicts
+from tightrope.rules.ranges import ANY, allowed_ranges, likely_ranges, usage_ranges, widened
 from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
 from tightrope.validation import Array, finite_number
 
@@ -189,19 +190,10 @@ class Rules:
                 for group in members(rule.among):
                     if group not in self._declared:
                         raise InvalidInput(f"rules[{i}]: {_unknown_group(group, self._declared)}")
-        self._ranges = _usage_ranges(self._rules)
-        declared = {rule.quantity.usage for rule in self._rules if rule.declared}
-        # What usage may be at all: where no range is declared, any finite number.
-        self._allowed = {name: one if name in declared else _ANY for name, one in self._ranges.items()}
+        self._ranges = usage_ranges(self._rules)
+        self._allowed = allowed_ranges(self._rules)
         self._columns = _name_columns(self._rules)
-        refuse_conflicts(
-            self._rules,
-            self._names,
-            {
-                name: (low, high) if name in declared else (_FAR * low, _FAR * high)
-                for name, (low, high) in self._ranges.items()
-            },
-        )
+        refuse_conflicts(self._rules, self._names, likely_ranges(self._rules))
 
         quantities = [column.rule.quantity for column in self._columns]
         signs = np.array([column.sign for column in self._columns])
@@ -270,13 +262,7 @@ class Rules:
 
     def range_of_costs(self, costs: Array) -> Array:
         """`cost_range`, (K, 2); where none is declared wide enough for these costs, (…, K)."""
-        found = np.array(self._cost_range)
-        if costs.size:
-            flat = costs.reshape(-1, self.n_constraints)
-            seen = np.column_stack([flat.min(axis=0), flat.max(axis=0)])
-            wide = np.column_stack([np.minimum(found[:, 0], seen[:, 0]), np.maximum(found[:, 1], seen[:, 1])])
-            found = np.where(self.declared[:, None], found, wide)
-        return found
+        return widened(self._cost_range, self.declared, costs)
 
     @property
     def action_names(self) -> ActionNames:
@@ -614,13 +600,13 @@ class Rules:
     def _in_range(self, name: str, values: Array, given: ArrayLike | Mapping[Action, float]) -> Array:
         """The values, those that overshoot the declared range by rounding alone put back on it."""
         low, high = allowed = self._allowed[name]
-        slack = 0.0 if allowed == _ANY else _TOLERANCE * (high - low)
+        slack = 0.0 if allowed == ANY else _TOLERANCE * (high - low)
         near = (values >= low - slack) & (values <= high + slack)
         if not near.all():
             row = int(np.argmin(near))
             one = not isinstance(given, Mapping) and np.ndim(given) == 0
             entry = f"usage[{name!r}]" if one else f"usage[{name!r}][{row}]"
-            if allowed == _ANY:
+            if allowed == ANY:
                 raise InvalidInput(f"{entry} must be a finite number, but got {values.flat[row]}")
             raise InvalidInput(
                 f"{entry} must lie in [{plain(low)}, {plain(high)}], the range declared, "
@@ -646,9 +632,6 @@ class Rules:
         return values
 
 
-# Without a declared range rules are taken to conflict only if usage so many times what their limits suggest would not do.
-_FAR = 1e3
-_ANY = (-float(np.finfo(float).max), float(np.finfo(float).max))
 _TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
@@ -671,25 +654,6 @@ def _require_rule(what: str, given: object) -> None:
     if not isinstance(given, Rule):
         known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
         raise InvalidInput(f"{what} must be a {known}, but got {given!r}")
-
-
-def _usage_ranges(rules: Sequence[Rule]) -> dict[str, tuple[float, float]]:
-    """What each usage lies in, as all rules on it declare alike, or as their limits suggest."""
-    declared: dict[str, tuple[float, float] | None] = {}
-    found: dict[str, tuple[float, float]] = {}
-    for i, rule in enumerate(rules):
-        usage, _, (low, high) = rule.quantity
-        if usage is None:
-            continue
-        own = (low, high) if rule.declared else None
-        if declared.setdefault(usage, own) != own:
-            before = "left out" if declared[usage] is None else declared[usage]
-            raise InvalidInput(
-                f"rules[{i}]: range of {usage!r} must be {before}, as before, but got {own or 'none'}"
-            )
-        least, most = found.get(usage, (low, high))
-        found[usage] = (min(least, low), max(most, high))
-    return found
 
 
 def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
