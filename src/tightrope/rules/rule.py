@@ -201,11 +201,12 @@ class DecisionRule(Rule):
 class UsageRule(Rule):
     """A rule on a usage: fields `name`, that of the usage, `range`, and maybe `action`: then only what that uses counts.
 
-    Where `range` is None the limits suggest one: from 0 to 1, or to twice a limit that lies outside.
+    Where `range` is None the limits suggest one: from 0 to 1, or to a power of two above twice a limit that lies outside, so that a
+    limit can change a little and the scale remains.
 
     >>> from tightrope.rules import Budget
     >>> Budget("nurse_minutes", at_most=24).quantity.range, Budget("nurse_minutes", at_most=24).scale
-    ((0.0, 48.0), 48.0)
+    ((0.0, 64.0), 64.0)
     """
 
     counts_usage = True
@@ -227,7 +228,11 @@ class UsageRule(Rule):
         return self.range is not None
 
     def _suggested(self) -> tuple[float, float]:
-        far = [2.0 * limit for _, limit in self.sides if not 0.0 <= limit <= 1.0]
+        far = [
+            math.copysign(math.ldexp(1.0, math.frexp(2.0 * limit)[1]), limit)
+            for _, limit in self.sides
+            if not 0.0 <= limit <= 1.0
+        ]
         return min([0.0, *far]), max([1.0, *far])
 
 

@@ -105,8 +105,9 @@ def _with_limit(policy: Any, k: int, limit: float) -> float:
     new = replace(old, **{column.side: limit})
     if new.scale != old.scale:
         raise InvalidInput(
-            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is declared of its usage, so that costs would change "
-            "their scale: make a policy with new rules."
+            f"the limit {limit:g} of {rules.names[k]!r} lies outside what is "
+            f"{'declared of' if old.declared else 'suggested by the old one for'} its usage, so that costs would change their "
+            "scale: make a policy with new rules, with a `range` that holds both limits."
         )
     changed = [new if rule is old else rule for rule in rules]
     policy.rules = Rules(changed, list(rules.actions), groups=rules.groups)
