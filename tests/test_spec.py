@@ -242,7 +242,11 @@ RULE = "[[rule]]\nkind = 'budget'\nname = 'h'\nat_most = 0.5\n"
         ("groups = ['A']\n", "groups", "there is no [[rule]]"),
         (TWO + RULE + "seen = 'now'\n", "rule[0].seen", "'before' or 'after', but got 'now'"),
         (TWO + RULE + "usage = { a = 0.5 }\n", "rule[0].usage.b", "is missing"),
-        (TWO + RULE + "usage = { a = 0.5, b = 1.5 }\n", "rule[0].usage.b", "must lie in [0, 1]"),
+        (
+            TWO + RULE + "range = [0, 1]\nusage = { a = 0.5, b = 1.5 }\n",
+            "rule[0].usage.b",
+            "must lie in [0, 1]",
+        ),
         (TWO + RULE + "usage = { a = 0.5, b = '1' }\n", "rule[0].usage.b", "must be a number, but got '1'"),
         (TWO + RULE + "usage = [0.5, 1]\n", "rule[0].usage", "must be a table of numbers by action"),
         (TWO + RULE + "usage = { a = 0.5, bb = 1 }\n", "rule[0].usage.bb", "did you mean 'b'"),
@@ -475,12 +479,18 @@ def test_files_that_are_no_arrays(tmp_path):
             "actions = ['x', 'y', 'z', 'w']\n[environment]\nkind = 'bandit'\n",
             r"actions: must be those of the environment",
         ),
-        (TWO + RULE + TABLE, r"environment\.usage\.h: is missing"),
-        (TWO + RULE + TABLE + "usage.k = 1\n", r"environment\.usage\.k: unknown field"),
-        (TWO + RULE + TABLE + "usage.h = { a = 0.5 }\n", r"environment\.usage\.h\.b: is missing"),
-        (TWO + RULE + TABLE + "usage.h = [1, 2, 3]\n", r"environment\.usage\.h must have shape"),
+        (TWO + RULE + "range = [0, 1]\n" + TABLE, r"environment\.usage\.h: is missing"),
+        (TWO + RULE + "range = [0, 1]\n" + TABLE + "usage.k = 1\n", r"environment\.usage\.k: unknown field"),
         (
-            TWO + RULE + TABLE + "usage.h = [0.5, 2]\n",
+            TWO + RULE + "range = [0, 1]\n" + TABLE + "usage.h = { a = 0.5 }\n",
+            r"environment\.usage\.h\.b: is missing",
+        ),
+        (
+            TWO + RULE + "range = [0, 1]\n" + TABLE + "usage.h = [1, 2, 3]\n",
+            r"environment\.usage\.h must have shape",
+        ),
+        (
+            TWO + RULE + "range = [0, 1]\n" + TABLE + "usage.h = [0.5, 2]\n",
             r"environment\.usage: usage\['h'\]\[1\] must lie in \[0, 1\]",
         ),
         (
