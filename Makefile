@@ -64,7 +64,7 @@ bench-peers: $(READY)  ## the same problem in other libraries, in an environment
 	$(BIN)/python benchmarks/peers.py
 
 torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
-	$(BIN)/python tests/service/torture.py
+	PYTHONPATH=tests $(BIN)/python tests/service/torture.py
 
 package: $(READY)  ## build sdist and wheel, install the wheel in an empty environment, run what its help shows (docs/release.md)
 	$(BIN)/python scripts/check-package

@@ -81,6 +81,7 @@ def fault(
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
     missing = re.fullmatch(r"Object missing required field `(.*)`", message)
     expected = re.fullmatch(r"Expected `(.*?)`, got `.*`", message)
+    bound = re.fullmatch(r"Expected `(?:int|float)` ([<>]=?) (.*)", message)
     length = re.fullmatch(r"Expected `str` of length (.*)", message)
     own = re.match(r"(\w+) (?=must )", message)
     if unknown:
@@ -97,6 +98,8 @@ def fault(
         return Fault(path, "must be a finite number, but what came is too large for one")
     if "matching regex" in message:
         return Fault(path, f"must hold no control characters, but got {came}")
+    if bound:
+        return Fault(path, f"must be {bound[1]} {bound[2]}, but got {came}")
     if length:
         return Fault(path, f"must have a length {length[1]}, but got {came}")
     if own and own[1] in fields_at(kind, path):

@@ -8,6 +8,7 @@ Every part has a control, a service that breaks the promise; a part fails if som
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 import random
@@ -22,6 +23,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from faults.fuzz import Fuzzer, Verdict, storm, write_keys, write_specs
 from faults.kill import Account, Load, body_of, kill_cycles, missing
 from faults.outage import Careless, losses, survives_error, told_on, verdict, walk
 from faults.power import Disk, journal_on
@@ -368,6 +370,30 @@ def _wait_for(account: Account, more: int) -> None:
         time.sleep(0.01)
 
 
+def fuzz(folder: Path, scale: float) -> Found:
+    """Requests that nobody should send, over HTTP: no 500, and a 503 only by admission control or for a paused experiment."""
+    specs, keys = write_specs(folder), write_keys(folder / "keys.json")
+    count = round(200_000 * scale) or 1
+    verdict, control = Verdict(), Verdict()
+    served = Served(specs, data=folder / "data", keys=folder / "keys.json").wait()
+    for seed in range(0, count, _CHUNK):
+        asyncio.run(storm(served.port, Fuzzer(seed, keys).attempts(min(_CHUNK, count - seed)), verdict))
+        print(f"    {min(count, seed + _CHUNK)} requests, {len(verdict.wrong)} wrong", flush=True)
+    ready = served.ready
+    served.stop()
+    worse = Served(specs, data=folder / "worse", keys=folder / "keys.json", mutant="half characters").wait()
+    asyncio.run(storm(worse.port, Fuzzer(0, keys).attempts(5_000), control))
+    worse.kill()
+    return {
+        "requests": count,
+        "answers": dict(sorted(verdict.counts.items())),
+        "lost": verdict.wrong + ([] if ready else ["the service is not ready afterwards"]),
+        "control lost": len(control.wrong),
+    }
+
+
+_CHUNK = 5_000
+
 PARTS: dict[str, Callable[[Path, float], Found]] = {
     "power": power,
     "lives": lives,
@@ -379,6 +405,7 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
     "pauses": pauses,
     "hung": hung,
     "clock": clock,
+    "fuzz": fuzz,
 }
 
 # As in operation, three times as fast.

@@ -27,6 +27,9 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x
 # What was used, by the names in the rules.
 Used: TypeAlias = dict[str, float]
 
+# Of an action. A journal holds no number beyond 64 bits.
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=1 << 31)]
+
 
 class Answer(NamedTuple):
     """What is sent back: HTTP status, JSON, and after how many seconds to try again."""
@@ -118,8 +121,8 @@ class DecisionRequest(_Request):
     features: list[float | list[float]] | None = None
     usage: dict[str, float | list[float] | dict[str, float]] | None = None
     group: Name | list[Name] | None = None
-    actions: list[int | str] | None = None
-    default: int | str | None = None
+    actions: list[Number | str] | None = None
+    default: Number | str | None = None
     explain: bool = False
 
     def require_within(self, limits: Limits) -> None:
@@ -174,7 +177,7 @@ class ModeRequest(_Request):
     """
 
     mode: Literal["live", "shadow", "paused"]
-    default: int | str | None = None
+    default: Number | str | None = None
 
 
 class SnapshotRequest(_Request):

@@ -601,7 +601,11 @@ async def storm(
                 verdict.take(attempt, await asyncio.wait_for(line.ask(attempt), 60))
             except (OSError, EOFError, ValueError, TimeoutError) as error:
                 line.close()
-                verdict.lost(attempt, repr(error))
+                if attempt.target.isascii():
+                    verdict.lost(attempt, repr(error))
+                else:
+                    # Not HTTP. The server says so and closes, which may overtake what it said.
+                    verdict.counts["closed"] += 1
             if pause:
                 await asyncio.sleep(pause)
         line.close()
@@ -622,10 +626,17 @@ class _Line:
         self._pair = None
 
     async def ask(self, attempt: Attempt) -> Reply:
-        if self._pair is None or self._pair[0].at_eof():
-            self.close()
-            self._pair = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._pair
+        """Once more on a new connection, where the service has closed the old one meanwhile."""
+        if self._pair is not None and not self._pair[0].at_eof():
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                return await self._asked(attempt, *self._pair)
+        self.close()
+        self._pair = await asyncio.open_connection("127.0.0.1", self._port)
+        return await self._asked(attempt, *self._pair)
+
+    async def _asked(
+        self, attempt: Attempt, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Reply:
         heads = [b"%s %s HTTP/1.1" % (attempt.method.encode(), attempt.target)]
         heads += [name + b": " + value for name, value in attempt.headers]
         heads.append(b"content-length: %d" % len(attempt.body))

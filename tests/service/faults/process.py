@@ -240,7 +240,21 @@ def _believes_the_clock() -> None:
     SteadyClock.resume = lambda self, last, **more: None  # type: ignore[method-assign]
 
 
+def _says_half_characters() -> None:
+    """A refusal quotes what came as it came, also what UTF-8 has no bytes for."""
+    import msgspec
+
+    from tightrope.service.bodies import Answer, Refusal
+
+    def answer(self: Refusal) -> Answer:
+        error = {"error": {"code": self.code, "message": self.message}}
+        return Answer(self.status, msgspec.json.encode(error), self.retry_after)
+
+    Refusal.answer = answer  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
+    "half characters": _says_half_characters,
     "behind": _behind,
     "lazy database": _lazy_database,
     "unfenced": _unfenced,
