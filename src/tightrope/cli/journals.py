@@ -1,4 +1,4 @@
-"""What is done to the journals of a service: `backup`, `restore`, `erase`."""
+"""What is done to the journals of a service: `backup`, `restore`, `migrate`, `erase`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,23 @@ def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output
         f"{found.head.position:,} entries in {journal}; head {found.head.hash.hex()}",
         lost,
     )
+
+
+@command("tightrope migrate env:OWNER_DATABASE --service env:DATABASE")
+def migrate(database: str, *, service: str, output: Output = DEFAULT) -> None:
+    """Make the tables of a PostgreSQL database, and a role for the service that can't change or delete what is in a journal.
+
+    Run it before the first start and after each upgrade; it may be run at any time. See docs/containers.md.
+
+    Parameters
+    ----------
+    database
+        postgresql://… with the role that shall own the tables; env:NAME or file:PATH, where that stands.
+    service
+        The same with the role that the service has: what `tightrope serve --database` gets. It is made if it is not there.
+    """
+    role = import_extra("tightrope.service.storage", "service").migrate(database, service)
+    output.show({"role": role}, f"the tables are there, and {role!r} may read them and append to journals")
 
 
 @command("tightrope erase data --before 2025-01-01 --archive 2024.sqlite")

@@ -86,6 +86,19 @@ def journal_to_write(source: str | os.PathLike[str], experiment: str | None = No
     return _found(source, experiment, read_only=False)
 
 
+def migrate(address: str, service: str) -> str:
+    """Make the tables of a database with the role of `address`, and let that of `service` use them; returns its name."""
+    stated = stated_address(address)
+    storage = _storage(stated)
+    if not hasattr(storage, "migrate"):
+        scheme = stated.partition(":")[0]
+        raise InvalidInput(
+            f"database must be postgresql://…, but got {scheme}:…, where there is nothing to migrate."
+        )
+    role: str = storage.migrate(stated, stated_address(service))
+    return role
+
+
 def _found(source: str | os.PathLike[str], experiment: str | None, *, read_only: bool) -> Journal:
     if isinstance(source, str) and "://" in source:
         if experiment is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import re
 import select
 import time
@@ -14,8 +16,11 @@ from urllib.parse import unquote
 import psycopg
 from psycopg import pq
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 
 from tightrope.service.journal import JournalError, JournalUnreachable
+
+log = logging.getLogger("tightrope.service")
 
 T = TypeVar("T")
 
@@ -153,6 +158,22 @@ def connect(url: str) -> Connection:
         give_up(url, connection)
         raise failure(url, error, JournalUnreachable) from None
     return connection
+
+
+def warn_unverified(url: str) -> None:
+    """Say it where a server on another machine need not show who it is: `sslmode` is then what the address lacks."""
+    try:
+        stated = conninfo_to_dict(url)
+    except psycopg.Error:
+        return
+    hosts = str(stated.get("host") or stated.get("hostaddr") or "").split(",")
+    mode = stated.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
+    elsewhere = [one for one in hosts if not re.fullmatch(r"|/.*|localhost|127\.[\d.]+|::1", one)]
+    if elsewhere and mode not in ("verify-ca", "verify-full"):
+        log.warning(
+            "the database at %s need not show who it is: add sslmode=verify-full to its address",
+            ", ".join(elsewhere),
+        )
 
 
 def give_up(url: str, connection: Connection) -> None:
