@@ -1,18 +1,26 @@
 # The decision service: docs/containers.md. Nothing is compiled at build time; the interpreter is the one that every release is tested on.
-ARG PYTHON=3.11
+# The base is named by its digest, as in --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…, and every package by its hashes.
+ARG PYTHON_IMAGE
 
-FROM python:${PYTHON}-slim-bookworm AS build
+FROM ${PYTHON_IMAGE} AS build
+ARG PYTHON_IMAGE
+RUN case "${PYTHON_IMAGE}" in *@sha256:*) ;; *) echo "PYTHON_IMAGE must end in @sha256:…, but is ${PYTHON_IMAGE}" >&2; exit 1 ;; esac
 WORKDIR /build
+COPY requirements/build.txt requirements/service.txt requirements/
+RUN python -m venv /build/tools \
+ && /build/tools/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r requirements/build.txt \
+ && python -m venv /opt/tightrope \
+ && /opt/tightrope/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r requirements/service.txt
 COPY pyproject.toml README.md LICENSE ./
-COPY requirements/lock.txt requirements/lock.txt
 COPY src src
 COPY examples examples
-RUN python -m venv /opt/tightrope \
- && /opt/tightrope/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint requirements/lock.txt ".[service,postgres]" \
+RUN /build/tools/bin/python -m pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . \
+ && /opt/tightrope/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index dist/*.whl \
+ && /opt/tightrope/bin/python -m pip check \
  && /opt/tightrope/bin/python -m pip uninstall --yes pip \
  && /opt/tightrope/bin/tightrope version
 
-FROM python:${PYTHON}-slim-bookworm
+FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/tightrope /opt/tightrope
 # Journals of SQLite, compiled code: the only folders that are written to. Mount something on both, and the root may be read-only.
 RUN mkdir -p /etc/tightrope /var/lib/tightrope /var/cache/tightrope \

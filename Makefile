@@ -7,7 +7,7 @@ TOOLS  := $(VENV)/.tools
 KERNELS := $(VENV)/kernels
 PAGES  := $(VENV)/.pages
 
-.PHONY: help setup reproduce test lint types layers unit docs bench bench-peers torture package image clean
+.PHONY: help setup reproduce test lint types layers unit docs bench bench-peers torture lock package image clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -18,7 +18,7 @@ setup: $(READY)  ## make the virtual environment with the pinned packages
 $(READY): requirements/lock.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tightrope needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -27,7 +27,7 @@ $(TOOLS): scripts/install-test-tools clients/typescript/package-lock.json $(READ
 	@touch $@
 
 $(PAGES): requirements/docs.txt $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/lock.txt -r requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/docs.txt
 	@touch $@
 
 reproduce: $(READY)  ## run the main job
@@ -65,6 +65,9 @@ bench-peers: $(READY)  ## the same problem in other libraries, in an environment
 
 torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cuts, restarts (docs/service-faults.md)
 	PYTHONPATH=tests $(BIN)/python tests/service/torture.py
+
+lock:            ## after a change of pinned versions: the hashes of all their files (requirements/)
+	$(PYTHON) scripts/lock
 
 package: $(READY)  ## build sdist and wheel, install the wheel in an empty environment, run what its help shows (docs/release.md)
 	$(BIN)/python scripts/check-package

@@ -276,15 +276,28 @@ def resolved(dotted: str) -> Any:
 # --- pins ---
 
 
-@pytest.mark.parametrize("file", ["lock.txt", "docs.txt"])
-def test_pinned_versions_name_no_index(file: str) -> None:
-    lines = (ROOT / "requirements" / file).read_text().splitlines()
-    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+(\[[a-z,]+\])?==[^\s/]+", line) for line in lines), lines
+def pins_of(file: str) -> dict[str, str]:
+    """The pinned versions by name; every line is one of them, or one of its hashes."""
+    text = (ROOT / "requirements" / file).read_text().replace("\\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        pin, *hashes = line.split()
+        assert hashes, f"{file}: {pin} has no hash"
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), line
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+(\[[a-z,]+\])?==[^\s/]+", pin), pin
+        name, version = pin.split("==")
+        found[name.lower().replace("_", "-")] = version
+    return found
+
+
+@pytest.mark.parametrize("file", ["lock.txt", "docs.txt", "service.txt", "build.txt"])
+def test_pinned_versions_have_hashes_and_name_no_index(file: str) -> None:
+    assert len(pins_of(file)) > 4
 
 
 def test_what_both_files_pin_is_the_same_version() -> None:
-    pins = [
-        dict(line.split("==") for line in (ROOT / "requirements" / f).read_text().splitlines())
-        for f in ("lock.txt", "docs.txt")
-    ]
-    assert all(pins[0][one] == pins[1][one] for one in pins[0].keys() & pins[1].keys())
+    lock = pins_of("lock.txt")
+    for other in ("docs.txt", "service.txt", "build.txt"):
+        assert all(lock[one] == version for one, version in pins_of(other).items() if one in lock)
+    for part in ("service.txt", "build.txt"):
+        assert pins_of(part).keys() <= lock.keys()

@@ -49,7 +49,7 @@ def test_the_lock_is_within_the_lower_bounds():
         return [int(part) for part in re.findall(r"\d+", version)]
 
     pins = dict(
-        line.split("#")[0].strip().lower().replace("_", "-").split("==")
+        line.split()[0].lower().replace("_", "-").split("==")
         for file in ("docs.txt", "lock.txt")
         for line in (ROOT / "requirements" / file).read_text().splitlines()
         if "==" in line
