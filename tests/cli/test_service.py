@@ -227,3 +227,17 @@ def test_port_0_is_any_that_is_free_and_the_log_names_it(tmp_path: Path) -> None
                 assert answer.status == 200
         finally:
             process.terminate()
+
+
+def test_a_key_that_nobody_says_more_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "keys.json"
+    for words in ([], ["--never-expires", "--scope", "read", "--scope", "admin"]):
+        assert main(["keys", "create", str(path), *words]) == 0
+    little, much = json.loads(path.read_text())
+    assert little["scopes"] == ["decide"]
+    assert "expires" in little
+    assert much["scopes"] == ["read", "admin"]
+    assert "expires" not in much
+    capsys.readouterr()
+    assert main(["keys", "create", str(path), "--days", "3", "--never-expires"]) == 2
+    assert "--days and --never-expires can't both be given" in capsys.readouterr().err

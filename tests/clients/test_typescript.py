@@ -91,7 +91,7 @@ def test_it_works_against_a_running_service(built: Path, tmp_path: Path) -> None
         "--test-reporter=tap",
         built / "client.test.js",
         TIGHTROPE_URL=f"http://127.0.0.1:{port}",
-        TIGHTROPE_KEY=create_key(keys),
+        TIGHTROPE_KEY=create_key(keys, scopes=["decide", "outcome", "read", "admin"]),
         TIGHTROPE_READ_KEY=create_key(keys, scopes=["read"]),
         TIGHTROPE_SERVE=json.dumps([sys.executable, "-c", code]),
     )

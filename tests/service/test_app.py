@@ -30,7 +30,7 @@ from tightrope.service.app import Service
 from tightrope.service.bodies import Limits
 from tightrope.service.experiment import Experiment
 from tightrope.service.journal import JournalLocked
-from tightrope.service.keys import Keys
+from tightrope.service.keys import SCOPES, Keys
 from tightrope.service.replay import verify
 from tightrope.service.server import make_service
 from tightrope.service.storage.memory import MemoryJournal
@@ -370,7 +370,7 @@ def test_reading_lists_only_what_the_key_opens(guarded: tuple[httpx.Client, Path
 
 def test_a_key_of_one_experiment_learns_nothing_of_another(guarded: tuple[httpx.Client, Path]) -> None:
     web, path = guarded
-    every, one = create_key(path), create_key(path, experiments=["arms"])
+    every, one = create_key(path, scopes=SCOPES), create_key(path, scopes=SCOPES, experiments=["arms"])
     time.sleep(1.1)
     for i in range(3):
         web.post("/v1/decisions?experiment=ward", content=visit(i), headers=bearer(every))
@@ -397,7 +397,7 @@ def test_a_key_sends_no_more_requests_a_second_than_it_may(
     clock = [lambda: 0.0]
     monkeypatch.setattr("tightrope.service.app.Rates", lambda: Rates(lambda: clock[0]()))
     web, path = request.getfixturevalue("guarded")
-    limited, free = create_key(path, rate=2), create_key(path)
+    limited, free = create_key(path, scopes=SCOPES, rate=2), create_key(path, scopes=SCOPES)
     time.sleep(1.1)
     answers = [web.get("/v1/state?experiment=ward", headers=bearer(limited)) for _ in range(6)]
     assert [one.status_code for one in answers[:2]] == [200, 200]
@@ -416,7 +416,7 @@ def test_who_asked_reaches_the_operation_and_the_log_of_admin_calls(
     guarded: tuple[httpx.Client, Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web, path = guarded
-    secret = create_key(path, experiments=["ward"])
+    secret = create_key(path, scopes=SCOPES, experiments=["ward"])
     time.sleep(1.1)
     asked: list[str | None] = []
     process = Experiment.process
@@ -454,7 +454,7 @@ def test_every_request_can_be_logged(web: httpx.Client, caplog: pytest.LogCaptur
 
 def test_the_file_of_keys_holds_no_key(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    secret = create_key(path)
+    secret = create_key(path, scopes=SCOPES)
     assert secret.split("_", 2)[2] not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(InvalidInput, match="scopes must be among"):

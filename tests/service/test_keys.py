@@ -81,7 +81,7 @@ def test_a_bad_file_is_refused_at_the_start_and_one_that_is_gone_revokes_all(tmp
 
 def test_keys_expire(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    lasting, short = create_key(path), create_key(path, days=1)
+    lasting, short = create_key(path, days=None), create_key(path, days=1)
     keys = Keys(path)
     assert (status(keys, lasting), status(keys, short)) == (200, 200)
     stored = json.loads(path.read_text())
@@ -97,6 +97,15 @@ def test_keys_expire(tmp_path: Path) -> None:
     path.write_text(json.dumps(stored))
     status(keys, lasting)
     assert "timezone" in keys.trouble, "a time of day that is nowhere is no time"
+
+
+def test_a_key_may_do_little_and_not_for_ever_unless_someone_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    create_key(path)
+    [stored] = json.loads(path.read_text())
+    assert stored["scopes"] == ["decide"]
+    left = datetime.fromisoformat(stored["expires"]) - datetime.now(UTC)
+    assert timedelta(days=89) < left <= timedelta(days=90)
 
 
 def test_days_and_rate_are_positive(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -268,6 +268,7 @@ def create(
     scope: list[Literal["decide", "outcome", "read", "admin"]] | None = None,
     experiment: list[str] | None = None,
     days: float | None = None,
+    never_expires: Annotated[bool, Parameter(negative=())] = False,
     rate: float | None = None,
 ) -> None:
     """Add a key to a file and print it once; the file keeps only its hash.
@@ -277,17 +278,22 @@ def create(
     file
         The file of keys; made if it is not there.
     scope
-        What the key may do; all by default.
+        What the key may do; may be repeated. By default only to decide.
     experiment
         Which experiments it opens; all by default.
     days
-        For how many days it opens anything; for ever by default.
+        For how many days it opens anything; 90 by default.
+    never_expires
+        Open for ever instead.
     rate
         How many requests a second it may send; by default as many as the service bears.
     """
     keys = import_extra("tightrope.service.keys", "service")
-    given = {"scopes": scope or keys.SCOPES, "experiments": experiment or ("*",)}
-    print(keys.create_key(file, **given, days=days, rate=rate))
+    if never_expires and days is not None:
+        raise InvalidInput("--days and --never-expires can't both be given.")
+    given = {"scopes": scope or keys.LEAST, "experiments": experiment or ("*",)}
+    until = None if never_expires else days if days is not None else keys.DAYS
+    print(keys.create_key(file, **given, days=until, rate=rate))
 
 
 @command("tightrope keys revoke keys.json 1a2b3c4d", of=keys_app)

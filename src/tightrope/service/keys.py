@@ -38,6 +38,10 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 log = logging.getLogger("tightrope.service")
 
+# What a key may do, and for how long, where nobody says.
+LEAST: tuple[Scope, ...] = ("decide",)
+DAYS = 90.0
+
 _CHECK_SECONDS = 1.0
 
 
@@ -136,9 +140,9 @@ class Keys:
 def create_key(
     path: str | os.PathLike[str],
     *,
-    scopes: Sequence[str] = SCOPES,
+    scopes: Sequence[str] = LEAST,
     experiments: Sequence[str] = ("*",),
-    days: float | None = None,
+    days: float | None = DAYS,
     rate: float | None = None,
 ) -> str:
     """Add a key to the file, which is made where it is missing, and return it. It can't be recovered from the file.
@@ -147,10 +151,11 @@ def create_key(
     ----------
     path : path
     scopes : sequence of "decide", "outcome", "read", "admin"
+        What it may do; by default only to decide.
     experiments : sequence of str
         Names; "*" is all.
     days : float, optional
-        How long it opens anything; for ever by default.
+        How long it opens anything, 90 by default; None for ever.
     rate : float, optional
         Requests a second, beyond which it is answered 429.
     """
