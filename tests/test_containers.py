@@ -85,8 +85,59 @@ def test_the_image_is_not_root_and_its_healthcheck_asks_a_route_that_needs_no_ke
     assert given["port"] == port
     # Beyond loopback it would not start without.
     assert "keys" in given
-    build, _ = of("RUN")
-    assert "--constraint requirements/lock.txt" in build
+
+
+def test_packages_are_installed_by_their_hashes_alone():
+    installs = [one for step in of("RUN") for one in re.findall(r"pip (?:install|wheel) [^&]*", step)]
+    assert len(installs) == 4
+    for one in installs:
+        # Hashes, or nothing from an index: our own code.
+        assert "--require-hashes" in one or re.search(r"--no-deps --no-(index|build-isolation)", one), one
+    assert "--require-hashes -r requirements/lock.txt" in (ROOT / "Makefile").read_text()
+    assert "--require-hashes --no-deps -r requirements/docs.txt" in (ROOT / "Makefile").read_text()
+
+
+def test_images_are_named_by_their_digests():
+    # The base is an argument without a default, and the build itself refuses one without a digest.
+    assert STEPS[0] == ("ARG", "PYTHON_IMAGE")
+    assert {line.partition(" ")[0] for line in of("FROM")} == {"${PYTHON_IMAGE}"}
+    check = of("RUN")[0]
+    for image, status in (("python:3.11@sha256:" + "0" * 64, 0), ("python:3.11-slim-bookworm", 1)):
+        done = subprocess.run(
+            ["sh", "-c", check], env={"PYTHON_IMAGE": image}, capture_output=True, check=False
+        )
+        assert done.returncode == status, image
+    for name in ("first", "second", "migrate"):
+        assert COMPOSE["services"][name]["build"]["args"]["PYTHON_IMAGE"].startswith("${PYTHON_IMAGE:?")
+    assert COMPOSE["services"]["db"]["image"].startswith("${POSTGRES_IMAGE:?")
+
+
+def test_manifests_are_printed_with_digests_or_not_at_all():
+    def printed(*images):
+        return subprocess.run(
+            [sys.executable, ROOT / "scripts" / "manifests", *images],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    ours, theirs = (
+        f"{name}@sha256:{digit * 64}" for name, digit in (("x.example/tightrope:1", "a"), ("postgres", "b"))
+    )
+    done = printed(f"tightrope={ours}", f"postgres={theirs}")
+    assert done.returncode == 0, done.stderr
+    found = list(yaml.safe_load_all(done.stdout))
+    assert {(one["kind"], one["metadata"]["name"]) for one in found} == set(OBJECTS)
+    images = re.findall(r"image: (.*)", done.stdout)
+    assert sorted(images) == sorted([ours, ours, theirs])
+    for wrong in (["tightrope=tightrope:0.1.0", f"postgres={theirs}"], [f"tightrope={ours}"], []):
+        done = printed(*wrong)
+        assert done.returncode != 0
+        assert "@sha256:…" in done.stderr
+        assert not done.stdout
+    # Whoever applies the files as they are gets no image at all, not one by its tag.
+    for path in MANIFESTS:
+        assert set(re.findall(r"image: (.*)", path.read_text())) <= {"IMAGE:tightrope", "IMAGE:postgres"}
 
 
 # --- compose ---
@@ -94,6 +145,7 @@ def test_the_image_is_not_root_and_its_healthcheck_asks_a_route_that_needs_no_ke
 
 def test_compose_names_what_is_there():
     for service in COMPOSE["services"].values():
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
         assert set(service["secrets"]) <= set(COMPOSE["secrets"])
         for volume in service["volumes"]:
             assert volume.partition(":")[0] in COMPOSE["volumes"]
@@ -102,8 +154,54 @@ def test_compose_names_what_is_there():
     assert COMPOSE["services"]["db"]["healthcheck"]
     # All secrets are files that the page says how to make, and that no commit takes along.
     assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text().split()
+    made = re.search(r"install -d -m 700 deploy/secrets.*?```", PAGE, re.DOTALL)[0]
     for secret in COMPOSE["secrets"].values():
-        assert secret["file"] in PAGE
+        assert secret["file"].removeprefix("deploy/secrets/") in made
+
+
+def test_the_service_has_a_role_of_its_own_and_a_server_that_shows_who_it_is():
+    services = COMPOSE["services"]
+    for name in ("first", "second"):
+        assert "owner-database" not in services[name]["secrets"]
+        assert services[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    owner, service = (f"file:/run/secrets/{name}" for name in ("owner-database", "database"))
+    assert services["migrate"]["command"] == ["migrate", owner, "--service", service]
+    assert "ssl=on" in services["db"]["command"]
+    [job] = pod("Job", "tightrope-migrate")["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in job["volumeMounts"]}
+    assert job["args"] == [
+        "migrate",
+        f"file:{mounts['owner']}/database",
+        "--service",
+        f"file:{mounts['secrets']}/database",
+    ]
+    [database] = pod("StatefulSet", "tightrope-postgresql")["containers"]
+    assert "ssl=on" in database["args"]
+    # Only the Job sees the owner's address.
+    secrets = {
+        (kind, volume["secret"]["secretName"])
+        for kind, name in (("Deployment", "tightrope"), ("Job", "tightrope-migrate"))
+        for volume in pod(kind, name)["volumes"]
+        if "secret" in volume
+    }
+    assert secrets == {("Deployment", "tightrope"), ("Job", "tightrope"), ("Job", "tightrope-owner")}
+    # Both addresses on the page have different roles, and ask for the certificate.
+    addresses = re.findall(r'echo "postgresql://(\w+):.*?\?(\S+)" > (\S+)', PAGE)
+    assert [(role, file) for role, _, file in addresses] == [
+        ("tightrope_owner", "owner-database"),
+        ("tightrope", "database"),
+    ]
+    assert all(options == "$verified" for _, options, _ in addresses)
+    assert 'verified="sslmode=verify-full&sslrootcert=' in PAGE
+    for page in (ROOT / "docs").rglob("*.md"):
+        for address in re.findall(r"postgresql://\w+@db/\S+", page.read_text()):
+            assert "sslmode=verify-full" in address, (page.name, address)
+
+
+def test_keys_on_the_page_are_made_with_scopes():
+    for line in re.findall(r"tightrope keys create .*", PAGE):
+        assert "--scope" in line
+        assert "--never-expires" not in line
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
@@ -136,8 +234,10 @@ def test_the_probes_are_the_services_routes():
         assert next(route for route in ROUTES if route.path == path).scope is None
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
     assert options(container["args"])["port"] == "8080"
-    # What a stop may take: 10 s for requests under way and 9 s for the journals.
-    assert pod("Deployment", "tightrope")["terminationGracePeriodSeconds"] > 19
+    # What a stop may take: until the Service has forgotten the pod, 10 s for requests under way and 9 s for the journals.
+    wait = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert wait >= container["readinessProbe"]["periodSeconds"]
+    assert pod("Deployment", "tightrope")["terminationGracePeriodSeconds"] > wait + 19
 
 
 def test_arguments_name_files_that_are_mounted():
@@ -150,15 +250,30 @@ def test_arguments_name_files_that_are_mounted():
     assert given["database"] == f"file:{mounts['secrets']}/database"
     assert given["keys"] == f"{mounts['secrets']}/keys.json"
     assert config["ward-routing.toml"] == (ROOT / "examples" / "hospital.toml").read_text()
-    # The Secret is made by the command on the page.
-    [made] = re.findall(r"kubectl create secret generic tightrope(.*?)kubectl apply", PAGE, re.DOTALL)
-    assert set(re.findall(r"--from-file=([\w.-]+)=", made)) == {"database", "keys.json", "postgres-password"}
-    for volume in (*spec["volumes"], *pod("StatefulSet", "tightrope-postgresql")["volumes"]):
-        assert volume.get("secret", {"secretName": "tightrope"})["secretName"] == "tightrope"
+    # The Secrets are made by the commands on the page.
+    made = {
+        name: set(re.findall(r"--from-file=([\w.-]+)=", files))
+        for name, files in re.findall(
+            r"kubectl create secret generic ([\w-]+)((?: \\\n  --from-file=\S+)+)", PAGE
+        )
+    }
+    assert made == {
+        "tightrope": {"database", "keys.json", "ca.crt"},
+        "tightrope-owner": {"database"},
+        "tightrope-postgresql": {"postgres-password", "server.crt", "server.key"},
+    }
+    for kind, name in (
+        ("Deployment", "tightrope"),
+        ("Job", "tightrope-migrate"),
+        ("StatefulSet", "tightrope-postgresql"),
+    ):
+        for volume in pod(kind, name)["volumes"]:
+            assert "secret" not in volume or volume["secret"]["secretName"] in made
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("Deployment", "tightrope"), ("StatefulSet", "tightrope-postgresql")]
+    ("kind", "name"),
+    [("Deployment", "tightrope"), ("StatefulSet", "tightrope-postgresql"), ("Job", "tightrope-migrate")],
 )
 def test_pods_are_shut_in(kind, name):
     spec = pod(kind, name)
@@ -173,9 +288,25 @@ def test_pods_are_shut_in(kind, name):
     policy = OBJECTS["NetworkPolicy", name]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     labels = OBJECTS[kind, name]["spec"]["template"]["metadata"]["labels"]
-    for selector in (policy["podSelector"], OBJECTS[kind, name]["spec"]["selector"]):
-        assert selector["matchLabels"] == labels
-    assert OBJECTS["Service", name]["spec"]["selector"] == labels
+    assert policy["podSelector"]["matchLabels"] == labels
+    if kind != "Job":
+        assert OBJECTS[kind, name]["spec"]["selector"]["matchLabels"] == labels
+        assert OBJECTS["Service", name]["spec"]["selector"] == labels
+
+
+def test_who_reaches_whom():
+    service = OBJECTS["NetworkPolicy", "tightrope"]["spec"]["ingress"]
+    callers, prometheus = (rule["from"][0] for rule in service)
+    assert callers["podSelector"]["matchLabels"] == {"tightrope-client": "true"}
+    assert prometheus["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
+    assert prometheus["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
+    assert all(rule["ports"] == [{"port": "http", "protocol": "TCP"}] for rule in service)
+    told = OBJECTS["Deployment", "tightrope"]["spec"]["template"]["metadata"]["annotations"]
+    assert told["prometheus.io/path"] in [route.path for route in ROUTES]
+    assert told["prometheus.io/port"] == of("EXPOSE")[0]
+    [database] = OBJECTS["NetworkPolicy", "tightrope-postgresql"]["spec"]["ingress"]
+    [one] = database["from"][0]["podSelector"]["matchExpressions"]
+    assert one["values"] == ["tightrope", "tightrope-migrate"]
 
 
 def test_a_leader_and_a_standby_that_are_replaced_together():
@@ -183,7 +314,9 @@ def test_a_leader_and_a_standby_that_are_replaced_together():
     assert deployment["replicas"] == 2
     assert deployment["strategy"] == {"type": "Recreate"}
     budget = OBJECTS["PodDisruptionBudget", "tightrope"]["spec"]
-    assert budget["minAvailable"] == 1
+    # The standby is never ready, so a budget that counts ready pods would never let the leader go.
+    assert budget["maxUnavailable"] == 1
+    assert "minAvailable" not in budget
     assert budget["selector"] == deployment["selector"]
     # The user of the image owns the folder that is mounted for compiled code.
     spec = pod("Deployment", "tightrope")
