@@ -180,11 +180,11 @@ def test_the_service_has_a_role_of_its_own_and_a_server_that_shows_who_it_is():
     # Only the Job sees the owner's address.
     secrets = {
         (kind, volume["secret"]["secretName"])
-        for kind, name in (("Deployment", "tightrope"), ("Job", "tightrope-migrate"))
+        for kind, name in (("StatefulSet", "tightrope"), ("Job", "tightrope-migrate"))
         for volume in pod(kind, name)["volumes"]
         if "secret" in volume
     }
-    assert secrets == {("Deployment", "tightrope"), ("Job", "tightrope"), ("Job", "tightrope-owner")}
+    assert secrets == {("StatefulSet", "tightrope"), ("Job", "tightrope"), ("Job", "tightrope-owner")}
     # Both addresses on the page have different roles, and ask for the certificate.
     addresses = re.findall(r'echo "postgresql://(\w+):.*?\?(\S+)" > (\S+)', PAGE)
     assert [(role, file) for role, _, file in addresses] == [
@@ -215,6 +215,19 @@ def test_each_service_of_compose_is_shut_in_and_takes_its_database_from_a_file(n
     assert service["image"].endswith(f":{__version__}")
 
 
+def test_heads_are_kept_outside_the_database_for_each_replica():
+    names = {name: COMPOSE["services"][name] for name in ("first", "second")}
+    for name, service in names.items():
+        folder = options(service["command"])["heads"]
+        [volume] = [one for one in service["volumes"] if folder.startswith(one.partition(":")[2] + "/")]
+        assert volume.startswith(f"{name}-heads:")
+    replicas = OBJECTS["StatefulSet", "tightrope"]["spec"]
+    [container] = replicas["template"]["spec"]["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert options(container["args"])["heads"].startswith(mounts["heads"] + "/")
+    assert [one["metadata"]["name"] for one in replicas["volumeClaimTemplates"]] == ["heads"]
+
+
 # --- Kubernetes ---
 
 
@@ -225,7 +238,7 @@ def test_manifests_are_valid(path):
 
 
 def test_the_probes_are_the_services_routes():
-    [container] = pod("Deployment", "tightrope")["containers"]
+    [container] = pod("StatefulSet", "tightrope")["containers"]
     paths = {
         name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")
     }
@@ -237,11 +250,11 @@ def test_the_probes_are_the_services_routes():
     # What a stop may take: until the Service has forgotten the pod, 10 s for requests under way and 9 s for the journals.
     wait = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert wait >= container["readinessProbe"]["periodSeconds"]
-    assert pod("Deployment", "tightrope")["terminationGracePeriodSeconds"] > wait + 19
+    assert pod("StatefulSet", "tightrope")["terminationGracePeriodSeconds"] > wait + 19
 
 
 def test_arguments_name_files_that_are_mounted():
-    spec = pod("Deployment", "tightrope")
+    spec = pod("StatefulSet", "tightrope")
     [container] = spec["containers"]
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     given = options(container["args"])
@@ -263,7 +276,7 @@ def test_arguments_name_files_that_are_mounted():
         "tightrope-postgresql": {"postgres-password", "server.crt", "server.key"},
     }
     for kind, name in (
-        ("Deployment", "tightrope"),
+        ("StatefulSet", "tightrope"),
         ("Job", "tightrope-migrate"),
         ("StatefulSet", "tightrope-postgresql"),
     ):
@@ -273,7 +286,7 @@ def test_arguments_name_files_that_are_mounted():
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("Deployment", "tightrope"), ("StatefulSet", "tightrope-postgresql"), ("Job", "tightrope-migrate")],
+    [("StatefulSet", "tightrope"), ("StatefulSet", "tightrope-postgresql"), ("Job", "tightrope-migrate")],
 )
 def test_pods_are_shut_in(kind, name):
     spec = pod(kind, name)
@@ -301,7 +314,7 @@ def test_who_reaches_whom():
     assert prometheus["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
     assert prometheus["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
     assert all(rule["ports"] == [{"port": "http", "protocol": "TCP"}] for rule in service)
-    told = OBJECTS["Deployment", "tightrope"]["spec"]["template"]["metadata"]["annotations"]
+    told = OBJECTS["StatefulSet", "tightrope"]["spec"]["template"]["metadata"]["annotations"]
     assert told["prometheus.io/path"] in [route.path for route in ROUTES]
     assert told["prometheus.io/port"] == of("EXPOSE")[0]
     [database] = OBJECTS["NetworkPolicy", "tightrope-postgresql"]["spec"]["ingress"]
@@ -310,16 +323,18 @@ def test_who_reaches_whom():
 
 
 def test_a_leader_and_a_standby_that_are_replaced_together():
-    deployment = OBJECTS["Deployment", "tightrope"]["spec"]
+    deployment = OBJECTS["StatefulSet", "tightrope"]["spec"]
     assert deployment["replicas"] == 2
-    assert deployment["strategy"] == {"type": "Recreate"}
+    # Nobody waits for a standby to become ready, and no pod of a new release starts beside one of the old.
+    assert deployment["podManagementPolicy"] == "Parallel"
+    assert deployment["updateStrategy"] == {"type": "OnDelete"}
     budget = OBJECTS["PodDisruptionBudget", "tightrope"]["spec"]
     # The standby is never ready, so a budget that counts ready pods would never let the leader go.
     assert budget["maxUnavailable"] == 1
     assert "minAvailable" not in budget
     assert budget["selector"] == deployment["selector"]
     # The user of the image owns the folder that is mounted for compiled code.
-    spec = pod("Deployment", "tightrope")
+    spec = pod("StatefulSet", "tightrope")
     assert f"{spec['securityContext']['runAsUser']}:{spec['securityContext']['runAsGroup']}" == of("USER")[0]
     assert {one["mountPath"] for one in spec["containers"][0]["volumeMounts"]} >= {
         "/var/cache/tightrope",
