@@ -81,7 +81,7 @@ def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, caps
     [row] = json.loads(capsys.readouterr().out)["rows"]
     summary = json.loads((here / "out" / "summary.json").read_text())["rows"][-1]
     assert row["regret"] == summary["regret"]
-    assert value == told["best"]
+    assert value == told["simulated_optimum"]
 
     journal = MemoryJournal()
     served = Experiment(spec, journal)
@@ -120,7 +120,12 @@ def test_the_page_says_what_was_found(here):
 
 
 def test_machines_are_told_the_same(told):
-    assert told["best"] >= told["earned"]
+    assert told["simulated_optimum"] >= told["earned"]
+    learnt, [hours] = told["learnt"], told["learnt"]["used"].values()
+    assert learnt["policy"]["low"] < learnt["policy"]["value"] < learnt["policy"]["high"]
+    assert learnt["fixed_mix"]["low"] < learnt["fixed_mix"]["high"]
+    assert 0.0 < learnt["table"]["value"] < 1.0
+    assert 0.5 < hours["low"] < hours["high"] < 4.0  # nurse hours, not parts of a range
     assert {part["role"] for part in told["proposed"]} == {
         "action",
         "reward",
@@ -129,7 +134,14 @@ def test_machines_are_told_the_same(told):
         "context",
         "left out",
     }
-    assert any("best that any policy could earn" in one for one in told["words"])
+    assert told["words"][0].startswith("A policy learnt from this table would earn about ")
+    assert "(95 %: " in told["words"][0]
+    assert any("best fixed mix of actions would earn about" in one for one in told["words"])
+    assert any("The table's own decisions earned" in one for one in told["words"])
+    # What is best is said of the simulated world alone.
+    [best] = [one for one in told["words"] if "the best policy earns" in one]
+    assert "optimum of the simulated world" in best
+    assert not any("any policy could" in one for one in told["words"])
     assert any("'nurse_hours': a tenth more would earn 0.0" in one for one in told["words"])
     assert told["page"].endswith("index.html")
 

@@ -120,7 +120,6 @@ def test_labels_and_rewards_of_every_action():
     label = {"x": [float(i) for i in range(9)], "class": ["a", "b", "c"] * 3}
     found = proposed(label)
     assert found.history.label == "class"
-    assert found.average is None
     known = {
         "x": [1.0, 2.0],
         "reward_a": [0.0, 1.0],

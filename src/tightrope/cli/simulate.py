@@ -135,7 +135,7 @@ def _of_the_fitted_world(spec: Any) -> str | None:
         return None
     return (
         f"The world here is simulated: it is fitted to the rows of {settings['file']}. Its optimum is not that of the real world, "
-        "and as a rule it is too high: the best actions are picked by the rows that they are judged by. `tightrope init` "
+        "and may be far from it: the best actions are picked by the very rows that they are judged by. `tightrope init` "
         "estimates what a policy would earn on rows that it was not fitted on."
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -394,7 +394,11 @@ class _Logged:
                 self.doubts.append(
                     f"action {one!r} has only {count} of {codes.size} rows: its means are a guess"
                 )
-        for one, share in zip(actions, (_chances(table.x, codes, len(actions)) < _RARE).mean(axis=0)):
+        x = table.x
+        if len(x) > _MOST_JUDGED:
+            x = x[np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)]
+        chances = chance_model(table.x, codes, len(actions))(x)
+        for one, share in zip(actions, (chances < _RARE).mean(axis=0)):
             if share > _RARE_SHARE:
                 self.doubts.append(
                     f"action {one!r} has a chance below {_RARE:.0%} in {share:.0%} of the rows: "
@@ -418,14 +422,9 @@ class _Logged:
         return np.clip(means, low, high), None if outside else theta.ravel()
 
     def _coefficients(self, y: Array, seen: NDArray[np.bool_]) -> Array:
-        x = self._table.x
-        penalty = np.diag(np.append(0.0, np.full(x.shape[1] - 1, self._ridge)))
-        fitted = np.zeros((len(self._actions), x.shape[1]))
-        for j in range(len(self._actions)):
-            rows = seen & (self._codes == j)
-            if rows.any():
-                fitted[j] = np.linalg.solve(x[rows].T @ x[rows] + penalty, x[rows].T @ y[rows])
-        return fitted
+        return ridge_by_action(
+            self._table.x[seen], self._codes[seen], y[seen], len(self._actions), self._ridge
+        )
 
     def _check_skill(self, name: str, y: Array) -> None:
         """Compare the fit with each action's average on rows whose unit neither has seen."""
@@ -447,8 +446,19 @@ class _Logged:
             )
 
 
-def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
-    """The chance of each action in each row, or in so many of them, by a logistic model with unit ridge."""
+def ridge_by_action(x: Array, codes: Codes, y: Array, n_actions: int, ridge: float) -> Array:
+    """Coefficients (J, p) of each action's rows of y on x, whose first feature is 1, without penalty; 0 where there are no rows."""
+    penalty = np.diag(np.append(0.0, np.full(x.shape[1] - 1, ridge)))
+    fitted = np.zeros((n_actions, x.shape[1]))
+    for j in range(n_actions):
+        rows = codes == j
+        if rows.any():
+            fitted[j] = np.linalg.solve(x[rows].T @ x[rows] + penalty, x[rows].T @ y[rows])
+    return fitted
+
+
+def chance_model(x: Array, codes: Codes, n_actions: int) -> Callable[[Array], Array]:
+    """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with unit ridge."""
     from scipy.optimize import minimize
 
     if len(x) > _MOST_JUDGED:
@@ -467,9 +477,14 @@ def _chances(x: Array, codes: Codes, n_actions: int) -> Array:
     # A few dozen steps: rare or not is all that is asked.
     start = np.zeros(n_actions * x.shape[1])
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
-    scores = x @ found.x.reshape(n_actions, -1).T
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    chances: Array = odds / odds.sum(axis=1, keepdims=True)
+    theta = found.x.reshape(n_actions, -1)
+
+    def chances(rows: Array) -> Array:
+        scores = rows @ theta.T
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares: Array = odds / odds.sum(axis=1, keepdims=True)
+        return shares
+
     return chances
 
 

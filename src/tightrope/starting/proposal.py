@@ -61,14 +61,6 @@ class Proposal:
             return 0.0, 1.0
         return min(0.0, 2.0 * low), max(2.0 * high, 0.0 if low < 0.0 else 1.0)
 
-    @property
-    def average(self) -> float | None:
-        """What the past decisions earned on average; None where every action's reward is known and none was taken."""
-        if self.history.action is None:
-            return None
-        earned = [reward for _, _, reward in self.past.taught()]
-        return sum(earned) / len(earned)
-
 
 def propose(
     table: Mapping[str, Sequence[Any]],

@@ -15,16 +15,26 @@ from tightrope.engine import simulate
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.environments.table_file import table_environment
 from tightrope.environments.tabular import Tabular
-from tightrope.errors import InvalidInput
+from tightrope.errors import InfeasibleProblem, InvalidInput
 from tightrope.files import write
 from tightrope.oracle import Solution, solve
 from tightrope.report import Report, format_number
 from tightrope.result import Result, write_summary
 from tightrope.spec import Spec, make_spec, read_spec
+from tightrope.starting.learnt_value import (
+    LEAST_CHANCE,
+    LEAST_ROWS,
+    Estimate,
+    LearntValue,
+    learnt_value,
+    rows_of,
+)
 from tightrope.starting.proposal import Proposal
 from tightrope.starting.text import SPEC
 
 PAGE, SUMMARY = "index.html", "summary.json"
+_RULES_SAID = 3
+_CLIPPED_SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,7 @@ class Start:
     run: Result
     doubts: tuple[str, ...]
     proposal: Proposal | None = None
+    learnt: LearntValue | None = None
 
     @property
     def path(self) -> Path:
@@ -54,16 +65,20 @@ class Start:
         run, rounds = self.run, f"{self.run.n_rounds:,}"
         earned, broken = run.average_reward.mean[-1], self._runs_above()
         best = self.best.value
-        part = f", {earned / best:.0%} of the best" if best > 0 else ""
-        said = [
-            f"The best that any policy could earn under these rules, if it knew everything: {_short(best)} a decision.",
-            f"{run.policy} earned {_short(earned)} on average over its first {rounds} decisions{part}, starting with no knowledge "
-            f"({run.n_replications} simulated runs).",
-        ]
-        if self.proposal is not None and self.proposal.average is not None:
-            said.append(
-                f"The decisions in the table earned {_short(self.proposal.average)}; they had no such rules to keep."
+        part = f", {earned / best:.0%} of that" if best > 0 else ""
+        if self.proposal is None:
+            world = f"If your guesses were right, the best policy would earn {_short(best)} per decision under these rules."
+        else:
+            world = (
+                f"In a world simulated from the table, the best policy earns {_short(best)} per decision. That is the optimum of "
+                "the simulated world, and may be far from that of the real one."
             )
+        said = [
+            *self._learnt_words(),
+            world,
+            f"{run.policy} earned {_short(earned)} there on average over its first {rounds} decisions{part}, starting with no "
+            f"knowledge ({run.n_replications} simulated runs).",
+        ]
         if run.constraints:
             many = (
                 f"in {broken} of the {run.n_replications} runs a rule was broken"
@@ -80,7 +95,8 @@ class Start:
         return {
             "spec": str(self.path),
             "page": str(self.page),
-            "best": self.best.value,
+            "learnt": None if self.learnt is None else self.learnt.as_data(self.spec.rules),
+            "simulated_optimum": self.best.value,
             "earned": float(self.run.average_reward.mean[-1]),
             "runs_above_a_limit": self._runs_above(),
             "words": self.words(),
@@ -93,18 +109,37 @@ class Start:
         """The page."""
         run, rules = self.run, self.spec.rules
         page = Report(f"First look at {self.spec.name}", self._subtitle())
-        facts: list[tuple[Any, str]] = [
-            (
-                _short(self.best.value),
-                "the best that any policy could earn a decision under these rules, knowing everything",
-            ),
+        facts: list[tuple[Any, str]] = []
+        if self.learnt is not None:
+            one = self.learnt.policy
+            facts.append(
+                (
+                    _short(one.value),
+                    f"what a policy learnt from this table would earn per decision under these rules (95 %: {_short(one.low)} to "
+                    f"{_short(one.high)}), estimated on rows that it was not fitted on",
+                )
+            )
+            facts.append((_short(self.learnt.mix.value), "the same of the best fixed mix of actions"))
+            if self.learnt.table is not None:
+                facts.append((_short(self.learnt.table.value), "earned by the decisions in the table"))
+        else:
+            where = (
+                "if your guesses were right"
+                if self.proposal is None
+                else "in a world simulated from the table"
+            )
+            facts.append(
+                (
+                    _short(self.best.value),
+                    f"what the best policy earns per decision under these rules, {where}",
+                )
+            )
+        facts.append(
             (
                 _short(run.average_reward.mean[-1]),
-                f"earned by {run.policy} over its first {run.n_rounds:,} decisions, starting with no knowledge",
-            ),
-        ]
-        if self.proposal is not None and self.proposal.average is not None:
-            facts.append((_short(self.proposal.average), "earned by the decisions in the table"))
+                f"earned by {run.policy} over its first {run.n_rounds:,} simulated decisions, starting with no knowledge",
+            )
+        )
         if rules is not None:
             kept = run.n_replications - self._runs_above()
             facts.append(
@@ -114,7 +149,7 @@ class Start:
                 )
             )
         page.headline(facts)
-        page.bullets(self.words()[1:])
+        page.bullets(self.words())
         if rules is not None:
             page.section("The rules")
             page.table(
@@ -151,7 +186,7 @@ class Start:
             f"`{SPEC}` beside this page states all of it, with comments: change what is wrong, and run it again."
         )
         page.code(
-            f"tightrope oracle {SPEC}              # the best that any policy could do\n"
+            f"tightrope oracle {SPEC}              # the best policy of the simulated world\n"
             f"tightrope simulate {SPEC}            # what this one does, many times over\n"
             f"tightrope tune {SPEC}                # do other settings of it do better?\n"
             f"tightrope serve {SPEC} --data data   # decisions over HTTP, and a dashboard"
@@ -168,6 +203,33 @@ class Start:
             return f"{len(self.env.actions)} actions, by guesses of how often each succeeds"
         past = self.proposal.past
         return f"{len(past):,} rows of {past.path.name}, {len(self.env.actions)} actions"
+
+    def _learnt_words(self) -> list[str]:
+        """What the table lets expect, in sentences; nothing where it says too little."""
+        if self.learnt is None:
+            return []
+
+        def told(one: Estimate) -> str:
+            return f"{_short(one.value)} per decision (95 %: {_short(one.low)} to {_short(one.high)})"
+
+        found = self.learnt
+        said = [
+            f"A policy learnt from this table would earn about {told(found.policy)} under these rules, estimated on rows that it "
+            "was not fitted on.",
+            f"Always choosing by the best fixed mix of actions would earn about {told(found.mix)}.",
+        ]
+        if found.table is not None:
+            said.append(
+                f"The table's own decisions earned {told(found.table)}; they had no such rules to keep."
+            )
+        columns = () if self.spec.rules is None else self.spec.rules.columns
+        for column, used in list(zip(columns, found.used))[:_RULES_SAID]:
+            share = column.rule.quantity.usage is None
+            mean, low, high = (f"{one:.1%}" if share else _short(one) for one in used)
+            said.append(
+                f"On those rows it had a mean of {mean} (95 %: {low} to {high}) where the rule says: {column.rule}."
+            )
+        return said
 
     def _runs_above(self) -> int:
         """In how many runs some total is above its limit at the end."""
@@ -190,7 +252,7 @@ class Start:
         tenths = [0.1 * abs(column.limit) * price for price, column in zip(self.best.prices, columns)]
         k = int(np.argmax(tenths))
         if tenths[k] <= 1e-9:
-            return ["No limit costs anything: without the rules the best policy would do the same."]
+            return ["No limit costs anything there: without the rules the best policy would do the same."]
         side = "more" if columns[k].side == "at_most" else "less"
         return [
             f"The limit that costs most is that of {columns[k].name!r}: a tenth {side} would earn {_short(tenths[k])} per decision."
@@ -265,8 +327,12 @@ def start(
     env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
     # A table, or one that was made up from answers.
     assert isinstance(env, Tabular)
-    tell("the best that any policy could earn …")
+    tell("the best policy of that world …")
     best = solve(env)
+    learnt = None
+    if proposal is not None:
+        tell("what a policy learnt from the table would earn …")
+        learnt = _learnt(spec, proposal, doubts)
     write(folder / SPEC, text)
     policies = policies_of(read_spec(folder / SPEC), env)
     [(name, policy)] = policies.items()
@@ -283,9 +349,32 @@ def start(
         progress=progress,
         warn=False,
     )
-    found = Start(spec, folder, env, best, run, tuple(doubts), proposal)
+    found = Start(spec, folder, env, best, run, tuple(doubts), proposal, learnt)
     write_summary([run], folder / SUMMARY)
     found.report().write(folder, date=datetime.date.today().isoformat(), seed=size.seed)
+    return found
+
+
+def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | None:
+    """What a policy learnt from the table would earn; None, and a doubt, where the table can't say."""
+    n = len(proposal.past)
+    if n < LEAST_ROWS:
+        doubts.append(
+            f"{n} rows are too few to estimate what a policy learnt from them would earn: {LEAST_ROWS} are needed"
+        )
+        return None
+    try:
+        found = learnt_value(rows_of(spec, proposal.past), spec.rules)
+    except InfeasibleProblem:
+        doubts.append(
+            "what a policy learnt from the table would earn is not known: in parts of the table no policy keeps the rules"
+        )
+        return None
+    if found.clipped > _CLIPPED_SHARE:
+        doubts.append(
+            f"what was done had a chance below {LEAST_CHANCE:.0%} in {found.clipped:.0%} of the rows: what a policy would earn "
+            "there is extrapolated"
+        )
     return found
 
 

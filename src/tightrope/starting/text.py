@@ -90,7 +90,7 @@ def _heading(name: str, made: str) -> list[str]:
     return [
         *_comment(f"{name}: {made}. All of it is a proposal: change what is wrong."),
         "#",
-        f"#   tightrope oracle {SPEC}              # the best that any policy could do",
+        f"#   tightrope oracle {SPEC}              # the best policy of the simulated world",
         f"#   tightrope simulate {SPEC}            # what this one does, many times over",
         f"#   tightrope tune {SPEC}                # do other settings of it do better?",
         f"#   tightrope serve {SPEC} --data data   # decisions over HTTP",
