@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import random
 import sys
 import tempfile
@@ -394,6 +395,72 @@ def fuzz(folder: Path, scale: float) -> Found:
 
 _CHUNK = 5_000
 
+
+def tampered(folder: Path, scale: float) -> Found:
+    """Someone deletes, forges or edits rows and snapshots; then the service starts."""
+    from faults import tamper
+    from faults.database import Server
+
+    server, chance = Server(), random.Random(0)
+    places = [tamper.Sqlite(folder / "data"), tamper.Postgres(server.url, folder / "heads")]
+    rounds = round(20 * scale) or 1
+    try:
+        found = [
+            tamper.tampered(place, f"ward-{attack.__name__}-{i}", attack, chance)
+            for i in range(rounds)
+            for place in places
+            for attack in tamper.ATTACKS
+        ]
+        control = [
+            tamper.tampered(place, f"control-{attack.__name__}", attack, chance, head=False)
+            for place in places
+            for attack in tamper.SOUND
+        ]
+    finally:
+        server.remove()
+    lost = [one for one in found if one is not None]
+    # Each of them must go unnoticed without a head.
+    return {"attacks": len(found), "lost": lost, "control lost": int(None not in control)}
+
+
+def erased(folder: Path, scale: float) -> Found:
+    """Events are erased under every kind of model; the bytes of all files are searched for what they said."""
+    from secret_visit import SPECS, erasing, filled, play, secrets
+    from tightrope.policies import Policy
+    from tightrope.service.backup import copy_to_file
+    from tightrope.service.replay import verify
+    from tightrope.service.storage.sqlite import SqliteJournal
+    from workbench import Bench, read
+
+    def left(name: str, place: Path, every: int) -> list[str]:
+        bench = Bench(SPECS[name], SqliteJournal(place / "ward.sqlite"), snapshot_every=every)
+        filled(bench)
+        wanted = secrets(bench)
+        read(bench.experiment.process([erasing("visit-13", "visit-7")])[0])
+        copy_to_file(bench.journal, place / "backup.sqlite")
+        play(bench, 40, 60)
+        wrong = [] if verify(bench.journal).digest == bench.digest() else [f"{name}: the replay differs"]
+        bench.experiment.close()
+        contents = {path.name: path.read_bytes() for path in place.iterdir()}
+        found = [(file, one) for one in wanted for file, content in contents.items() if one in content]
+        return wrong + [f"{name}: {file} has {one!r}" for file, one in found]
+
+    lost = [
+        wrong
+        for i in range(round(5 * scale) or 1)
+        for name in SPECS
+        for wrong in left(name, folder / f"{name}-{i}", 7 + 5 * i)
+    ]
+    whole = Policy.forget_inputs
+    try:
+        # The control: what is pending is dropped, and models and rounds are left as they are.
+        Policy.forget_inputs = lambda self, numbers: None  # type: ignore[method-assign]
+        control = left("ensemble", folder / "control", 15)
+    finally:
+        Policy.forget_inputs = whole  # type: ignore[method-assign]
+    return {"kinds": len(SPECS), "lost": lost, "control lost": len(control)}
+
+
 PARTS: dict[str, Callable[[Path, float], Found]] = {
     "power": power,
     "lives": lives,
@@ -406,6 +473,8 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
     "hung": hung,
     "clock": clock,
     "fuzz": fuzz,
+    "tampered": tampered,
+    "erased": erased,
 }
 
 # As in operation, three times as fast.
@@ -434,6 +503,8 @@ def main() -> int:
         print(f"{name}: {PARTS[name].__doc__}", flush=True)
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="tightrope-torture-") as folder:
+            # Heads of journals in databases: another server may be at the same port later.
+            os.environ["XDG_STATE_HOME"] = f"{folder}/state"
             one = PARTS[name](Path(folder), options.scale)
         one["seconds"] = round(time.monotonic() - began, 1)
         found[name] = one
