@@ -272,6 +272,22 @@ class TestGuarantees:
         assert any(f"at most {found.raises} times" in promise for promise in promises)
         assert any("probability 0.95" in condition for condition in promises.values())
 
+    def test_with_the_guard_no_regret_is_promised(self):
+        """The proof compares with the best action by prices, which the guard may forbid."""
+        for delta in (None, 0.25):
+            policy = ProvableShadowPrice(tr.ArmMeans(3), n_constraints=1, guard=True)
+            assert not any("regret" in promise for promise in policy.guarantees(delta=delta))
+
+    def test_the_waiting_time_is_told(self):
+        policy = ProvableShadowPrice(tr.ArmMeans(3), n_constraints=1)
+        found = theory.ratchet_promise(K=1, delta=0.1, price_bound=20.0)
+        # (K m²/v)² and as much again for m = 2 · 8(1 + 20)/0.1 and v = ½: far beyond any run.
+        assert found.longest_wait == pytest.approx(2 * (3360.0**2 / 0.5) ** 2, rel=0.01)
+        assert found.longest_wait > 1e14
+        said = f"{found.longest_wait:.1e}"
+        assert said in policy.guarantees()["finitely many rounds are in violation"]
+        assert any(said in condition for condition in policy.guarantees(delta=0.1).values())
+
     def test_the_guards_condition_is_looked_up(self):
         policy = ProvableShadowPrice(tr.ArmMeans(3), n_constraints=1, guard=True)
         certain = "totals at or below zero in every round"

@@ -166,7 +166,10 @@ def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_r
 
 def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArrays:
     if model is None:
-        return shadow_loop.StandardisedArrays(np.zeros(1), 1, np.zeros(1), np.zeros(1), np.zeros(1))
+        # Of no actions and no features: kernels ask for its size even where nothing is learnt.
+        return shadow_loop.StandardisedArrays(
+            np.zeros(1), 1, kernels.new_ridge(0, 1, 0), np.zeros(1), np.zeros(1)
+        )
     if not model.takes_features:
         return shadow_loop.StandardisedArrays(np.zeros(1), 1, model.flat, model.spread, np.zeros(1))
     per_context, p = rows.shape[1:]

@@ -27,6 +27,8 @@ RULE = theory.Ratchet()
 STANDARD_ERRORS, SHARES = 2.0, (1.0, 0.5, 0.25)
 # A solve needs this many remembered rounds for each √t.
 ROUNDS_PER_ROOT = 4.0
+# Of the waiting time where Slater's constant is not told.
+_EXAMPLE_DELTA = 0.1
 
 
 @register("provable-shadow-price")
@@ -40,7 +42,8 @@ class ProvableShadowPrice(Policy):
     rule k is found broken (`theory.Ratchet`). In rounds 32, 64, 128, … p is solved for anew: the dual prices of "as much reward as
     mean costs of −2s/√n allow" on n remembered rounds before t, s being the standard deviation of the costs at those prices.
     With `guard` only actions that leave every total at or below 0 are compared; where there is none, those that exceed it least.
-    Guarantee: `guarantees` says it. Almost surely finitely many rounds are in violation, regret is of order √T up to logarithms.
+    Guarantee: `guarantees` says it. Almost surely finitely many rounds are in violation; without `guard` regret is of order √T up
+    to logarithms.
     Source: docs/bounds.md, "Steering by shadow prices".
     Choices: memory is a uniform sample of past rounds. The margin is halved, at most twice, where it can't be met on what is
     remembered, and else left out. ‖p‖₁ is held at or below `price_cap`: the proofs need a bound on the prices, whichever it is.
@@ -186,7 +189,7 @@ class ProvableShadowPrice(Policy):
         finitely many rounds are in violation: almost surely, if rounds are independent and alike, and some policy keeps every
             mean cost at -0.5 or below
         each buffer is raised at most 9 times, and violations after round 100 lie in the wait after a raise: with probability 0.99,
-            on the same condition
+            on the same condition; a wait may last until round 1.3e+08, and until then the proof excludes no violation
         regret of order √T up to logarithms: in expectation, if rewards are also linear as the reward model says, with its full
             bonus
         """
@@ -207,11 +210,27 @@ class ProvableShadowPrice(Policy):
             promises[
                 f"each buffer is raised at most {found.raises} times, and violations after round {RULE.t0} lie in the wait "
                 "after a raise"
-            ] = f"with probability {found.probability:.6g}, on the same condition"
-        promises["regret of order √T up to logarithms"] = (
-            "in expectation, if rewards are also linear as the reward model says, with its full bonus"
-        )
+            ] = (
+                f"with probability {found.probability:.6g}, on the same condition; a wait may last until round "
+                f"{found.longest_wait:.1e}, and until then the proof excludes no violation"
+            )
+        elif not self.guard:
+            promises["finitely many rounds are in violation"] += (
+                f"; the proof excludes none before round {self._longest_wait(_EXAMPLE_DELTA, q):.1e} for δ = {_EXAMPLE_DELTA:g}: "
+                "`guarantees(delta=…)` says it of yours"
+            )
+        # The proof compares with the best action by prices, which the guard may forbid.
+        if not self.guard:
+            promises["regret of order √T up to logarithms"] = (
+                "in expectation, if rewards are also linear as the reward model says, with its full bonus"
+            )
         return promises
+
+    def _longest_wait(self, delta: float, q: float) -> int:
+        """The first round in which a rule that was raised as often as it may be is looked at again."""
+        return theory.ratchet_promise(
+            K=self.n_constraints, delta=delta, price_bound=self.price_cap, q=q, ratchet=RULE
+        ).longest_wait
 
     def __repr__(self) -> str:
         guard = ", guard=True" if self.guard else ""

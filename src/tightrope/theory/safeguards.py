@@ -99,11 +99,14 @@ class RatchetPromise:
 
     With probability at least `probability` no rule is raised more than `raises` times, no m_k exceeds 2 `m_star`, and every
     violation after t₀ lies between a raise and the end of the wait after it. Almost surely finitely many rounds are in violation.
+    `longest_wait` is the first round in which a rule that was raised to 2 `m_star` is looked at again, if that raise came in round
+    t₀: until then the proof excludes no violation.
     """
 
     m_star: float
     raises: int
     probability: float
+    longest_wait: int
 
 
 def ratchet_promise(
@@ -150,7 +153,7 @@ def ratchet_promise(
         )
     raises = 1 + max(0, math.ceil(math.log2(m / rule.m0)))
     rest = K * raises * 10.0 * K**3 / rule.v**2 * m**4 * math.exp(-0.6 * m * m)
-    return RatchetPromise(m, raises, 1.0 - q - rest)
+    return RatchetPromise(m, raises, 1.0 - q - rest, rule.wait(rule.t0, 2.0 * m, K))
 
 
 def rounds_without_safe_action(costs: Any, available: Any = None) -> NDArray[np.int64]:
