@@ -252,7 +252,7 @@ class FeatureMap:
         for name in context:
             if name not in self.fields:
                 raise InvalidInput(
-                    f"context.{name} is not a declared field{did_you_mean(name, self.fields)}; "
+                    f"context.{name!s:.100} is not a declared field{did_you_mean(name, self.fields)}; "
                     f"declared: {_listed(self.fields)}."
                 )
         for name in self.fields:

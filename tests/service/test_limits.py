@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 
+from tightrope.encoder import Encoder
+from tightrope.service import bodies, operations
 from tightrope.service.app import Service
-from tightrope.service.bodies import read_body
+from tightrope.service.bodies import DecisionRequest, Limits, ModeRequest, PageQuery, Refusal, read_body
 from tightrope.service.experiment import Experiment
 from tightrope.service.server import make_service
 from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import Spec, make_spec
 from waiting import PATIENCE
-from workbench import SlowJournal, measured, metrics, running, visit, ward
+from workbench import Bench, SlowJournal, measured, metrics, read, running, visit, ward
 
 
 def test_unfinished_bodies_hold_no_one_up() -> None:
@@ -155,3 +159,136 @@ def test_a_long_body_is_not_read_on_the_loop(monkeypatch: pytest.MonkeyPatch) ->
         assert web.post("/v1/decisions", content=visit(71)).status_code == 200
         assert web.post("/v1/decisions", content=visit(72) + b" " * 2000).status_code == 200
     assert threads[0] != threads[1] == "bodies"
+
+
+# --- bytes that are kept ---
+
+EMOJI = "\N{FOX FACE}" * 200
+LONG = "x" * 1_000_000
+
+
+def unseen(**more: Any) -> Spec:
+    """A policy that takes categories which it has never seen."""
+    encoder = Encoder({"ward": {"values": ["a", "b"], "unseen": "other"}}).fit({"ward": ["a", "b"]})
+    spec = {"actions": ["x", "y"], "context": {"encoder": encoder.to_dict()}, "policy": {"kind": "uniform"}}
+    return make_spec({**spec, **more})
+
+
+def kept(bench: Bench) -> tuple[int, int]:
+    """Bytes of the journal, and of the state with what is pending."""
+    assert bench.experiment.state is not None
+    return sum(len(row.data) for row in bench.journal.rows()), len(bench.experiment.state.snapshot()[0])
+
+
+NAMES = [f"{i:04}{EMOJI}"[:200] for i in range(1_000)]
+
+
+@pytest.mark.parametrize("mode", ["live", "shadow"])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"group": NAMES}, "bytes of the journal"),
+        ({"group": NAMES[:50]}, "group can't be given"),
+        ({"group": EMOJI}, "group can't be given"),
+        ({"default": LONG[:30_000]}, "default"),
+        ({"default": LONG}, "bytes of the journal"),
+        ({"default": "z"}, "default"),
+        ({"default": 2}, "default"),
+        ({"event_id": LONG}, "event_id must have a length <= 200"),
+        ({"context": {"ward": LONG}}, "context.ward must have at most 1000 characters, but has 1000000"),
+        ({"context": {LONG[:30_000]: "a"}}, "is not a declared field"),
+        ({"usage": {LONG[:30_000]: 1.0}}, "usage can't be given"),
+        ({"usage": {LONG: 1.0}}, "bytes of the journal"),
+        ({"actions": [LONG[:30_000]]}, "actions[0]"),
+    ],
+    ids=range(13),
+)
+def test_what_no_one_declared_is_neither_journaled_nor_pending(
+    mode: Literal["live", "shadow"], body: dict[str, Any], words: str
+) -> None:
+    bench = Bench(unseen())
+    default = "x" if mode == "shadow" else None
+    bench.ask(operations.change_mode, ModeRequest(mode=mode, default=default))
+    before = kept(bench)
+    try:
+        answer = bench.decide(json.dumps({"context": {"ward": "a"}, **body}, ensure_ascii=False).encode())
+        status, message = answer.status, answer.body.decode()
+    except Refusal as refusal:
+        status, message = refusal.status, refusal.message
+    assert status == (413 if "bytes" in words else 422)
+    assert words in message
+    assert len(message) < 1_000
+    assert kept(bench) == before
+
+
+def test_only_groups_that_the_spec_knows_are_kept() -> None:
+    rule = {"kind": "share", "action": "x", "at_least": 0.1, "among": "Young"}
+    for declared, known in (({}, ["Young"]), ({"groups": ["Young", "old"]}, ["Young", "old"])):
+        bench = Bench(unseen(rule=[rule], **declared))
+        for group in ("Young", [], known):
+            read(bench.decide({"context": {"ward": "a"}, "group": group}))
+        before = kept(bench)
+        for group, words in (
+            ("young", "unknown group 'young' (did you mean 'Young'?)"),
+            (["Young", EMOJI], "unknown group"),
+            (NAMES[:50], "unknown group"),
+            (["Young"] * 500, "group must name each group once"),
+        ):
+            answer = bench.decide({"context": {"ward": "a"}, "group": group})
+            assert answer.status == 422
+            assert words in answer.body.decode()
+            assert len(answer.body) < 1_000
+        assert kept(bench) == before
+
+
+def test_a_decision_that_is_waited_for_keeps_few_bytes() -> None:
+    bench = Bench(unseen())
+    empty = kept(bench)
+    for i in range(50):
+        read(bench.decide({"event_id": f"{i:03}{EMOJI}"[:200], "context": {"ward": "\N{FOX FACE}" * 1_000}}))
+    journaled, pending = kept(bench)
+    assert journaled - empty[0] < 50 * 6_000, "1,000 characters of 4 bytes, an event id of 800 bytes"
+    assert pending - empty[1] < 50 * 1_000
+
+
+def test_groups_that_a_spec_declares_are_not_endless_either() -> None:
+    rule = {"kind": "share", "action": "x", "at_least": 0.1, "among": NAMES[0]}
+    bench = Bench(unseen(rule=[rule], groups=NAMES))
+    answer = bench.decide({"context": {"ward": "a"}, "group": NAMES[:50]})
+    assert answer.status == 422
+    assert "group and event_id must have at most 4096 bytes together" in answer.body.decode()
+    read(bench.decide({"context": {"ward": "a"}, "group": NAMES[:4]}))
+
+
+def test_a_request_that_would_fill_a_row_of_the_journal_is_refused() -> None:
+    limits = Limits(row_bytes=2_000)
+    numbers = ",".join("1" for _ in range(300))
+    with pytest.raises(Refusal, match=r"the request takes 27\d\d bytes of the journal") as refusal:
+        read_body(b'{"features": [%s]}' % numbers.encode(), DecisionRequest, limits)
+    assert (refusal.value.status, refusal.value.code) == (413, "too-large")
+    read_body(b'{"features": [%s]}' % numbers[:300].encode().rstrip(b","), DecisionRequest, limits)
+
+
+def test_a_page_of_a_list_ends_where_it_is_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(unseen())
+    for i in range(50):
+        read(bench.decide({"event_id": str(i), "context": {"ward": "y" * 1_000}}))
+    whole = read(bench.ask(operations.list_decisions, PageQuery(limit=1000)))
+    assert ([one["event_id"] for one in whole["decisions"]], whole["before"]) == (
+        [str(i) for i in reversed(range(50))],
+        None,
+    )
+    monkeypatch.setattr(bodies, "LIMITS", Limits(page_bytes=10_000))
+    found, before, pages = [], None, 0
+    while pages == 0 or before is not None:
+        answer = bench.ask(operations.list_decisions, PageQuery(limit=1000, before=before))
+        assert len(answer.body) < 11_000
+        page = read(answer)
+        found += page["decisions"]
+        before, pages = page["before"], pages + 1
+    assert found == whole["decisions"]
+    assert pages > 5
+    monkeypatch.setattr(bodies, "LIMITS", Limits(page_bytes=10))
+    assert len(read(bench.ask(operations.list_decisions, PageQuery(limit=7)))["decisions"]) == 1, (
+        "at least one"
+    )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tightrope.errors import PolicyWarning
 from tightrope.service import operations
 from tightrope.service.bodies import (
-    DecisionRequest,
     ModeRequest,
     OutcomeQuery,
     PageQuery,
@@ -278,18 +276,6 @@ def test_rolling_back_what_was_learnt_keeps_what_was_spent() -> None:
     assert verify(bench.journal).digest == bench.digest()
     missing = RollbackRequest(position=3, restore="all")
     assert code(bench.ask(operations.roll_back, missing)) == (404, "unknown")
-
-
-def test_a_group_that_looks_like_a_slip_is_refused_but_repeated_where_it_was_recorded() -> None:
-    bench = Bench(arms(rules=[{"kind": "share", "action": "a", "at_least": 0.2, "among": "Young"}]))
-    assert bench.decide({"group": "old"}).status == 200
-    answer = bench.decide({"group": "young"})
-    assert answer.status == 422
-    assert "group 'young' is named by no rule (did you mean 'Young'?)" in answer.body.decode()
-    state = bench.experiment._state
-    assert state is not None
-    with pytest.warns(PolicyWarning, match="did you mean 'Young'"):
-        assert state.decide("recorded", DecisionRequest(group="young"), time=0).action in (0, 1)
 
 
 def test_a_group_that_the_spec_does_not_declare_is_refused() -> None:

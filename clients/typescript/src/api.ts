@@ -542,7 +542,7 @@ export interface components {
                 [key: string]: number | string | boolean | null;
             } | null;
             /**
-             * @description The action that is served in shadow mode; elsewhere not looked at.
+             * @description The action that is served in shadow mode.
              * @default null
              */
             default?: number | string | null;
@@ -562,7 +562,7 @@ export interface components {
              */
             features?: (number | number[])[] | null;
             /**
-             * @description The groups of the context; an empty list for none.
+             * @description The groups of the context, of those that the spec declares or its rules name; an empty list for none.
              * @default null
              */
             group?: string | string[] | null;

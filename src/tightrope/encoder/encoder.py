@@ -157,7 +157,7 @@ class Encoder:
         if not context.keys() <= self.columns.keys():
             name = next(one for one in context if one not in self.columns)
             known, near = ", ".join(self.columns), did_you_mean(name, self.columns)
-            raise InvalidInput(f"context.{name} is not a declared field{near}; declared: {known}.")
+            raise InvalidInput(f"context.{name!s:.100} is not a declared field{near}; declared: {known}.")
         return self._vector(context, "context.{}")
 
     @property

@@ -70,13 +70,21 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest."""
+    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest; a page of a list ends there."""
 
     body_bytes: int = 1 << 20
+    # Of a decision's request as its row of the journal holds it: a number takes 9 bytes there, and maybe 2 in the body.
+    row_bytes: int = 1 << 18
+    # Of the event id and the groups of a decision that is waited for. Its features are as many as the spec says.
+    pending_bytes: int = 1 << 12
+    # Of one page of a list, unless its first entry alone is longer.
+    page_bytes: int = 1 << 22
     # Rows on offer in one decision.
     actions: int = 1_000
     # Of a context.
     fields: int = 1_000
+    # Of a text in a context: a category that no one has seen yet goes into the journal, too.
+    characters: int = 1_000
     # Entries in `features` and in `usage`.
     numbers: int = 50_000
     # Nesting of arrays and objects.
@@ -107,11 +115,11 @@ class DecisionRequest(_Request):
     usage : object, optional
         What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
     group : str or list, optional
-        The groups of the context; an empty list for none.
+        The groups of the context, of those that the spec declares or its rules name; an empty list for none.
     actions : list, optional
         Names or numbers of the actions on offer; all by default.
     default : str or int, optional
-        The action that is served in shadow mode; elsewhere not looked at.
+        The action that is served in shadow mode.
     explain : bool
         Whether the answer says why. No part of what makes two bodies equal.
     """
@@ -136,6 +144,12 @@ class DecisionRequest(_Request):
         ):
             if entries is not None and len(entries) > most and not isinstance(entries, str):
                 raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
+        for name, value in (self.context or {}).items():
+            if isinstance(value, str) and len(value) > limits.characters:
+                most = limits.characters
+                raise _invalid(
+                    f"context.{name:.100} must have at most {most} characters, but has {len(value)}"
+                )
 
 
 class OutcomeRequest(_Request):
@@ -266,6 +280,11 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
         raise _malformed(error, body) from None
     # Before the second look at the bytes: what is within these limits is short enough for it.
     request.require_within(limits)
+    if len(body) * _LONGEST > limits.row_bytes:
+        size = len(msgspec.msgpack.encode(request))
+        if size > limits.row_bytes:
+            words = f"the request takes {size} bytes of the journal, but may take at most {limits.row_bytes}"
+            raise Refusal(413, "too-large", words)
     if body.count(b":") != _keys(msgspec.json.decode(body)):
         _require_single_keys(body)
     return _without_negative_zeros(request) if b"-0" in body else request
@@ -284,6 +303,8 @@ def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
 
 
+# So many bytes of the journal stand for one byte of a body at most: a digit and a comma are a number of nine bytes.
+_LONGEST: Final = 5
 _DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
 # A text to its end, or to the end of the body where it has none, and never back: what is read once is not read again.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)

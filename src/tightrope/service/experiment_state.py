@@ -43,7 +43,6 @@ from tightrope.service.counts import Counts, Tally
 from tightrope.service.hard_caps import (
     Spent,
     affordable,
-    carried_by_key,
     carried_over,
     exhausted,
     hard_caps,
@@ -87,8 +86,8 @@ from tightrope.validation import Array
 
 Mode = Literal["live", "shadow", "paused"]
 
-# At most so many at a time, so that a batch that follows a long silence is not held up.
-_EXPIRE_AT_ONCE = 1000
+# At most so many at a time: more than a batch adds, and their event ids fit into a row of the journal.
+_EXPIRE_AT_ONCE = 300
 _TRAIL = 240
 # What a snapshot holds as it is.
 _KEPT = (
@@ -261,6 +260,7 @@ class ExperimentState:
             words = "the experiment is paused: no decisions until it is live"
             raise Refusal(503, "paused", words, retry_after=5)
         read = self._input
+        read.require_declared(request)
         ids = None if request.actions is None else read.actions(request.actions)
         x = read.vector(request, ids)
         usage = read.usage(request)
@@ -598,10 +598,7 @@ class ExperimentState:
         old, new = self.policy, served_policy(spec)
         caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
-        if entry.format < 3:
-            moved, spent = carried_by_key(self.caps, caps), list[Spent]()
-        else:
-            moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
+        moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
         new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
         new.notify = old.notify

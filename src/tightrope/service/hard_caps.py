@@ -213,14 +213,6 @@ def _renamed(
     return found
 
 
-def carried_by_key(old: list[HardCap], new: list[HardCap]) -> dict[int, list[int]]:
-    """What is used, carried over as journals of format 1 and 2 did it: to the last cap that counts the very same."""
-    at = {k: new.index(cap) for k, was in enumerate(old) for cap in new if cap.key == was.key}
-    for k, to in at.items():
-        new[to].used = old[k].used
-    return {k: [to] for k, to in at.items()}
-
-
 def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int], present: int) -> Decimal:
     """What a cap begins with; the first `present` of those before were in force until now, and so have counted all."""
     counted = [Decimal(before[k].used) for k in same]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from tightrope.errors import InvalidInput, SolverError
+from tightrope.errors import SolverError
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service import bodies, erasure, journal
 from tightrope.service.bodies import Answer, Refusal, fingerprint
@@ -23,6 +23,8 @@ from tightrope.service.experiment import Batch
 from tightrope.service.experiment_state import ExperimentState
 
 log = logging.getLogger("tightrope.service")
+
+_ROWS_AT_ONCE: Final = 16
 
 # --- what callers do ---
 
@@ -33,10 +35,6 @@ def decide(batch: Batch, request: bodies.DecisionRequest) -> Answer:
     batch.require_kept(event_id)
     entry = batch.decided.get(event_id)
     if entry is None:
-        # Not in `state.decide`, which repeats what was recorded when nobody looked.
-        rules = batch.state.spec.rules
-        if rules is not None and (slip := rules.group_slip(request.group)) is not None:
-            raise InvalidInput(f"{slip}.")
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
     elif entry.fingerprint != fingerprint(request):
@@ -100,8 +98,7 @@ def show_decision(batch: Batch, request: bodies.EventQuery) -> Answer:
 
 def list_decisions(batch: Batch, request: bodies.PageQuery) -> Answer:
     """The newest decisions, and why they were taken."""
-    rows, before = _page(batch, request, journal.Decided)
-    return Answer.of({"decisions": [_listed(batch.state, row) for row in rows], "before": before})
+    return _page(batch, request, "decisions", lambda row: [_listed(batch.state, row)], journal.Decided)
 
 
 def list_outcomes(batch: Batch, request: bodies.OutcomeQuery) -> Answer:
@@ -109,21 +106,23 @@ def list_outcomes(batch: Batch, request: bodies.OutcomeQuery) -> Answer:
     if request.status == "pending":
         listed, before = _pending(batch.state, request)
         return Answer.of({"outcomes": listed, "before": before})
-    rows, before = _page(batch, request, journal.Expired if request.status == "missing" else journal.Refused)
-    listed = []
-    for row in rows:
+
+    def shown(row: journal.Row) -> list[dict[str, Any]]:
         when = row.time / 1e6
         entry = _entry(row)
         if entry is None:
-            listed.append({"time": when, "damaged": True})
-        elif isinstance(entry, journal.Expired):
-            listed += [
+            return [{"time": when, "damaged": True}]
+        if isinstance(entry, journal.Expired):
+            return [
                 {"event_id": event_id, "sequence": number, "expired": when}
                 for number, event_id in zip(entry.numbers, entry.event_ids, strict=True)
             ]
-        elif isinstance(entry, journal.Refused) and (entry.reason == "late") == (request.status == "late"):
-            listed.append({**msgspec.structs.asdict(entry), "time": when})
-    return Answer.of({"outcomes": listed, "before": before})
+        if isinstance(entry, journal.Refused) and (entry.reason == "late") == (request.status == "late"):
+            return [{**msgspec.structs.asdict(entry), "time": when}]
+        return []
+
+    kind = journal.Expired if request.status == "missing" else journal.Refused
+    return _page(batch, request, "outcomes", shown, kind)
 
 
 def show_state(batch: Batch, request: None) -> Answer:
@@ -207,17 +206,17 @@ def show_rules(batch: Batch, request: None) -> Answer:
 
 def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
     """Changes of its configuration."""
-    rows, before = _page(batch, request, *_CHANGES)
-    listed = []
-    for row in rows:
+
+    def shown(row: journal.Row) -> list[dict[str, Any]]:
         entry = _entry(row)
         plain = {"kind": journal.tag_of(row), "damaged": True}
         if entry is not None:
             plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
             plain.pop("state", None)
         known = {name: value for name, value in plain.items() if value is not None}
-        listed.append({"position": row.position, "time": row.time / 1e6, **known})
-    return Answer.of({"changes": listed, "before": before})
+        return [{"position": row.position, "time": row.time / 1e6, **known}]
+
+    return _page(batch, request, "changes", shown, *_CHANGES)
 
 
 def list_snapshots(batch: Batch, request: None) -> Answer:
@@ -398,12 +397,33 @@ def _snapshot(taken: journal.Snapshot) -> dict[str, Any]:
     return {"position": position, "time": time / 1e6, "digest": digest, "label": label}
 
 
-def _page(batch: Batch, request: bodies.PageQuery, *kinds: type[Any]) -> tuple[list[journal.Row], int | None]:
-    """Rows of some kinds, newest first, and the position at which the next page begins."""
-    numbers = [journal.KINDS[kind] for kind in kinds]
-    rows = batch.journal.select(numbers, before=request.before, limit=request.limit)
-    before = rows[-1].position if len(rows) == request.limit else None
-    return rows, before
+def _page(
+    batch: Batch,
+    request: bodies.PageQuery,
+    name: str,
+    shown: Callable[[journal.Row], list[dict[str, Any]]],
+    *kinds: type[Any],
+) -> Answer:
+    """What rows of some kinds hold, newest first, and the position at which the next page begins.
+
+    Rows are read few at a time, and a page ends where it has enough bytes: rows may be long, and a thousand of them are asked for.
+    """
+    numbers, listed, size = [journal.KINDS[kind] for kind in kinds], list[msgspec.Raw](), 0
+    before, left = request.before, request.limit
+    while left:
+        few = min(left, _ROWS_AT_ONCE)
+        rows = batch.journal.select(numbers, before=before, limit=few)
+        for row in rows:
+            entries = [msgspec.json.encode(one) for one in shown(row)]
+            size += sum(map(len, entries))
+            if size > bodies.LIMITS.page_bytes and listed:
+                return Answer.of({name: listed, "before": before})
+            listed += map(msgspec.Raw, entries)
+            before = row.position
+        left -= len(rows)
+        if len(rows) < few:
+            return Answer.of({name: listed, "before": None})
+    return Answer.of({name: listed, "before": before})
 
 
 def _entry(row: journal.Row) -> journal.Entry | None:

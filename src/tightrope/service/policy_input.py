@@ -10,9 +10,11 @@ import numpy as np
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.features import Category
+from tightrope.messages import did_you_mean
 from tightrope.models import Model
 from tightrope.policies import Policy
-from tightrope.service.bodies import DecisionRequest
+from tightrope.rules.rule import members
+from tightrope.service.bodies import LIMITS, DecisionRequest
 from tightrope.service.usage_ranges import Ranges
 from tightrope.spec import Spec
 from tightrope.validation import Array
@@ -44,6 +46,8 @@ class PolicyInput:
         self._names = ActionNames(spec.actions or None)
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = any(rule.among is not None for rule in rules or ())
+        named = {one for rule in rules or () for one in members(rule.among)}
+        self._groups = tuple(sorted(named)) if rules is None or rules.groups is None else rules.groups
         self._fixed = {
             name: one.usage
             for one in spec.rule_specs
@@ -59,6 +63,30 @@ class PolicyInput:
         if what != "actions":
             return [self._names.id(action, what) for action in actions]
         return self._names.ids(actions, once=True)
+
+    def require_declared(self, request: DecisionRequest) -> None:
+        """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
+        if request.default is not None:
+            self.actions([request.default], "default")
+        if not request.group:
+            return
+        groups = [request.group] if isinstance(request.group, str) else request.group
+        if not self._groups:
+            raise InvalidInput("group can't be given: the spec declares no groups, and no rule is for one.")
+        for i, group in enumerate(groups):
+            if group not in self._groups:
+                near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
+                raise InvalidInput(
+                    f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
+                )
+            if group in groups[:i]:
+                raise InvalidInput(f"group must name each group once, but {group!r:.100} comes twice.")
+        size = sum(len(one.encode()) for one in (request.event_id or "", *groups))
+        if size > LIMITS.pending_bytes:
+            most = LIMITS.pending_bytes
+            raise InvalidInput(
+                f"group and event_id must have at most {most} bytes together, but have {size}."
+            )
 
     def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
         """x (p,), or a row for each action on offer."""
