@@ -1,6 +1,6 @@
 """How fast the service decides, what durability costs, whether its memory stays flat, how soon it is back.
 
-    python benchmarks/service.py load                 # 64 connections: bare endpoint, journal off, SQLite, with outcomes
+    python benchmarks/service.py load                 # 64 connections: bare endpoints, journal off, SQLite, with outcomes
     python benchmarks/service.py load --client own    # the same without wrk, with a client in Python
     python benchmarks/service.py load --database postgresql://… --connections 1    # PostgreSQL too, one caller at a time
     python benchmarks/service.py memory               # 10⁶ decisions over HTTP, memory as they go
@@ -8,6 +8,12 @@
 
 Client and server share the machine. Ratios are of runs that take turns within one call, so that a busy machine slows all alike; the
 load of the machine is printed with them. The spec is `examples/hospital.toml`.
+
+There are two endpoints to compare with, both of which read a body and answer with a constant. One goes through Starlette, as a
+service usually does; the other is a bare ASGI function behind our own protocol class, since decisions do not go through Starlette
+here. The first says what a caller gains or loses against what is usual, the second what everything beyond HTTP costs: policy, rules,
+journal. Processor time is that of the server's process, user and system, for each request: it depends least on what else the machine
+does.
 """
 
 from __future__ import annotations
@@ -35,15 +41,42 @@ SPEC = Path(__file__).resolve().parents[1] / "examples" / "hospital.toml"
 
 
 class Measured(NamedTuple):
-    """One run: requests a second, milliseconds, refusals."""
+    """One run: requests a second, milliseconds, refusals, and how many requests there were."""
 
     rate: float
     p50: float
     p99: float
     errors: int
+    count: int
 
 
 # --- servers ---
+
+
+_ANSWER = b'{"event_id":"1","action":0,"name":"internal","sequence":0}'
+
+
+def serve_raw(port: int) -> None:
+    """What HTTP costs alone, behind the protocol class of the service: a POST that is read and answered, nothing else."""
+    import uvicorn
+
+    from tightrope.service.server import UVICORN
+
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER)).encode())]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            while True:
+                asked = (await receive())["type"]
+                await send({"type": f"{asked}.complete"})
+                if asked == "lifespan.shutdown":
+                    return
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": _ANSWER})
+
+    uvicorn.run(app, host="127.0.0.1", port=port, **UVICORN)
 
 
 def serve_bare(port: int) -> None:
@@ -56,11 +89,9 @@ def serve_bare(port: int) -> None:
 
     from tightrope.service.server import UVICORN
 
-    body = b'{"event_id":"1","action":0,"name":"internal","sequence":0}'
-
     async def decide(request: Request) -> Response:
         await request.body()
-        return Response(body, media_type="application/json")
+        return Response(_ANSWER, media_type="application/json")
 
     async def ready(request: Request) -> Response:
         return Response(b"{}")
@@ -70,8 +101,8 @@ def serve_bare(port: int) -> None:
 
 
 def serve(kind: str, port: int, place: str) -> None:
-    if kind == "bare":
-        serve_bare(port)
+    if kind in ("starlette", "raw"):
+        (serve_bare if kind == "starlette" else serve_raw)(port)
         return
     from tightrope.service import serve as run
 
@@ -104,6 +135,11 @@ class Server:
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         return 0.0
+
+    def processor(self) -> float:
+        """Seconds of processor time so far, user and system, of all its threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(how)
@@ -153,7 +189,8 @@ def wrk(port: int, connections: int, seconds: float) -> Measured:
             check=True,
         )
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"requests"')))
-    return Measured(found["requests"] / found["us"] * 1e6, found["p50"], found["p99"], found["errors"])
+    rate = found["requests"] / found["us"] * 1e6
+    return Measured(rate, found["p50"], found["p99"], found["errors"], found["requests"])
 
 
 class _Connection(asyncio.Protocol):
@@ -254,6 +291,7 @@ async def _drive(
         1e3 * ordered[len(ordered) // 2],
         1e3 * ordered[int(0.99 * len(ordered))],
         run.errors,
+        run.count,
     )
 
 
@@ -278,8 +316,16 @@ def own(
 
 def load(connections: int, seconds: float, rounds: int, client: str, database: str | None) -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; client: {client}")
-    kinds = ["bare", "memory", "sqlite", "sqlite, outcomes", *([] if database is None else ["postgresql"])]
+    kinds = [
+        "starlette",
+        "raw",
+        "memory",
+        "sqlite",
+        "sqlite, outcomes",
+        *([] if database is None else ["postgresql"]),
+    ]
     found: dict[str, list[Measured]] = {kind: [] for kind in kinds}
+    processor: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind in kinds:
             with (
@@ -290,15 +336,22 @@ def load(connections: int, seconds: float, rounds: int, client: str, database: s
             ):
                 run = wrk if client == "wrk" and "outcomes" not in kind else own
                 run(one.port, connections, 1.0)
+                before = one.processor()
                 if "outcomes" in kind:
-                    found[kind].append(own(one.port, connections, seconds, outcomes=True))
+                    done = own(one.port, connections, seconds, outcomes=True)
                 else:
-                    found[kind].append(run(one.port, connections, seconds))
-    print("| service | requests/s | p50, ms | p99, ms | not 200 | of bare | of journal off |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+                    done = run(one.port, connections, seconds)
+                found[kind].append(done)
+                processor[kind].append(1e6 * (one.processor() - before) / done.count)
+    print(
+        "| service | requests/s | p50, ms | p99, ms | not 200 | processor time a request, µs | of Starlette | of raw ASGI "
+        "| of journal off |"
+    )
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     base = {kind: statistics.median(one.rate for one in runs) for kind, runs in found.items()}
     names = {
-        "bare": "a bare Starlette endpoint",
+        "starlette": "a bare Starlette endpoint",
+        "raw": "a bare ASGI endpoint on the service's protocol class",
         "memory": "journal off",
         "sqlite": "SQLite, fsynced",
         "sqlite, outcomes": "SQLite, decision and outcome in turn",
@@ -308,7 +361,8 @@ def load(connections: int, seconds: float, rounds: int, client: str, database: s
         p50, p99 = (statistics.median(getattr(one, name) for one in runs) for name in ("p50", "p99"))
         print(
             f"| {names[kind]} | {base[kind]:,.0f} | {p50:.1f} | {p99:.1f} | {sum(one.errors for one in runs)} | "
-            f"{base[kind] / base['bare']:.2f} | {base[kind] / base['memory']:.2f} |"
+            f"{statistics.median(processor[kind]):.0f} | {base[kind] / base['starlette']:.2f} | {base[kind] / base['raw']:.2f} | "
+            f"{base[kind] / base['memory']:.2f} |"
         )
     print(f"load of the machine: {os.getloadavg()[0]:.2f}")
 
