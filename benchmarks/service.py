@@ -11,9 +11,9 @@ load of the machine is printed with them. The spec is `examples/hospital.toml`.
 
 There are two endpoints to compare with, both of which read a body and answer with a constant. One goes through Starlette, as a
 service usually does; the other is a bare ASGI function behind our own protocol class, since decisions do not go through Starlette
-here. The first says what a caller gains or loses against what is usual, the second what everything beyond HTTP costs: policy, rules,
-journal. Processor time is that of the server's process, user and system, for each request: it depends least on what else the machine
-does.
+here. The first says what a caller gains or loses against what is usual, the second what everything beyond HTTP costs: policy,
+rules, journal. Processor time is that of the server's process, user and system, for each request: it depends least on what else
+the machine does.
 """
 
 from __future__ import annotations
