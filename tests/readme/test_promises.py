@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import statistics
-import time
 import warnings
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from strategies import unit_rows
 from test_served_policies import CASES, outcome, request, spec_of
 from tightrope import lp, theory
 from tightrope.policies import POLICIES
-from tightrope.studies.bench.contests import online
 from tightrope.studies.league import ROSTER, compare
 from tightrope.studies.league.entries import Entry
 from workbench import Bench, read
@@ -37,7 +34,7 @@ def rules() -> tr.Rules:
 @claim(
     "No Slater's constant, horizon, norm, radius or range of costs; features, rewards and costs in any unit"
 )
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1.0, 1e6, 1e12])
 def test_nothing_to_set(unit: float) -> None:
     parameters = inspect.signature(tr.ShadowPrice).parameters.values()
     asked = {one.name for one in parameters if one.default is inspect.Parameter.empty}
@@ -53,6 +50,23 @@ def test_nothing_to_set(unit: float) -> None:
         above += bool((policy.totals > 1e-9 * np.abs(W).max(axis=0)).any())
     assert earned >= 1_770
     assert above <= 25
+
+
+@pytest.mark.parametrize("unit", [1e-12, 60.0, 1e12])
+def test_rules_on_usage_in_any_unit_need_no_range(unit: float) -> None:
+    """The same example, whose nurses are counted in minutes, or in anything else."""
+    own = [*list(rules())[:2], tr.Budget("nurse_time", at_most=0.4 * unit)]
+    policy = tr.ShadowPrice(
+        reward=tr.DisjointRidge(3, 2), constraints=tr.Rules(own, actions=["icu", "surgery", "other"])
+    )
+    earned = 0.0
+    for patient in range(3_000):
+        usage = {"nurse_time": [hours * unit for hours in HOURS]}
+        decision = policy.decide([0.7, 0.7 * (patient % 2)], usage=usage)
+        policy.learn(decision, reward=REWARDS[decision.action])
+        earned += REWARDS[decision.action]
+    assert earned >= 1_770
+    assert (policy.totals <= 0.0).all()
 
 
 @claim(
@@ -168,15 +182,13 @@ def test_the_state_of_every_policy_is_saved_and_restored_bit_for_bit(tmp_path: P
         assert [before[key].tobytes() for key in before] == [after[key].tobytes() for key in after], name
 
 
-@claim("The LP optimum with a verified certificate, up to 100,000 contexts in seconds")
-def test_the_optimum_of_100000_contexts_has_a_verified_certificate_within_seconds() -> None:
+@claim("The LP optimum with a verified certificate, for 100,000 contexts too")
+def test_the_optimum_of_100000_contexts_has_a_verified_certificate() -> None:
     draw = np.random.default_rng(0)
     C, J, K = 100_000, 5, 4
     costs = draw.uniform(-1.0, 1.0, (C, J, K))
     costs[:, 0] = -0.2
-    started = time.perf_counter()
     found = lp.allocation(np.full(C, 1.0 / C), draw.uniform(size=(C, J)), costs)
-    assert time.perf_counter() - started < 60.0
     assert found.certificate.verified
 
 
@@ -193,33 +205,36 @@ def test_the_theorems_bounds_are_functions() -> None:
 
 
 @claim(
-    "A decision of the paper's policy and its learn take 3 µs, a fifth of a plain NumPy loop's time and "
-    "less than a tenth of any "
-    "other library's"
+    "With the paper's policy decide and learn together take 3.3 µs in the usual case; the default policy takes 1.5 times as long",
+    "A plain NumPy loop of the same policy takes 5.11 times as long in that case, 1.84 times with 50 actions and 100 features, "
+    "1.15 times with 2,000 features, and 8.79 times on a catalogue of a million",
+    "One round of the simulated hospital takes 0.6 µs on one core with the paper's policy and 4.5 times as long with the default",
 )
-def test_fast() -> None:
-    row = re.search(r"^\| online \|.*?\| ([\d.]+) ± [\d.]+ \| ([\d.]+) ±", BENCHMARKS, re.MULTILINE)
-    assert row is not None
-    ours, loop = map(float, row.groups())
-    assert round(ours) == 3
-    assert ours / loop <= 0.2
-    # And now, as a ratio within one run: noise must not fail it, a slow door would.
-    contest = online(rounds=1_000)
-    times: dict[str, list[float]] = {"ours": [], "loop": []}
-    for _ in range(5):
-        for name, make in (("ours", contest.ours), ("loop", contest.rival)):
-            program = make()
-            started = time.process_time()
-            program()
-            times[name].append(time.process_time() - started)
-    assert statistics.median(times["ours"]) < 0.5 * statistics.median(times["loop"])
+def test_figures_of_speed_are_those_of_the_benchmarks_page_its_best_and_its_worst_among_them() -> None:
+    """That they are true is checked where they are measured: `tightrope bench` fails where a ratio misses its target."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in BENCHMARKS.splitlines()
+        if " ± " in line
+    ]
+    ours, ratio = ({row[0]: row[i] for row in rows if len(row) == 10} for i in (3, 5))
+    assert {float(ratio[case]) for case in ("online", "online-large", "features", "million")} == {
+        5.11,
+        1.84,
+        1.15,
+        8.79,
+    }
+    against_numpy = [
+        float(row[5]) for row in rows if len(row) == 10 and row[2].startswith("NumPy") and row[0] != "engine"
+    ]
+    assert (min(against_numpy), max(against_numpy)) == (1.15, 8.79)
+    assert [round(float(ours[case].split()[0]), 1) for case in ("online", "engine")] == [3.3, 0.6]
+    default = "the default policy beside the paper's: 1.5 times its time online, 4.5 times in the simulated hospital"
+    assert default in BENCHMARKS
 
 
-@claim("simulations run at 0.6 µs a round and core, the same numbers on any number of cores")
+@claim("the numbers are the same on any number of cores")
 def test_simulations_are_the_same_on_any_number_of_cores() -> None:
-    row = re.search(r"^\| engine \|.*?\| ([\d.]+) ±", BENCHMARKS, re.MULTILINE)
-    assert row is not None
-    assert f"{float(row.group(1)):.1f}" == "0.6"
     env = tr.environments.hospital()
     policy = tr.ShadowPrice(reward=tr.DisjointRidge(6, 10), constraints=18)
     one, two = (tr.simulate(policy, env, rounds=300, replications=4, workers=n) for n in (1, 2))
@@ -228,16 +243,23 @@ def test_simulations_are_the_same_on_any_number_of_cores() -> None:
 
 
 @claim(
-    "A policy that can't do what it is asked to says so once, with the numbers and the remedy: a total that stays "
-    "above zero, rules that can't be met, an action never tried"
+    "From decision 512 on, a policy that can't do what you ask of it says so once, with the numbers and the remedy: a total that "
+    "stays above zero, rules that can't be met, an action never tried",
+    "policy.concerns() says it whenever you ask",
 )
 def test_a_policy_that_can_not_do_what_it_is_asked_to_says_so_once() -> None:
     # Both costs are above zero: the rule can't be met, the total climbs; and the second arm, far dearer, is never tried.
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1, guard=True)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for _ in range(4_500):
+        for t in range(4_500):
             policy.learn(policy.decide(costs=[[0.5], [50.0]]), reward=0.5)
+            if t > 520 and t % 97 == 0:
+                assert {"rules that can't be met", "total above zero"} <= {
+                    one.kind for one in policy.concerns()
+                }
+            if t in (511, 512):
+                assert bool(told) == (t == 512)
     said = [str(one.message) for one in told if one.category is tr.PolicyWarning]
     kinds = [one.kind for one in policy.concerns()]
     assert set(kinds) == {"rules that can't be met", "total above zero", "action never tried"}
@@ -277,7 +299,7 @@ def test_the_league_has_every_system_that_the_paper_compares_with_or_names_and_r
 
 
 @claim(
-    "What is proved of which policy, in which rounds and on what assumptions, is one table: what holds when"
+    "One table says what is proved of which policy, in which rounds and on what assumptions: what holds when"
 )
 def test_what_is_proved_of_which_policy_in_which_rounds_and_on_what_assumptions_is_one_table() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

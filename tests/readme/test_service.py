@@ -6,14 +6,19 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import NormalDist
+from typing import Any
 
+import apsw
 import httpx
+import numpy as np
 import pytest
 
 from readme_claims import README, claim
 from tightrope.service.replay import verify
 from tightrope.service.server import make_service
-from tightrope.spec import read_spec
+from tightrope.service.storage.sqlite import SqliteJournal
+from tightrope.spec import make_spec, read_spec
 from workbench import Bench, arms, code, read, running
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,7 +37,7 @@ def hospital(tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
 
 
 @claim(
-    "tightrope serve answers once the decision and its probability are on disk",
+    "The service answers once the decision and its probability are on disk",
     "A 200 means that the decision, its inputs, its probability and the prices behind it are on disk",
 )
 def test_a_200_means_that_the_decision_its_inputs_its_probability_and_its_prices_are_on_disk(
@@ -50,6 +55,73 @@ def test_a_200_means_that_the_decision_its_inputs_its_probability_and_its_prices
         assert 0.0 < stored["probability"] <= 1.0
         assert stored["probability"] == stored["probabilities"][stored["name"]]
         assert len(again.get("/v1/decisions/p-17/explanation").json()) > 0
+
+
+class CountedFile(apsw.VFSFile):
+    """A file that counts when it is told to reach the disk."""
+
+    def __init__(self, vfs: Counted, name: Any, flags: Any) -> None:
+        super().__init__("", name, flags)
+        self._vfs = vfs
+
+    def xSync(self, flags: int) -> None:
+        super().xSync(flags)
+        self._vfs.syncs += 1
+
+
+class Counted(apsw.VFS):
+    """A file system on which nothing differs but that fsyncs are counted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "")
+        self.name, self.syncs = name, 0
+
+    def xOpen(self, name: Any, flags: Any) -> apsw.VFSFile:
+        return CountedFile(self, name, flags)
+
+
+@claim(
+    "A service that loses nothing",
+    "The service answers once the decision and its probability are on disk",
+    "A 200 means that the decision, its inputs, its probability and the prices behind it are on disk",
+)
+def test_on_disk_means_that_the_disk_was_told_to_keep_it_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only reached the cache of the operating system is lost when the power goes."""
+    disk, opened = Counted("readme"), SqliteJournal.__init__
+
+    def on_the_counted_disk(journal: SqliteJournal, *given: Any, **rest: Any) -> None:
+        opened(journal, *given, **{**rest, "vfs": disk.name})
+
+    monkeypatch.setattr(SqliteJournal, "__init__", on_the_counted_disk)
+    with running(make_service([read_spec(EXAMPLES / "hospital.toml")], data=tmp_path)) as client:
+        for body, route in (
+            (DECISION, "decisions"),
+            (OUTCOME, "outcomes"),
+            (DECISION.replace("17", "18"), "decisions"),
+        ):
+            before = disk.syncs
+            assert client.post(f"/v1/{route}", content=body).status_code == 200
+            assert disk.syncs > before, route
+
+
+def test_the_probability_on_disk_is_the_one_that_the_decision_was_drawn_with() -> None:
+    """Of two arms the better one is drawn as often as its posterior is above the other's, by the model's own numbers."""
+    bench = Bench(make_spec({"name": "arms", "actions": ["a", "b"]}))
+    for i in range(30):
+        read(bench.decide({"event_id": str(i)}))
+        read(bench.learn(str(i), reward=[0.1, 0.9, 0.4][i % 3]))
+    state = bench.experiment._state
+    assert state is not None
+    means, deviations = (np.ravel(one) for one in state.policy.reward_model.predictions(None, [0, 1]))
+    first = NormalDist().cdf(float(means[0] - means[1]) / float(np.hypot(*deviations)))
+    made = read(bench.decide({"event_id": "last"}))
+    bench.reopened()
+    stored = read(bench.decide({"event_id": "last"}))
+    assert stored["sequence"] == made["sequence"]
+    assert stored["probability"] == pytest.approx([first, 1.0 - first][made["action"]], abs=1e-6)
+    assert 0.01 < first < 0.99
 
 
 @claim(

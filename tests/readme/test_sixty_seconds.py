@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import doctest
+import math
+from fractions import Fraction
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -95,28 +98,77 @@ def test_nobody_can_have_fewer_than_4() -> None:
 
 
 @claim(
-    "Proved is one thing alone: with guard=True the totals of costs that are known before acting stay at "
-    "or below zero in every round, "
-    "with certainty, as long as every round offers an action that breaks no rule"
+    "Only one thing is proved: with guard=True the totals of costs that are known before acting stay at or below zero in every "
+    "round, with certainty and in exact arithmetic, as long as every round offers an action that breaks no rule"
 )
 def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action_that_breaks_no_rule() -> (
     None
 ):
-    policy = tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True)
-    draw = np.random.default_rng(0)
-    for _ in range(500):
-        offered = draw.normal(0.5, 1.0, (4, 3))
-        offered[draw.integers(4)] = -draw.uniform(0.0, 0.3, 3)
-        decision = policy.decide(costs=offered)
-        policy.learn(decision, reward=float(draw.normal(offered[decision.row].sum(), 1.0)))
-        assert (policy.totals <= 1e-9).all()
-    assert list(policy.guarantees()) == ["totals at or below zero in every round"]
+    def highest(guard: bool, seed: int) -> Fraction:
+        """The highest that a total ever was, summed up exactly; costs are of wild sizes, and what breaks a rule pays best."""
+        policy = tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=guard, seed=seed)
+        draw, sums, most = np.random.default_rng(seed), [Fraction(0)] * 3, Fraction(0)
+        for _ in range(60):
+            offered = draw.normal(0.5, 1.0, (4, 3)) * 10.0 ** draw.integers(-3, 13)
+            offered[draw.integers(4)] = -draw.choice([0.0, 0.1, 1e9], 3)
+            decision = policy.decide(costs=offered)
+            sums = [total + Fraction(cost) for total, cost in zip(sums, offered[decision.row].tolist())]
+            most = max(most, *sums)
+            policy.learn(decision, reward=float(np.sign(offered[decision.row]).sum()))
+            if guard:
+                assert (policy.totals <= 0.0).all()
+        return most
+
+    seeds = range(10)
+    assert max(highest(True, seed) for seed in seeds) == 0
+    assert min(highest(False, seed) for seed in seeds) > 0, (
+        "without the guard every one of these rises above zero"
+    )
+    assert list(tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3, guard=True).guarantees()) == [
+        "totals at or below zero in every round"
+    ]
     assert tr.ShadowPrice(reward=tr.ArmMeans(4), constraints=3).guarantees() == {}, "nothing else is proved"
 
 
+@claim("The policy tries an action as often as that action might be the best one")
+def test_an_action_is_tried_as_often_as_it_might_be_the_best() -> None:
+    """Over many seeds, after the same outcomes: by the model's means and deviations, which leave one of two arms in doubt."""
+    chosen, n = 0, 400
+    for seed in range(n):
+        policy = tr.ShadowPrice(reward=tr.ArmMeans(2), seed=seed)
+        for action, reward in ((0, 0.2), (0, 0.9), (0, 0.4), (1, 0.6), (1, 0.3), (1, 0.8)):
+            policy.learn(policy.follow(action), reward=reward)
+        means, deviations = (np.ravel(one).tolist() for one in policy.reward_model.predictions(None, [0, 1]))
+        decision = policy.decide()
+        chosen += decision.action
+    better = NormalDist().cdf((means[1] - means[0]) / math.hypot(*deviations))
+    assert 0.55 < better < 0.95
+    assert decision.probabilities == pytest.approx([1.0 - better, better], abs=1e-6)
+    assert decision.probability == decision.probabilities[decision.row]
+    assert decision.explain().probabilities == pytest.approx(decision.probabilities, abs=1e-12)
+    assert abs(chosen - n * better) < 4.0 * math.sqrt(n * better * (1.0 - better))
+
+
+@claim("corrected by the running totals")
+def test_prices_are_corrected_by_the_totals_which_are_steered_to_their_buffer() -> None:
+    """The total comes to rest as far below zero as `caution` standard deviations are, and moves with `caution`."""
+    rests = []
+    for caution in (1.5, 3.0, 6.0):
+        policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1, caution=caution)
+        stood = []
+        for t in range(2_000):
+            decision = policy.decide(costs=np.array([[0.5], [-0.5]]))
+            policy.learn(decision, reward=(0.9, 0.2)[decision.row])
+            stood += [policy.totals[0]] if t >= 1_500 else []
+        # b = caution · √(moved · m), where costs of size m = ½ have moved the total by ½√t.
+        rests.append(np.mean(stood) / -(caution * math.sqrt(0.5 * math.sqrt(1_750) * 0.5)))
+    assert rests == pytest.approx([1.0, 1.0, 1.0], abs=0.25)
+
+
 @claim(
-    "What decides, unless told otherwise, is ShadowPrice: every rule has a price, the reward that one "
-    "more unit of its limit would earn",
+    "Unless you say otherwise, ShadowPrice decides",
+    "Every rule has a price: the reward that one more unit of its limit would earn",
+    "The price is the dual of the allocation program on the rounds that the policy remembers",
 )
 def test_what_decides_is_shadow_price_and_its_prices_are_what_one_more_unit_would_earn(
     monkeypatch: pytest.MonkeyPatch,
