@@ -581,8 +581,8 @@ class Experiment:
         if changed and not self._accept_changes:
             raise JournalError(
                 f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
-                f"{'; '.join(differences(state.spec, spec))}. Start with --accept-changes (accept_changes=True in Python), which "
-                "keeps what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
+                f"{'; '.join(differences(state.spec, spec))}. Start with --accept-changes, which keeps "
+                "what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
             )
         batch = Batch(state, self.journal, self._now())
         reset = self._reset_caps if changed else []
