@@ -163,16 +163,16 @@ RULES = tr.Rules(
     [
         tr.Capacity("a", at_most=0.4),
         tr.Share("b", at_least=0.1, among="A"),
-        tr.Budget("hours", at_most=0.5, among="B"),
+        tr.Budget("hours", at_most=0.5, among="B", range=(0, 1)),
     ],
     actions=["a", "b", "c", "d"],
 )
 MIXED = tr.Rules(
     [
         tr.Capacity("a", at_most=0.4),
-        tr.Budget("hours", at_most=0.5),
-        tr.Budget("minutes", at_most=0.5, seen="after", among="A"),
-        tr.Mean("minutes", at_most=0.7, seen="after"),
+        tr.Budget("hours", at_most=0.5, range=(0, 1)),
+        tr.Budget("minutes", at_most=0.5, seen="after", among="A", range=(0, 1)),
+        tr.Mean("minutes", at_most=0.7, seen="after", range=(0, 1)),
     ],
     actions=["a", "b", "c", "d"],
 )

@@ -281,7 +281,9 @@ def test_the_fast_path_by_rules_seen_after(form, disjoint, monkeypatch):
 
 
 def test_costs_beside_rules_of_which_some_are_seen_after(monkeypatch):
-    rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.4, seen="after")], actions=["a", "b"])
+    rules = tr.Rules(
+        [tr.Capacity("a", 0.5), tr.Budget("hours", 0.4, seen="after", range=(0, 1))], actions=["a", "b"]
+    )
     policy = tr.PessimisticOptimistic(
         reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 2), constraints=rules, slater=0.1
     )

@@ -19,7 +19,7 @@ def rules(seen="before"):
     return tr.Rules(
         [
             tr.Capacity("a", at_most=0.6),
-            tr.Budget("hours", at_most=0.5, seen=seen),
+            tr.Budget("hours", at_most=0.5, seen=seen, range=(0, 1)),
             tr.Share("b", at_least=0.1, among="A"),
         ],
         actions=["a", "b", "c"],

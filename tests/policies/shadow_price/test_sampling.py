@@ -286,6 +286,7 @@ def test_it_is_served_and_replayed(tmp_path, model, sampling):
             },
         },
         folder=Path(__file__).parents[2],
+        trust=True,
     )
     bench, random = Bench(spec, snapshot_every=20), np.random.default_rng(0)
     for i in range(60):
@@ -295,7 +296,7 @@ def test_it_is_served_and_replayed(tmp_path, model, sampling):
         assert answer["explanation"]
         if i % 4:
             read(
-                bench.learn(str(i), reward=float(random.uniform()), costs={"hours": float(random.uniform())})
+                bench.learn(str(i), reward=float(random.uniform()), usage={"hours": float(random.uniform())})
             )
     read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
     assert verify(bench.journal).digest == bench.digest()
