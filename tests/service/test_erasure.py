@@ -256,7 +256,15 @@ def test_old_entries_go_to_an_archive(tmp_path: Path) -> None:
 
 
 def test_what_was_reserved_for_an_erased_event_stays_used() -> None:
-    rule = {"kind": "budget", "name": "hours", "at_most": 0.9, "seen": "after", "hard": True, "total": 9.0}
+    rule = {
+        "kind": "budget",
+        "name": "hours",
+        "at_most": 0.9,
+        "range": [0, 1],
+        "seen": "after",
+        "hard": True,
+        "total": 9.0,
+    }
     bench = Bench(arms(rules=[rule]))
     for i in range(3):
         read(bench.decide({"event_id": f"e{i}"}))

@@ -64,9 +64,23 @@ def test_no_number_that_callers_send_switches_a_rule_off(declared: dict[str, Any
     ],
 )
 def test_what_is_inferred(rule: dict[str, Any], expected: tuple[float, float]) -> None:
-    spec = beds({**rule, "range": [-3, 30]})
-    del spec.data["rule"][1]["range"]  # which today's rules would refuse these limits without
-    assert inferred_ranges(spec) == {"hours": expected}
+    assert inferred_ranges(beds(rule)) == {"hours": expected}
+
+
+def test_within_what_is_inferred_any_unit_will_do() -> None:
+    bench = Bench(beds({**BEFORE, "at_most": 24.0}, {**AFTER, "at_most": 0.5}))
+    read(bench.decide({"event_id": "1", "usage": {"fuel": [2_400.0, 3.0]}}))
+    read(bench.learn("1", reward=1.0, usage={"hours": 50.0}))
+    for fuel, hours in ((2_401.0, 50.5), (-0.5, -0.5)):
+        answer = bench.decide({"event_id": "2", "usage": {"fuel": [fuel, 3.0]}})
+        assert answer.status == 422
+        assert (
+            f"usage.fuel[0] must lie in [0, 2400], the range that was inferred when the experiment began, but got {fuel:g}"
+            in (answer.body.decode())
+        )
+        read(bench.decide({"event_id": "3", "usage": {"fuel": 3.0}}))
+        assert "usage.hours must lie in [0, 50]" in bench.learn("3", usage={"hours": hours}).body.decode()
+    assert verify(bench.journal).digest == bench.digest()
 
 
 def test_a_range_that_is_declared_or_never_sent_is_not_inferred() -> None:

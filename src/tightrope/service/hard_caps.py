@@ -51,6 +51,9 @@ class HardCap:
             words = f"a hard cap needs a rule with at_most, but this one reads '{rule}'."
             raise InvalidInput(f"{where}.total: {words}")
         quantity = rule.quantity
+        if rule.seen == "after" and not rule.declared:
+            words = "what a decision uses is seen after acting, so the cap reserves the most that it may be until then"
+            raise InvalidInput(f"{where}.range: is needed, such as range = [0, 1]: {words}.")
         self.rule: Rule = rule
         # What it counts, whatever its limits are.
         self.key = (rule.kind, quantity.usage, quantity.actions, rule.among, rule.seen)

@@ -65,11 +65,11 @@ def _undeclared(spec: Spec) -> dict[str, list[Rule]]:
     """The rules on each usage that callers send, where none of them declares its range."""
     by_usage: dict[str, list[Rule]] = {}
     stated: set[str] = set()
-    for table, one in zip(spec.data.get("rule", ()), spec.rule_specs, strict=True):
+    for one in spec.rule_specs:
         usage = one.rule.quantity.usage
         if usage is None:
             continue
-        if "range" in table or (one.usage is not None and one.rule.seen == "before"):
+        if one.rule.declared or (one.usage is not None and one.rule.seen == "before"):
             stated.add(usage)
         by_usage.setdefault(usage, []).append(one.rule)
     return {usage: rules for usage, rules in by_usage.items() if usage not in stated}

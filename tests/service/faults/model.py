@@ -28,6 +28,7 @@ def model_spec() -> Spec:
                 "kind": "budget",
                 "name": "hours",
                 "at_most": 0.6,
+                "range": [0, 1],
                 "seen": "after",
                 "hard": True,
                 "total": float(CAP_HOURS),

@@ -25,6 +25,7 @@ def spec() -> Any:
                 "kind": "budget",
                 "name": "hours",
                 "at_most": 0.6,
+                "range": [0, 1],
                 "seen": "after",
                 "hard": True,
                 "total": 1000,
