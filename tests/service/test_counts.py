@@ -34,7 +34,12 @@ USES = {"none": 0.0, "small": 5.0, "large": 20.0}
 
 def coupons(cents: dict[str, Any] | None = None, rules: tuple[dict[str, Any], ...] = (OLD, HOURS)) -> Spec:
     return make_spec(
-        {"name": "coupons", "actions": list(USES), "rule": [CENTS if cents is None else cents, *rules]}
+        {
+            "name": "coupons",
+            "actions": list(USES),
+            "groups": ["old"],
+            "rule": [CENTS if cents is None else cents, *rules],
+        }
     )
 
 
