@@ -11,6 +11,7 @@ import pytest
 import tightrope as tr
 from tightrope.cli import main
 from tightrope.studies.league import ROSTER, compare, read_page, rewrite_page
+from tightrope.studies.league.ranking import over_runs
 from tightrope.studies.league.standings import BEGIN, END, standings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,25 +37,28 @@ def test_the_tables_say_what_the_league_found(found):
         "place",
         "policy",
         "regret",
+        "against `shadow-price`",
         "rounds above zero",
         "last",
         "worst path",
     ]
     ground = ""
     shown = {}
-    for name, place, policy, regret, above, last, worst in scenarios[2:]:
+    for name, place, policy, regret, gap, above, last, worst in scenarios[2:]:
         ground = name.strip("`") or ground
-        shown.setdefault(ground, []).append((place, policy.strip("*`"), regret, above, last, worst))
+        shown.setdefault(ground, []).append((place, policy.strip("*`"), regret, gap, above, last, worst))
     assert list(shown) == list(found.scenarios)
     for ground, lines in shown.items():
         placed = [one for one in found.of(ground) if found.place(one) is not None]
         kept = [policy for place, policy, *_ in lines if " of " in place]
-        assert kept == [one.policy for one in placed][:5]
+        assert kept == [one.policy for one in placed][:6]
         assert "shadow-price" in [policy for _, policy, *_ in lines]
-        for place, policy, regret, *_ in lines:
+        for place, policy, regret, gap, *_ in lines:
             (one,) = (one for one in found.of(ground) if one.policy == policy)
             assert place == (f"{found.place(one)} of {len(placed)}" if one.kept else one.verdict)
             assert regret == str(one.result.regret.at())
+            paired = found.gap(one)
+            assert gap == ("–" if paired is None else str(over_runs(paired[:, -1])))
     assert [line[0].split("`")[1] for line in policies[2:]] == [row["policy"] for row in found.scores()]
     assert {line[0].split("`")[1] for line in policies[2:]} == set(NAMES)
     for line, row in zip(policies[2:], found.scores(), strict=True):

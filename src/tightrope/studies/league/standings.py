@@ -16,11 +16,12 @@ from tightrope.studies.league.ranking import (
     SOFTENING,
     League,
     Performance,
+    over_runs,
     ratio_text,
 )
 
 BEGIN, END = "<!-- standings: begin -->", "<!-- standings: end -->"
-_BEST = 5
+_BEST = 6
 
 
 def read_page(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -53,8 +54,8 @@ def standings(league: League) -> str:
     return f"""{made}, {league.replications} runs each, seed {league.seed}; regret with its 95 % interval over runs.
 
 **Scenario by scenario**, the best {_BEST} of those that keep the rules, and `{CENTRE}` wherever it stands. *Place*: one more than the number of policies that are shown
-to have less regret, `=` where several share it. Two policies are tied if the 95 % interval of the difference in their regrets, run by run on the same draws, includes zero. *Rounds above
-zero*: those with some total above zero, on average over runs, and *last* the last of them. *Worst path*: the most that the violated totals summed to, in any round of any run.
+to have less regret, `=` where several share it. Two policies are tied if the 95 % interval of the difference in their regrets, run by run on the same draws, includes zero; *against*
+`{CENTRE}` is that difference, negative where the policy has less regret. *Rounds above zero*: those with some total above zero, on average over runs, and *last* the last of them. *Worst path*: the most that the violated totals summed to, in any round of any run.
 
 {_scenarios(league)}
 
@@ -76,18 +77,21 @@ def _scenarios(league: League) -> str:
             body.append([label, *_performance(league, one, len(placed))])
             label = ""
         if not shown:
-            body.append([label, "–", "nobody keeps the rules", *["–"] * 4])
-    head = ["scenario", "place", "policy", "regret", "rounds above zero", "last", "worst path"]
+            body.append([label, "–", "nobody keeps the rules", *["–"] * 5])
+    head = ["scenario", "place", "policy", "regret", f"against `{CENTRE}`"]
+    head += ["rounds above zero", "last", "worst path"]
     return _table(head, body)
 
 
 def _performance(league: League, one: Performance, placed: int) -> list[str]:
     place, name = league.place(one), f"`{one.policy}`"
     last, above = one.result.last_violated().mean, float(one.rounds_above.mean())
+    gap = league.gap(one)
     return [
         one.verdict if place is None else f"{place} of {placed}",
         f"**{name}**" if one.policy == CENTRE else name,
         str(one.result.regret.at()),
+        "–" if gap is None else str(over_runs(gap[:, -1])),
         *(_number(value) for value in (above, last, one.worst_path)),
     ]
 
