@@ -100,11 +100,11 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
         ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: was .* and now is"),
         (
             {"rule": [{**LATE, "range": [0.0, 2.0]}]},
-            r"rule 'hours: at most 0.6 .*': range was \[0.0, 1.0\], and now is \[0.0, 2.0\]\. What was learnt .* new name",
+            r"rule 'hours: at most 0.6 .*': range was None, and now is \[0.0, 2.0\]\. What was learnt .* new name",
         ),
         (
             {"rule": [{**LATE, "at_most": 1.5}]},
-            r"rule 'hours: at most 0.6 .*': at_most was 0.6, and now is 1.5, outside of the range \[0, 1\]",
+            r"rule 'hours: at most 0.6 .*': at_most was 0.6, and now is 1.5, outside of the range \[0, 4\]",
         ),
         (
             {"rule": []},

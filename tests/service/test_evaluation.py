@@ -29,6 +29,12 @@ REWARDS = np.array([[0.2, 0.5, 0.8], [0.6, 0.4, 0.5]])
 HOURS_USED = np.array([[1.0, 2.0, 6.0], [1.4, 3.0, 5.0]])
 
 
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy of our own that most of these journals were served by."""
+    monkeypatch.setenv("TIGHTROPE_TRUST", GREEDY.rpartition(":")[0])
+
+
 def trial(policy: dict[str, Any], rules: list[dict[str, Any]] | None = None, **changes: Any) -> Spec:
     return make_spec(
         {
