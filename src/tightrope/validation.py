@@ -19,6 +19,9 @@ FLOAT = np.dtype(np.float64)
 NORM_LIMIT = (1.0 + 1e-6) ** 2
 COST_ROUNDING = 1e-9
 COST_LIMIT = 1.0 + COST_ROUNDING
+# Features, costs and rewards in any unit are at most this large: then prices, values and sums of squares are finite, whatever is
+# mixed with what.
+LARGEST = 1e12
 # A cumulative cost counts as a violation above this: it is what rounding can leave of an exact 0.
 VIOLATION = 1e-9
 

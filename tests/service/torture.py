@@ -379,7 +379,8 @@ def fuzz(folder: Path, scale: float) -> Found:
     served = Served(specs, data=folder / "data", keys=folder / "keys.json").wait()
     for seed in range(0, count, _CHUNK):
         asyncio.run(storm(served.port, Fuzzer(seed, keys).attempts(min(_CHUNK, count - seed)), verdict))
-        print(f"    {min(count, seed + _CHUNK)} requests, {len(verdict.wrong)} wrong", flush=True)
+        bad = {answer: n for answer, n in verdict.counts.items() if answer[0] in "5n"}
+        print(f"    {min(count, seed + _CHUNK)} requests, {len(verdict.wrong)} wrong: {bad}", flush=True)
     ready = served.ready
     served.stop()
     worse = Served(specs, data=folder / "worse", keys=folder / "keys.json", mutant="half characters").wait()

@@ -12,6 +12,8 @@ from tightrope.kernels.compile import inlined, kernel
 
 # From how many columns on a matrix is read in tiles of few rows: it fits no cache then, and rows far apart are slow to come.
 LARGE, TILE = 512, 8
+# Of a pivot, relative to the diagonal of its row.
+LEAST_PIVOT = 1e-15
 
 
 @inlined
@@ -256,13 +258,18 @@ def rows_as_columns(X, x, rows, n, T, t):
 
 @kernel
 def invert(S, s, n, out, at, scratch):
-    """Σ⁻¹ = L⁻ᵀL⁻¹ from the Cholesky factor of Σ (n, n), in out; scratch (2n²,) is overwritten."""
+    """Σ⁻¹ = L⁻ᵀL⁻¹ from the Cholesky factor of Σ (n, n), in out; scratch (2n²,) is overwritten.
+
+    A pivot that rounding has made too small for its row, or negative, counts as the least that it can tell from 0.
+    """
     for i in range(2 * n * n):
         scratch[i] = 0.0
     for j in range(n):
         for i in range(j, n):
             scratch[i * n + j] = S[s + i * n + j] - inner(scratch, i * n, scratch, j * n, j)
-        root = math.sqrt(scratch[j * n + j])
+        pivot = max(scratch[j * n + j], LEAST_PIVOT * S[s + j * n + j])
+        scratch[j * n + j] = pivot
+        root = math.sqrt(pivot)
         for i in range(j, n):
             scratch[i * n + j] /= root
     # Rows of R = L⁻¹ from RL = I, not from LR = I: ΣRᵀR − I = L(RL)ᵀR − I, so it is RL − I that must be small.

@@ -114,7 +114,8 @@ def ridge_learn(flat, g, X, x, Y, y, scratch, r):
     sigma += g * p * p
     wear += layout.WEAR_SIZE * g
     la.matvec(flat, inverse, X, x, p, scratch, r)
-    s = 1.0 / (1.0 + la.inner(X, x, scratch, r, p))
+    # xᵀΣ⁻¹x, which only rounding can make negative.
+    s = 1.0 / (1.0 + max(0.0, la.inner(X, x, scratch, r, p)))
     growth = s * math.sqrt(la.inner(X, x, X, x, p) * la.inner(scratch, r, scratch, r, p))
     top = 0.0
     trace = 1.0

@@ -24,7 +24,8 @@ from tightrope.kernels.draws import uniforms
 from tightrope.kernels.exact_sums import total_after
 from tightrope.kernels.layout import tied_with
 from tightrope.kernels.linear_algebra import inner
-from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards, predictions_room
+from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predict_rewards, predictions_room
+from tightrope.validation import LARGEST
 
 # the head of core
 (
@@ -49,6 +50,8 @@ TOTALS, RESTS, BOOKED, SIZE, SQUARE, MOVED, PRICE, CORRECTION, CLOCK, INFEASIBLE
 VECTORS = 11
 
 GAIN = 4.0
+# A total may be so many typical costs away from 0, with a half-life: further away makes no difference.
+MOST_STEPS = 1e30
 # The wall starts at this part of the buffer below 0.
 WALL = 0.6
 # The feedback's part that stays is carried over within so many √clock rounds, and halved when a new price comes.
@@ -69,8 +72,6 @@ CAP, AT_CAP, ENOUGH_ROUNDS, ERRORS_ABOVE = 20.0, 0.999, 8.0, 2.0
 LEAST_RHO = 1e-9
 # The excess of an action that is above zero at all.
 LEAST_EXCESS = 1e-300
-# Features, costs and rewards are at most this large: sums of their squares are to be finite.
-LARGEST = 1e100
 # The slots of a round's draws: whether and where it enters the memory, two normals each, and those of a solve that starts in it.
 MEMORY_SLOT, CHOICE_SLOT, SOLVE_SLOT = 0, 1, 2**31
 # Numbers that a remembered round may take in all, and the least number of rounds.
@@ -357,9 +358,10 @@ def measure(J, spreads, core, trace, W):
 
 @inlined
 def typical_size(core, k):
-    """m of rule k; 0 where it has never cost anything."""
+    """m of rule k; 0 where it has never cost anything, or less than SMALLEST."""
     size = core[at(core, SIZE) + k]
-    return core[at(core, SQUARE) + k] / size if size > 0.0 else 0.0
+    m = core[at(core, SQUARE) + k] / size if size > SMALLEST else 0.0
+    return m if m > SMALLEST else 0.0
 
 
 @kernel
@@ -380,6 +382,8 @@ def set_prices(core, trace, rules):
             moved = math.sqrt(moved2)
             buffer = buffer_of(core, k, m)
             feedback = (total + buffer) * rho / (GAIN * moved * m)
+            most = MOST_STEPS * rho / m
+            feedback = max(-most, min(most, feedback))
             unmet = core[at(core, INFEASIBLE) + k] != 0.0
             if unmet:
                 feedback = min(feedback, 0.0)
@@ -410,7 +414,7 @@ def buffer_of(core, k, m):
 @inlined
 def wall(s, start):
     """Φ(s) = ½ z (s/z + 1)₊², z = start."""
-    u = max(0.0, s / start + 1.0)
+    u = min(MOST_STEPS, max(0.0, s / start + 1.0))
     return 0.5 * start * u * u
 
 
@@ -546,7 +550,7 @@ def take_costs(costs, z, p, columns, core, spread):
     booked, moved = at(core, BOOKED), at(core, MOVED)
     for i in range(columns.shape[0]):
         k = columns[i]
-        if spread.shape[0] > 0 and costs[i] != 0.0 and standardised.unit_is_guessed(spread, i):
+        if spread.shape[0] > 0 and abs(costs[i]) > SMALLEST and standardised.unit_is_guessed(spread, i):
             correct_unit(core, k, abs(costs[i]))
         core[booked + k] -= z[p + i]
         add_to_total(core, k, costs[i])

@@ -41,6 +41,9 @@ SPREAD_HEAD = 5
 
 # Arguments: Numba compiles a function once more for each number that is written out, and not for these.
 ZERO, ONE = np.int64(0), np.int64(1)
+# A feature counts as at most so many times those of the first round, so that squares and sums of them stay finite; and where those
+# are smaller than SMALLEST, they are taken to be 0.
+LARGEST_RATIO, SMALLEST = 1e12, 1e-50
 # Noise below this part of the mean square is rounding.
 ROUNDING = 1e-20
 
@@ -113,7 +116,7 @@ def ridge_of(p):
 def begin_unit(spread, X, x, rows, p):
     """The unit of the features, from the first rows that were offered; 1 where they are all 0."""
     total = inner(X, x, X, x, rows * p) / rows
-    spread[UNIT] = math.sqrt(total) if total > 0.0 else 1.0
+    spread[UNIT] = math.sqrt(total) if total > SMALLEST * SMALLEST else 1.0
 
 
 @kernel
@@ -121,7 +124,7 @@ def extend_row(spread, X, x, p, out, at):
     """A row in the model's own unit, with the constant, into p + 1 numbers of out."""
     scale = 1.0 / spread[UNIT]
     for i in range(p):
-        out[at + i] = X[x + i] * scale
+        out[at + i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, X[x + i] * scale))
     out[at + p] = 1.0
 
 
@@ -212,6 +215,8 @@ def predict_eight(flat, spread, X, x, rows, room):
     scale = lanes.spread8(1.0 / spread[UNIT])
     for i in range(p):
         lanes.store8(room, T + 8 * i, lanes.load8(room, T + 8 * i) * scale)
+    for i in range(T, T + 8 * p):
+        room[i] = max(-LARGEST_RATIO, min(LARGEST_RATIO, room[i]))
     lanes.store8(room, T + 8 * p, lanes.spread8(1.0))
     whole = lanes.spread8(0.0)
     norm = lanes.spread8(0.0)

@@ -19,7 +19,7 @@ from tightrope.policies.policy import Policy
 from tightrope.policies.watch import LOOK_EVERY
 from tightrope.problem import Seen, Setting
 from tightrope.rules import Rules, Units
-from tightrope.validation import Array, finite_number, whole_number
+from tightrope.validation import LARGEST, Array, finite_number, whole_number
 
 
 class Constrained(Policy):
@@ -157,7 +157,7 @@ class Constrained(Policy):
         parts, y, w = 0, None, None
         if reward is not None:
             self._pending.require(number, AWAITS_REWARD)
-            low, high = self.reward_range or (-np.inf, np.inf)
+            low, high = self.reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             self._reward.check_outcome(y)
         if costs is not None:

@@ -19,6 +19,7 @@ from tightrope.rules import Rules
 from tightrope.validation import (
     COST_LIMIT,
     COST_ROUNDING,
+    LARGEST,
     Array,
     first,
     real_array,
@@ -186,7 +187,7 @@ class Input:
     ) -> Log:
         """Logged decisions, all of them checked."""
         y = real_array("rewards", rewards, (None,))
-        require_finite("rewards", y)
+        require_range("rewards", y, -LARGEST, LARGEST)
         n = len(y)
         ids = self._logged_ids(actions, n)
         phi, w, psi = self._logged_rows("features", features, self.reward, n), None, None

@@ -33,7 +33,7 @@ from tightrope.policies.watch import LOOK_EVERY, Watch, constraint_words, next_l
 from tightrope.problem import Setting
 from tightrope.registry import found_by, reference
 from tightrope.trust import grant
-from tightrope.validation import COST_LIMIT, Array, finite_number, real_array, require_range
+from tightrope.validation import COST_LIMIT, LARGEST, Array, finite_number, real_array, require_range
 
 __all__ = ["Choice", "Policy", "copy_of_model"]
 
@@ -351,7 +351,7 @@ class Policy(ABC):
             raise InvalidInput("learn needs a reward, costs, or both.")
         if reward is not None:
             self.decisions.require(number, AWAITS_REWARD)
-            low, high = self.reward_range or (-np.inf, np.inf)
+            low, high = self.reward_range or (-LARGEST, LARGEST)
             y, parts = finite_number("reward", reward, low=low, high=high), AWAITS_REWARD
             if self._reward is not None:
                 self._reward.check_outcome(y)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.kernels import probabilities
-from tightrope.kernels.shadow import COST_DRAWS, LARGEST
+from tightrope.kernels.shadow import COST_DRAWS
 from tightrope.models import Model
 from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
@@ -18,7 +18,7 @@ from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model
 from tightrope.policies.shadow_price.input import finite_ranges
 from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.state_file import Arrays
-from tightrope.validation import Array, finite_number, whole_number
+from tightrope.validation import LARGEST, Array, finite_number, whole_number
 
 # The typical difference between rewards is a mean over rounds in which the later ones count more, as t does. It starts anew until
 # so many outcomes have told the model how large rewards are.

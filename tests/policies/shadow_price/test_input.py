@@ -11,7 +11,8 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import MIXED, D, J, K, Setting
 from tightrope.policies import rule_costs
-from tightrope.policies.shadow_price.input import LARGEST, finite_ranges
+from tightrope.policies.shadow_price.input import finite_ranges
+from tightrope.validation import LARGEST
 
 
 def wrong(value, at=(1, 2), shape=(J, D)):
@@ -24,7 +25,7 @@ def wrong(value, at=(1, 2), shape=(J, D)):
     ("given", "message"),
     [
         ({"features": wrong(math.nan)}, r"features\[1, 2\] must be finite, but got nan"),
-        ({"features": wrong(2e100)}, r"features\[1, 2\] must lie in \[-1e\+100, 1e\+100\], but got 2e\+100"),
+        ({"features": wrong(2e100)}, r"features\[1, 2\] must lie in \[-1e\+12, 1e\+12\], but got 2e\+100"),
         ({"costs": wrong(math.inf, (3, 1), (J, K))}, r"costs\[3, 1\] must be finite, but got inf"),
         ({"costs": wrong(-2e100, (3, 1), (J, K))}, r"costs\[3, 1\] must lie in"),
         ({"features": np.ones((J, 2))}, "features must have shape"),
@@ -43,7 +44,7 @@ def test_what_is_refused(given, message):
         policy.learn(policy.decide(np.ones((J, D)), np.ones((J, K))), 1.0)
 
 
-@pytest.mark.parametrize("factor", [1e-60, 1e60])
+@pytest.mark.parametrize("factor", [1e-60, 1e11])
 def test_anything_else_will_do(factor):
     rng = np.random.default_rng(0)
     policy = Setting("before").make()

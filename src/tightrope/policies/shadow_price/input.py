@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
-from tightrope.kernels.shadow import LARGEST
 from tightrope.policies.input import Input, Log
 from tightrope.policies.offer import Offer
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.rules import Rules
-from tightrope.validation import Array, finite_array, is_plain, require_range
+from tightrope.validation import LARGEST, Array, finite_array, is_plain, require_range
 
 # Sparse costs are read as they come: so many numbers of a round at most.
 MOST_DENSE = 10_000_000

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, standardised
-from tightrope.kernels.shadow import LARGEST
 from tightrope.models import Model
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
@@ -33,7 +32,7 @@ from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
-from tightrope.validation import FLOAT, Array, finite_number, whole_number
+from tightrope.validation import FLOAT, LARGEST, Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.encoder import Encoder
