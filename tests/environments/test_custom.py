@@ -15,7 +15,10 @@ from tightrope.spec import PolicySpec, SpecError
 
 ACTIONS = ["email", "call", "visit"]
 RULES = tr.Rules(
-    [tr.Capacity("visit", at_most=0.3, among="old"), tr.Budget("hours", at_most=0.4, seen="after")],
+    [
+        tr.Capacity("visit", at_most=0.3, among="old"),
+        tr.Budget("hours", at_most=0.4, seen="after", range=(0, 1)),
+    ],
     actions=ACTIONS,
 )
 HOURS = {"email": 0.1, "call": 0.4, "visit": 0.6}
