@@ -38,11 +38,8 @@ def largest_probabilities(mean, sd, out, room):
     """
     J = mean.shape[0]
     floor = -math.inf
-    best = 0
     for j in range(J):
         out[j] = 0.0
-        if mean[j] > mean[best]:
-            best = j
         floor = max(floor, mean[j] - REACH * sd[j])
     # The best of the values that do not vary; `floor` is at least as high.
     fixed = -1
@@ -95,9 +92,6 @@ def largest_probabilities(mean, sd, out, room):
         for j in range(J):
             out[j] = 1.0 if j == row else 0.0
         return
-    if not total > 0.0:
-        # The deviations are too small beside the means for any number to lie between: nothing varies.
-        out[best] = total = 1.0
     for j in range(J):
         out[j] /= total
 
