@@ -100,11 +100,11 @@ def test_accepted_changes_keep_what_was_learnt_and_spent() -> None:
         ({"context": {"age": {"type": "number", "min": 0, "max": 99}}}, "context: was .* and now is"),
         (
             {"rule": [{**LATE, "range": [0.0, 2.0]}]},
-            r"rule 'hours: at most 0.6 .*': range was None, and now is \[0.0, 2.0\]\. What was learnt .* new name",
+            r"rule 'hours: at most 0.6 .*': range was \[0.0, 1.0\], and now is \[0.0, 2.0\]\. What was learnt .* new name",
         ),
         (
             {"rule": [{**LATE, "at_most": 1.5}]},
-            r"rule 'hours: at most 0.6 .*': at_most was 0.6, and now is 1.5, outside of the range \[0, 4\]",
+            r"rule 'hours: at most 0.6 .*': at_most was 0.6, and now is 1.5, .* declare `range = \[0.0, 1.0\]`",
         ),
         (
             {"rule": []},
@@ -425,3 +425,18 @@ def test_a_policy_that_can_not_restate_its_costs_says_so() -> None:
     bench.spec = ward(rule=[rules[1]], policy=policy)
     with pytest.raises(JournalError, match="seen after acting can't change under a lagrangian policy"):
         bench.reopened()
+
+
+def test_a_range_that_was_suggested_may_be_declared() -> None:
+    """A limit far from the old one suggests another range; whoever declares the old one keeps what was learnt."""
+    rule = {"kind": "budget", "name": "minutes", "at_most": 24.0, "seen": "after"}
+    bench = Bench(ward(rule=[rule], policy={}), accept_changes=True)
+    bench.spec = ward(rule=[{**rule, "at_most": 25.0}], policy={})
+    bench.reopened()
+    bench.spec = ward(rule=[{**rule, "at_most": 40.0}], policy={})
+    with pytest.raises(JournalError, match=r"declare `range = \[0.0, 64.0\]` in the rule"):
+        bench.reopened()
+    bench.spec = ward(rule=[{**rule, "at_most": 40.0, "range": [0, 64]}], policy={})
+    bench.reopened()
+    read(bench.decide(visit(1)))
+    assert verify(bench.journal).digest == bench.digest()

@@ -112,15 +112,19 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
         )
     for one, other in zip(was_late, now_late, strict=True):
         limits: dict[str, float] = dict(one.sides)
+        ranges = [[*rule.quantity.range] for rule in (one, other)]
         for field, (this, that) in changed_values(one.to_data(), other.to_data()).items():
-            if field not in limits or that is None:
+            # A range that is not declared comes from the limits.
+            if field != "range" and (field not in limits or that is None):
                 raise _unfit(new, f"rule '{one}': {field} was {this!r}, and now is {that!r}", "it")
+        if ranges[0] != ranges[1] and other.declared:
+            raise _unfit(new, f"rule '{one}': range was {ranges[0]}, and now is {ranges[1]}", "it")
         if one.scale != other.scale:
             side, limit = next((side, limit) for side, limit in other.sides if limit != limits[side])
-            low, high = other.quantity.hull
+            declare = "" if other.declared else f" and declare `range = {ranges[0]}` in the rule"
             raise new.error(
-                f"rule '{one}': {side} was {limits[side]:g}, and now is {limit:g}, outside of the range [{low:g}, {high:g}] of its "
-                f"usage, by which what was learnt is scaled. Keep {side} inside, or give the experiment a new name, to start afresh"
+                f"rule '{one}': {side} was {limits[side]:g}, and now is {limit:g}, but what was learnt is scaled by the range "
+                f"{ranges[0]} of its usage. Keep {side} inside{declare}, or give the experiment a new name, to start afresh"
             )
     for what, before, after in (
         ("name", old.name, new.name),
@@ -129,7 +133,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),
-        ("policy.cost", was.settings().get("cost"), now.settings().get("cost")),
+        ("policy.cost", *(_without_prior(one.settings().get("cost")) for one in (was, now))),
     ):
         if before != after:
             raise _unfit(new, f"{what}: was {before!r}, and now is {after!r}", "it")
@@ -196,6 +200,15 @@ def _change(what: str, was: Any, now: Any) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _without_prior(settings: Any) -> Any:
+    """A model's settings without what the limits of rules suggest: what was learnt goes on with the prior that it began with."""
+    if isinstance(settings, list):
+        return [_without_prior(one) for one in settings]
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _without_prior(value) for name, value in settings.items() if name != "prior"}
 
 
 def _late(spec: Spec) -> list[Rule]:
