@@ -25,7 +25,7 @@ CATEGORIES = {
     "sex": {"type": "category", "values": ["f", "m"]},
     "ward": {"type": "category", "values": ["a", "b", "c"]},
 }
-LATE = {"kind": "budget", "name": "hours", "at_most": 0.6, "seen": "after"}
+LATE = {"kind": "budget", "name": "hours", "at_most": 0.6, "range": [0.0, 1.0], "seen": "after"}
 WAIT = {"kind": "mean", "name": "wait", "at_most": 0.7, "seen": "after"}
 KNOWN = {"kind": "capacity", "action": "high", "at_most": 0.5}
 MINIMUM = {"kind": "share", "action": "low", "at_least": 0.2}
