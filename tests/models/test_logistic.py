@@ -234,3 +234,45 @@ def test_costs_of_which_one_is_impossible_leave_no_trace():
     for name, array in policy.state().items():
         np.testing.assert_array_equal(array, before[name])
     policy.learn(decision, 1.0, [0.7])
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 2.4, 5.0])
+def test_intervals_cover_effects_of_any_size(size):
+    covered = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        beta, rows, new = (
+            size * rng.choice([-1.0, 1.0], 3),
+            rng.normal(size=(300, 3)),
+            rng.normal(size=(100, 3)),
+        )
+        model = taught(tr.Logistic(3), rows, rng.random(300) < expit(rows @ beta))
+        m, s = model.logits(new)
+        covered.append(np.abs(m[:, 0] - new @ beta) <= 1.96 * s[:, 0])
+    assert np.mean(covered) >= 0.9
+
+
+def test_the_penalty_falls_only_where_effects_are_large():
+    penalties = []
+    for slope in (0.0, 0.3, 3.0):
+        rows, outcomes, _ = world(400, slope=slope)
+        penalties.append(taught(tr.Logistic(4), rows, outcomes).penalty)
+    first = 4 / 1.75**2
+    assert penalties[:2] == pytest.approx([first, first])
+    assert penalties[2] < first / 10
+    assert taught(tr.Logistic(4), rows, np.zeros(400)).penalty == pytest.approx(first)
+    assert taught(tr.Logistic(4, keep=0), rows, outcomes).penalty == pytest.approx(first)
+
+
+@pytest.mark.parametrize("half_life", [None, 100.0])
+def test_a_copy_of_the_state_learns_on_as_the_original_does(half_life):
+    rows, outcomes, _ = world(300, slope=4.0)
+    model = taught(tr.Logistic(4, half_life=half_life, keep=128), rows[:200], outcomes[:200])
+    twin = tr.Logistic(4, half_life=half_life, keep=128)
+    for name, array in model.arrays().items():
+        twin.arrays()[name][...] = array
+    assert twin.penalty == model.penalty < 4 / 1.75**2
+    for one in (model, twin):
+        taught(one, rows[200:], outcomes[200:])
+    for name, array in model.arrays().items():
+        np.testing.assert_array_equal(twin.arrays()[name], array)

@@ -32,6 +32,11 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # Rounding leaves outcomes a little outside the limits.
 _ROUNDING = 1e-9
+# How many times as large as `prior` says the effects of features may be: at 16, logits of 20 and more. The choice is made from this
+# many kept outcomes on, and the next larger one is taken where its log marginal likelihood is this near to the best.
+_REACHES, _LEAST_ROWS, _NEARLY = 2.0 ** np.arange(5), 32, 2.0
+# Outcomes after which all that is kept is fitted anew: 4, 6, 8, 12, 16, 24 and so on.
+_FITTED_AT = frozenset(m << k for m in (2, 3) for k in range(1, 62))
 # Logits of nothing but failures.
 _LEAST_LOGIT = 12.0
 
@@ -43,8 +48,8 @@ class Logistic(AnyUnit):
     It is Bayesian: each outcome moves the mode of the posterior to where Newton's method finds it and adds its curvature to the
     precision (Laplace's approximation; `tightrope.kernels.logistic` has the formulas). Curvatures found early are wrong where
     probabilities turn out to be extreme, so the last outcomes are kept and fitted anew, together with what is known of those
-    before them, whenever the number of outcomes has doubled, and each time half of those kept are new. Uncertainty is normal on
-    the logit; `means` and `deviations` are those of the probability that follows, and `sampled` draws logits. Features
+    before them, whenever the number of outcomes has grown by about half, and each time half of those kept are new. Uncertainty is
+    normal on the logit; `means` and `deviations` are those of the probability that follows, and `sampled` draws logits. Features
     come in any unit: each is centred and scaled by what was seen, at the same times.
 
     Parameters
@@ -55,9 +60,13 @@ class Logistic(AnyUnit):
         Parameters for each action; None shares them between all.
     prior : float
         The standard deviation of a logit before anything is learnt of it; at 1.75 the probability is nearly uniform. An action that
-        was never tried is expected to do as all others did. It is a ridge penalty: of p/prior² times the sum of squares of the
-        coefficients of p features with deviation 1. Effects that are large beside it are shrunk, and their intervals are too short:
-        give a larger prior where coefficients of 2 and more are to be expected.
+        was never tried is expected to do as all others did. It is a ridge penalty: p/prior² times the sum of squares of the
+        coefficients of p features with deviation 1, and 1/prior² times the square of the constant. For the features it is only the
+        first penalty, because it would shrink large effects and make their intervals too short. From 32 kept outcomes on, it
+        chooses among 1, 1/4, 1/16, 1/64 and 1/256 of it each time it is fitted anew: the penalty with the highest marginal
+        likelihood (Laplace's approximation, over all actions and outputs). Once that is not the first, it takes the next smaller
+        one if its log likelihood is within 2. `penalty` has the one in force. The constant keeps its penalty, and a model with
+        ``keep=0`` keeps both.
     low, high : float or (n_outputs,) of float
         What outcomes lie in; others are refused.
     keep : int
@@ -72,7 +81,7 @@ class Logistic(AnyUnit):
     >>> for i in range(2000):
     ...     model.learn([float(i % 10)], float(i % 10 == 9))
     >>> model.means([[0.0], [9.0]]).round(2)
-    array([0.  , 0.82])
+    array([0.  , 0.87])
     """
 
     def __init__(
@@ -112,6 +121,7 @@ class Logistic(AnyUnit):
         )  # centre and scale of each feature, as in use; a scale of 0 before the first outcome
         self.moments = np.zeros((2, p))  # mean and sum of squared deviations of the rows learnt
         self.tally = np.zeros(1 + M)  # how many outcomes, and the sum of each output
+        self.reach = np.ones(1)  # the scale of features is divided by it
         self.offset = np.zeros(M)  # the logit that is believed of what was never tried
         self.shifted = np.zeros(M)
         # What is kept, oldest first: rows as given, outcomes, and of each the block of its first output and when it was learnt.
@@ -129,6 +139,11 @@ class Logistic(AnyUnit):
         self.ages = np.zeros(0)
         if self._fades is not None:
             self.ages = forgetting.new_ages(*self._fades, blocks, q)
+
+    @property
+    def penalty(self) -> float:
+        """What the fit multiplies the sum of squares of the features' coefficients by, for features with deviation 1."""
+        return self.n_features * self._ridge / 2.0 / float(self.reach[0]) ** 2
 
     @property
     def n_learnt(self) -> int:
@@ -180,7 +195,7 @@ class Logistic(AnyUnit):
             self.decisions[i] = self.decision
             self.kept[0] = i + 1
         n = self.n_learnt
-        if (n >= 4 and n & (n - 1) == 0) or self.kept[0] == self.keep > 0:
+        if n in _FITTED_AT or self.kept[0] == self.keep > 0:
             self._measure_anew()
             if self.keep:
                 self._fit_anew()
@@ -241,7 +256,7 @@ class Logistic(AnyUnit):
         spread = np.sqrt(squares / n)
         # A feature that never varied says nothing of its unit.
         varies = spread > 1e-9 * (np.abs(mean) + scale)
-        new_scale = np.where(varies, spread * np.sqrt(max(1, self.n_features)), scale)
+        new_scale = np.where(varies, spread * np.sqrt(max(1, self.n_features)) / self.reach, scale)
         back = np.eye(self.n_features + 1)
         back[:-1, :-1] = np.diag(scale / new_scale)
         back[:-1, -1] = (centre - mean) / new_scale
@@ -264,13 +279,16 @@ class Logistic(AnyUnit):
     def _fit_anew(self) -> None:
         """The mode of each block's posterior, given all that is kept; of a full memory the older half joins what was before."""
         n, M, now = int(self.kept[0]), self.n_outputs, self._now()
-        Z, weights = self._extended(self.rows[:n]), np.ones(n)
+        weights = np.ones(n)
         if self._fades is not None:
             weights = 2.0 ** -((now - self.when[:n]) / self._fades.length)
             fade = 2.0 ** -((now - self.before_at[0]) / self._fades.length)
             self.before_S *= fade
             self.before_b *= fade
             self.before_at[0] = self.ages[forgetting.BORN :] = now
+        if self.n_features and n >= _LEAST_ROWS:
+            self._choose_reach(weights)
+        Z = self._extended(self.rows[:n])
         leave = n - n // 2 if n == self.keep else 0
         for block in range(len(self.before_S)):
             i = block % M
@@ -288,6 +306,43 @@ class Logistic(AnyUnit):
             self.before_b[block] += (curvatures * logits + w * (y - p))[old] @ z[old]
         self._keep_rows(np.arange(leave, n))
         self._refresh_all()
+
+    def _choose_reach(self, weights: Array) -> None:
+        """Take the reach under which outcomes are most likely, or the next where it is nearly as good; restate what was learnt.
+
+        A reach that is a little too large costs little. One that is too small shrinks effects, and intervals miss them. Scaling the
+        features by it, rather than the penalty, leaves one ridge λI for features and constant, as forgetting needs it.
+        """
+        n, M, old = len(weights), self.n_outputs, float(self.reach[0])
+        Z, ridge = self._extended(self.rows[:n]), self._ridge * np.eye(self.n_features + 1)
+        likely = np.zeros(len(_REACHES))
+        for block in range(len(self.before_S)):
+            i = block % M
+            mine = np.flatnonzero(self.which[:n] == block - i)
+            z, y, w = Z[mine], self.outcomes[mine, i], weights[mine]
+            S, b, theta = self.before_S[block], self.before_b[block], self._views.Theta[block, 0]
+            for k, reach in enumerate(_REACHES):
+                D = self._stretch(reach / old)
+                found, mode = _evidence(
+                    z * D, y, w, self.offset[i], ridge + D[:, None] * S * D, D * b, theta / D
+                )
+                likely[k] += found
+                # The next mode is near this one.
+                theta = D * mode
+        best = int(np.argmax(likely))
+        # Where nothing speaks for a larger reach than the first, as where all outcomes failed, it stays.
+        if 0 < best < len(_REACHES) - 1 and likely[best + 1] >= likely[best] - _NEARLY:
+            best += 1
+        self.reach[0] = _REACHES[best]
+        D = self._stretch(float(self.reach[0]) / old)
+        self.units[1] /= D[:-1]
+        self.before_S *= D[:, None] * D
+        self.before_b *= D
+        self._views.Theta[:, 0] /= D
+
+    def _stretch(self, by: float) -> Array:
+        """What a row is multiplied by when features become larger by a factor, and the constant stays."""
+        return np.append(np.full(self.n_features, by), 1.0)
 
     def _refresh_all(self) -> None:
         scratch = np.empty(2 * (self.n_features + 1) ** 2)
@@ -369,6 +424,7 @@ class Logistic(AnyUnit):
             "units",
             "moments",
             "tally",
+            "reach",
             "offset",
             "shifted",
             "rows",
@@ -396,6 +452,18 @@ class Logistic(AnyUnit):
         """A row for each action."""
         rows, ids = super()._rows_and_ids(features, actions)
         return np.broadcast_to(rows, (len(ids), rows.shape[1])), ids
+
+
+def _evidence(
+    Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array
+) -> tuple[float, Array]:
+    """The log marginal likelihood up to a constant, by Laplace's approximation around the mode, and that mode."""
+    theta = _mode(Z, y, w, offset, precision, b, theta)
+    t = Z @ theta + offset
+    p = _sigmoid(t)
+    Sigma = precision + (Z * (w * p * (1.0 - p))[:, None]).T @ Z
+    fit = w @ (y * t - np.logaddexp(0.0, t)) + b @ theta - 0.5 * theta @ precision @ theta
+    return float(fit - 0.5 * np.linalg.slogdet(Sigma)[1]), theta
 
 
 def _mode(Z: Array, y: Array, w: Array, offset: float, precision: Array, b: Array, theta: Array) -> Array:
