@@ -181,8 +181,8 @@ def satimage(path: Path, rows: int = 1500) -> World:
     from tightrope.tables import read_table
 
     table = read_table(path)
-    *columns, label = table
-    right = [str(one) for one in table[label]]
+    columns = [name for name in table if name not in ("label", "split")]
+    right = [str(one) for one in table["label"]]
     names = sorted(set(right))
     rules = Rules([Capacity(names[0], at_most=0.15)], actions=names)
     x = np.column_stack([np.asarray(table[name], dtype=float) for name in columns])
@@ -203,26 +203,82 @@ def satimage(path: Path, rows: int = 1500) -> World:
     return World("satimage, 1,500 rows", rules, x, weights, rewards, costs, draw, False)
 
 
+def _drawn(
+    name: str,
+    rows: int,
+    rules: Rules,
+    everyone: np.ndarray,
+    means: np.ndarray,
+    chances: np.ndarray,
+    draws: int,
+) -> World:
+    """People with known chances of success (m, J), and actions that were taken with known chances (m, J)."""
+    names = list(rules.actions)
+    x = np.column_stack([np.ones(len(everyone)), everyone])
+    costs = np.broadcast_to(rules.costs(), (len(x), len(names), 1))
+
+    def draw(seed: int) -> Rows:
+        rng = np.random.default_rng([draws, seed])
+        at = rng.integers(len(x), size=rows)
+        share = np.cumsum(chances[at], axis=1)
+        actions = np.minimum(len(names) - 1, (rng.random(rows)[:, None] > share).sum(axis=1))
+        rewards = (rng.random(rows) < means[at, actions]).astype(float)
+        logged = rules.logged({}, [names[j] for j in actions])
+        return Rows(x[at], actions, rewards, logged, costs[at], np.ones((rows, 1)))
+
+    return World(name, rules, x, np.full(len(x), 1.0 / len(x)), means, costs, draw, False)
+
+
+def chosen(rows: int = 1000) -> World:
+    """Made up: five actions, chosen for those in whom they succeed most often, by columns that the outcome depends on as well."""
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(4_000, 4))
+    pull = np.column_stack([z[:, 0], z[:, 1], z[:, 2], -z[:, 0] - z[:, 1], np.zeros(len(z))])
+    means = 1.0 / (1.0 + np.exp(0.5 - 0.8 * pull - 0.6 * z[:, 3:4] - np.linspace(0.0, 0.4, 5)))
+    odds = np.exp(0.7 * pull)
+    rules = Rules([Capacity("e", at_most=0.2)], actions=list("abcde"))
+    return _drawn(
+        "chosen by the context, 1,000 rows",
+        rows,
+        rules,
+        z,
+        means,
+        odds / odds.sum(axis=1, keepdims=True),
+        5,
+    )
+
+
+def rare(rows: int = 1000) -> World:
+    """Made up: three actions; the one that is best for most was taken in 2 % of the rows."""
+    rng = np.random.default_rng(6)
+    z = rng.normal(size=(4_000, 3))
+    pull = np.column_stack([0.0 * z[:, 0], z[:, 0], 0.6 + z[:, 1]])
+    means = 1.0 / (1.0 + np.exp(0.3 - 0.7 * pull))
+    chances = np.tile([0.49, 0.49, 0.02], (len(z), 1))
+    rules = Rules([Capacity("c", at_most=0.5)], actions=["a", "b", "c"])
+    return _drawn("rare action, 1,000 rows", rows, rules, z, means, chances, 7)
+
+
 # --- the table ---
 
 
-def lines(worlds: list[World], seeds: int) -> Iterator[str]:
+def lines(worlds: list[World], seeds: range) -> Iterator[str]:
     head = ["table", "seeds", "θ, mean", "said, mean", "said, from – to", "half the interval", "covers θ"]
     head += ["covers the mix's", "best policy", "plain, from – to"]
     yield f"| {' | '.join(head)} |"
     yield "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | --- |"
     for world in worlds:
-        found = [ask(world, seed) for seed in range(seeds)]
+        found = [ask(world, seed) for seed in seeds]
         said, plain = [one.value for one in found], [one.plain for one in found]
         cells = [
             world.name,
-            f"{seeds}",
+            f"{len(seeds)}",
             f"{np.mean([one.truth for one in found]):.4f}",
             f"{np.mean(said):.4f}",
             f"{min(said):.4f} – {max(said):.4f}",
             f"{np.mean([(one.high - one.low) / 2 for one in found]):.4f}",
-            f"{sum(one.covers for one in found)} of {seeds}",
-            f"{sum(one.mix_covers for one in found)} of {seeds}",
+            f"{sum(one.covers for one in found)} of {len(seeds)}",
+            f"{sum(one.mix_covers for one in found)} of {len(seeds)}",
             f"{world.best():.4f}",
             f"{min(plain):.4f} – {max(plain):.4f}",
         ]
@@ -234,10 +290,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--satimage", type=Path, help="satimage.csv.gz, a table of labelled pixels")
-    parser.add_argument("--seeds", type=int, default=20)
-    chosen = parser.parse_args()
-    worlds = [coupons(), shifts(), *([satimage(chosen.satimage)] if chosen.satimage else [])]
-    for line in lines(worlds, chosen.seeds):
+    parser.add_argument("--seeds", type=int, default=20, help="how many tables of each world")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    given = parser.parse_args()
+    worlds = [coupons(), shifts(), *([satimage(given.satimage)] if given.satimage else []), chosen(), rare()]
+    for line in lines(worlds, range(given.first, given.first + given.seeds)):
         print(line, flush=True)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tightrope import Budget, Capacity, Rules, lp
 from tightrope.spec import make_spec
-from tightrope.starting.learnt_value import Rows, learnt_value, rows_of
+from tightrope.starting.learnt_value import PENALTIES, Rows, _once, learnt_value, rows_of
 from tightrope.starting.proposal import propose
 from tightrope.starting.text import spec_text
 
@@ -38,6 +38,8 @@ def test_the_interval_covers_what_it_claims_to_estimate(world: str) -> None:
     if world == "satimage" and not SATIMAGE.exists():
         pytest.skip(f"no table in {SATIMAGE}")
     made = study().satimage(SATIMAGE, 800) if world == "satimage" else getattr(study(), world)(500)
+    if world == "satimage":
+        assert made.rewards.shape[1] == 6  # labels of land cover
     found = [study().ask(made, seed) for seed in range(4)]
     # A coverage of 95 % misses two of four or more in 1 % of such tests; the seeds are fixed. The study has twenty of each.
     assert sum(one.covers for one in found) >= 3
@@ -53,7 +55,7 @@ def test_the_interval_covers_what_it_claims_to_estimate(world: str) -> None:
 def test_pure_noise_promises_nothing() -> None:
     """Rewards that no context and no action tell anything about: the optimum of the fitted world is above them all the same."""
     rng = np.random.default_rng(3)
-    n, J, p = 300, 4, 8
+    n, J, p = 300, 4, 12
     x = np.column_stack([np.ones(n), rng.normal(size=(n, p - 1))])
     actions = rng.integers(0, J, n)
     rewards = (rng.random(n) < 0.5).astype(float)
@@ -63,6 +65,47 @@ def test_pure_noise_promises_nothing() -> None:
     assert found.mix.low <= 0.5 <= found.mix.high
     fitted, _ = found.learnt[0].expected(rows)
     assert fitted.max(axis=1).mean() > found.policy.high  # what looks best on the rows that chose it
+
+
+def test_many_features_that_say_nothing_do_not_lower_the_estimate() -> None:
+    """Chances that follow the noise of 30 features make large weights, and those fall on fits that were too high."""
+    values, halves = [], []
+    for seed in range(4):
+        rng = np.random.default_rng([12, seed])
+        n, J = 400, 4
+        x = np.column_stack([np.ones(n), rng.normal(size=(n, 30))])
+        actions = rng.integers(0, J, n)
+        rewards = (rng.random(n) < 0.5).astype(float)
+        found = learnt_value(Rows(x, actions, rewards, None, np.zeros((n, J, 0)), np.ones((n, 0))), None)
+        values.append(found.policy.value)
+        halves.append((found.policy.high - found.policy.low) / 2)
+    ideal = 1.96 * np.sqrt(0.25 * J / n)  # of known chances and means
+    assert abs(np.mean(values) - 0.5) < 1.96 * ideal / np.sqrt(len(values))
+    assert np.mean(halves) < 1.5 * ideal
+
+
+def test_the_interval_counts_that_folds_teach_each_others_policies() -> None:
+    """Of coupons the best mix turns on chance: errors of two folds go the same way, which the rows of one fold can't show."""
+    made = study().coupons(300)
+    wider = []
+    for seed in range(4):
+        rows = made.draw(seed)
+        found = learnt_value(rows, made.rules).mix
+        alone = _once(rows, made.rules, np.random.default_rng([0, 0]), PENALTIES).mix[0].estimate
+        wider.append((found.high - found.low) / (alone.high - alone.low))
+    assert np.mean(wider) > 1.05
+
+
+def test_a_policy_that_no_fold_changes_has_the_interval_of_independent_rows() -> None:
+    rng = np.random.default_rng(5)
+    n, J = 300, 2
+    actions = rng.integers(0, J, n)
+    rewards = actions + rng.normal(scale=0.3, size=n)
+    found = learnt_value(
+        Rows(np.ones((n, 1)), actions, rewards, None, np.zeros((n, J, 0)), np.ones((n, 0))), None
+    )
+    b = rewards[actions == 1]
+    assert found.mix.high - found.mix.low == pytest.approx(2 * 1.96 * b.std() / np.sqrt(len(b)), rel=0.1)
 
 
 def test_rewards_that_are_known_need_no_weights() -> None:

@@ -37,6 +37,7 @@ _CLIPPED_SHARE = 0.01
 _ROUNDING = 1e-10
 _FOLDS = 5
 _MOST_JUDGED = 20_000
+_FREE = 1e-3  # the penalty of an intercept: an action that was never taken has a finite one all the same
 
 
 class WeakEvidence(UserWarning):
@@ -457,24 +458,28 @@ def ridge_by_action(x: Array, codes: Codes, y: Array, n_actions: int, ridge: flo
     return fitted
 
 
-def chance_model(x: Array, codes: Codes, n_actions: int) -> Callable[[Array], Array]:
-    """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with unit ridge."""
+def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -> Callable[[Array], Array]:
+    """The chance of each action by its context, (n, J) for rows (n, p): a logistic model with a ridge penalty.
+
+    The first feature is 1 and as good as free, so a large penalty leaves each action the share that it has in the rows.
+    """
     from scipy.optimize import minimize
 
     if len(x) > _MOST_JUDGED:
         rows = np.random.default_rng(0).choice(len(x), _MOST_JUDGED, replace=False)
         x, codes = x[rows], codes[rows]
     taken = np.eye(n_actions)[codes]
+    ridge = np.append(_FREE, np.full(x.shape[1] - 1, penalty))
 
     def loss(flat: Array) -> tuple[float, Array]:
         theta = flat.reshape(n_actions, -1)
         scores = x @ theta.T
         scores -= scores.max(axis=1, keepdims=True)
         log_chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        gradient = (np.exp(log_chances) - taken).T @ x + theta
-        return float(-(taken * log_chances).sum() + 0.5 * (theta**2).sum()), gradient.ravel()
+        gradient = (np.exp(log_chances) - taken).T @ x + ridge * theta
+        return float(-(taken * log_chances).sum() + 0.5 * (ridge * theta**2).sum()), gradient.ravel()
 
-    # A few dozen steps: rare or not is all that is asked.
+    # A few dozen steps: what is left then is far below the error of the fit.
     start = np.zeros(n_actions * x.shape[1])
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
     theta = found.x.reshape(n_actions, -1)

@@ -39,6 +39,8 @@ SPLITS, FEW_ROWS = (
 LEAST_ROWS = 50
 MOST_ROWS = 20_000
 LEAST_CHANCE = 0.02  # a smaller chance of what was done counts as this much: weights stay below 50
+# Of the slopes of the chances: from as much dependence on the context as the rows show to hardly any.
+PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e5)
 _RIDGE = 1.0
 
 
@@ -200,64 +202,95 @@ def learnt_value(rows: Rows, rules: Rules | None, *, seed: int = 0) -> LearntVal
     InfeasibleProblem
         No policy keeps the rules on the rows of some folds.
     """
-    found = [
-        _once(rows, rules, np.random.default_rng([seed, r]))
-        for r in range(SPLITS if len(rows) <= FEW_ROWS else 1)
-    ]
-    # The splits say the same up to chance: averages over them differ less from θ than the interval of one says.
-    means = [
-        Estimate(*np.mean(one, axis=0).tolist())
-        for one in zip(*((run.policy, run.mix, *run.used) for run in found))
-    ]
+    found: list[_Split] = []
+    for r in range(SPLITS if len(rows) <= FEW_ROWS else 1):
+        # The penalty that is best for one split is best for the others, up to chance.
+        penalties = (found[0].penalty,) if found else PENALTIES
+        found.append(_once(rows, rules, np.random.default_rng([seed, r]), penalties))
+    policy, *over = (_averaged(list(one)) for one in zip(*(run.policy for run in found)))
+    mix, *_ = (_averaged(list(one)) for one in zip(*(run.mix for run in found)))
+    used, K = [], rows.known.shape[2]
+    units = Units.of(rules, K, rows.force.mean(axis=0))
+    for k, column in enumerate(() if rules is None else rules.columns):
+        ends = [column.limit + column.sign * float(units.means(np.full(K, end))[k]) for end in over[k]]
+        used.append(Estimate(ends[0], min(ends[1:]), max(ends[1:])))
     table = None if rows.actions is None else Estimate(*map(float, mean_interval(rows.rewards)))
     return LearntValue(
-        policy=means[0],
-        mix=means[1],
+        policy=policy,
+        mix=mix,
         table=table,
-        used=tuple(means[2:]),
+        used=tuple(used),
         learnt=tuple(one for run in found for one in run.learnt),
         rows=min(len(rows), MOST_ROWS),
         clipped=float(np.mean([run.clipped for run in found])),
     )
 
 
-class _Split(NamedTuple):
-    """What one split into folds says."""
+class _Mean(NamedTuple):
+    """What one split says of a mean: an estimate as if folds were independent, its variance, and what dependence adds to that."""
 
-    policy: Estimate
-    mix: Estimate
-    used: tuple[Estimate, ...]
+    estimate: Estimate
+    variance: float
+    together: float
+
+
+class _Split(NamedTuple):
+    """What one split into folds says: of what is earned, then of each column of costs."""
+
+    policy: list[_Mean]
+    mix: list[_Mean]
     learnt: list[Learnt]
     clipped: float
+    penalty: float
 
 
-def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator) -> _Split:
+def _once(rows: Rows, rules: Rules | None, rng: np.random.Generator, penalties: tuple[float, ...]) -> _Split:
     rows = rows.at(rng.permutation(len(rows))[:MOST_ROWS])
-    n, J, K = rows.known.shape
+    n = len(rows)
     cost_range = np.zeros((0, 2)) if rules is None else rules.cost_range
     fold = np.arange(n) % FOLDS
-    policy, mix, used = np.zeros(n), np.zeros(n), np.zeros((n, K))
-    weights, clipped, learnt = np.zeros(n), 0, []
-    for f in range(FOLDS):
-        train, test = rows.at(fold != f), rows.at(fold == f)
-        one = Learnt.of(train, cost_range)
-        learnt.append(one)
-        chances = None if train.actions is None else chance_model(train.x, train.actions, J)(test.x)
-        if chances is not None:
-            clipped += int((chances[np.arange(len(test)), test.actions] < LEAST_CHANCE).sum())
-        earned, cost, w = _scores(one, test, one.probabilities(test), chances)
-        policy[fold == f], used[fold == f], weights[fold == f] = earned - cost @ one.prices, cost, w
-        earned, cost, _ = _scores(one, test, np.tile(one.mix, (len(test), 1)), chances)
-        mix[fold == f] = earned - cost @ one.mix_prices
-    units = Units.of(rules, K, rows.force.mean(axis=0))
-    told = []
-    for k, column in enumerate(() if rules is None else rules.columns):
-        over = _interval(used[:, k], fold, weights)
-        ends = [column.limit + column.sign * float(units.means(np.full(K, end))[k]) for end in over]
-        told.append(Estimate(ends[0], min(ends[1:]), max(ends[1:])))
-    return _Split(
-        _interval(policy, fold, weights), _interval(mix, fold, weights), tuple(told), learnt, clipped / n
-    )
+    chances, penalty = _chances(rows, fold, penalties)
+    learnt = {
+        (f, g): Learnt.of(rows.at((fold != f) & (fold != g)), cost_range)
+        for f in range(FOLDS)
+        for g in range(f + 1)
+    }
+    policy = _judged(rows, fold, learnt, chances, fixed=False)
+    mix = _judged(rows, fold, learnt, chances, fixed=True)
+    rare = 0.0 if rows.actions is None else float((chances[np.arange(n), rows.actions] < LEAST_CHANCE).mean())
+    return _Split(policy, mix, [learnt[f, f] for f in range(FOLDS)], rare, penalty)
+
+
+def _averaged(splits: list[_Mean]) -> Estimate:
+    """The splits say the same up to chance: their average differs less from θ than the interval of one says."""
+    value, low, high = np.mean([one.estimate for one in splits], axis=0).tolist()
+    variance, together = (float(np.mean([one[i] for one in splits])) for i in (1, 2))
+    stretch = np.sqrt(1.0 + max(0.0, together) / variance) if variance > 0.0 else 1.0
+    return Estimate(value, float(value - stretch * (value - low)), float(value + stretch * (high - value)))
+
+
+def _chances(rows: Rows, fold: NDArray[np.int64], penalties: tuple[float, ...]) -> tuple[Array, float]:
+    """The chance of each action (n, J), fitted on the other folds, and the penalty of the fit.
+
+    A fit that follows the noise of its own rows makes weights too large, and the interval too wide. One that follows nothing leaves
+    out what both the choice and the outcome depended on. So this takes the smallest penalty that predicts what was done in the
+    other rows within one standard error of the best.
+    """
+    n, J = rows.known.shape[:2]
+    if rows.actions is None:
+        return np.ones((n, J)), penalties[0]
+    found, logs = [], []
+    for penalty in penalties:
+        chances = np.zeros((n, J))
+        for f in range(FOLDS):
+            model = chance_model(rows.x[fold != f], rows.actions[fold != f], J, penalty)
+            chances[fold == f] = model(rows.x[fold == f])
+        found.append(chances)
+        logs.append(np.log(np.maximum(np.finfo(float).tiny, chances[np.arange(n), rows.actions])))
+    best = max(logs, key=np.sum)
+    near = [(best - one).mean() <= (best - one).std() / np.sqrt(n) for one in logs]
+    i = near.index(True)
+    return found[i], penalties[i]
 
 
 def rows_of(spec: Spec, past: Past) -> Rows:
@@ -328,33 +361,91 @@ def _fit(rows: Rows, y: Array, J: int) -> Array:
     return np.concatenate([ridge_by_action(rows.x, everyone, one, 1, _RIDGE) for one in y.T])
 
 
-def _scores(one: Learnt, rows: Rows, pi: Array, chances: Array | None) -> tuple[Array, Array, Array]:
-    """Doubly robust scores of the reward (n,) and of the costs (n, K) under π, and the weights of the rows."""
-    known = np.nan_to_num(rows.known)
-    rewards, costs = one.expected(rows)
-    direct = np.einsum("ij,ijk->ik", pi, known)
-    if rows.actions is None or chances is None:
-        return (pi * rows.rewards).sum(axis=1), direct, np.ones(len(rows))
-    at = np.arange(len(rows)), rows.actions
-    w = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
-    earned = (pi * rewards).sum(axis=1) + w * (rows.rewards - rewards[at])
-    fitted = np.einsum("ij,ijk->ik", pi, costs)
-    residual = np.zeros_like(fitted) if rows.costs is None else rows.costs - costs[at]
-    unknown = rows.unknown()
-    return earned, np.where(unknown, fitted + w[:, None] * residual, direct), w
+def _judged(
+    rows: Rows, fold: NDArray[np.int64], learnt: dict[tuple[int, int], Learnt], chances: Array, *, fixed: bool
+) -> list[_Mean]:
+    """What the policies (or fixed mixes) of the folds earn, costs charged at their prices; then each column of costs.
+
+    learnt[f, g] has seen neither fold f nor fold g. The errors of two folds are not independent, since each fold taught the policy
+    that the other one judges. Where both happen to favour an action, both policies take it, and both errors go the same way. With
+    D_fg = the error of fold f about π_f less that about π_fg, Cov(error_f, error_g) = E[D_fg D_gf]: all other products have mean 0,
+    given the rows that chose the policies. The difference of what fold f says of the two policies stands for D_fg; what it has
+    beside the error, their true difference, is of second order among policies that are close to the best. That holds of what they
+    earn and not of what they use, so the intervals of costs take folds as independent.
+    """
+    n, _, K = rows.known.shape
+    fitted, missed, weights = np.zeros((n, 1 + K)), np.zeros((n, 1 + K)), np.zeros(n)
+    moved = np.zeros((FOLDS, FOLDS, 1 + K))
+    for f in range(FOLDS):
+        test = fold == f
+        own, p = rows.at(test), chances[test]
+        fitted[test], missed[test], weights[test] = _parts(learnt[f, f], own, p, fixed=fixed)
+        said = _mean(fitted[test], missed[test], weights[test])
+        for g in range(FOLDS):
+            if g != f:
+                moved[f, g] = said - _mean(*_parts(learnt[max(f, g), min(f, g)], own, p, fixed=fixed))
+    together = np.einsum("fgm,gfm->m", moved, moved) / FOLDS**2
+    together[1:] = 0.0
+    found = []
+    for m in range(1 + K):
+        estimate, variance = _estimate(fitted[:, m], missed[:, m], weights, fold)
+        found.append(_Mean(estimate, variance, float(together[m])))
+    return found
 
 
-def _interval(scores: Array, fold: NDArray[np.int64], weights: Array) -> Estimate:
-    """The mean of scores and its interval: given what was learnt, the rows of a fold are independent."""
-    centres = np.bincount(fold, scores) / np.bincount(fold)
-    values = np.array([scores.mean()])
+def _mean(fitted: Array, missed: Array, weights: Array) -> Array:
+    """The doubly robust mean of each column."""
     total = float(weights.sum())
-    freedom = degrees_of_freedom(weights) if total > 0.0 else len(scores) - 1.0
-    effective = total**2 / float((weights**2).sum()) if total > 0.0 else float(len(scores))
-    low, high, _ = interval(
-        values, (scores - centres[fold])[:, None], None, freedom, effective, scores[:, None]
+    return np.asarray(fitted.mean(axis=0) + (weights @ missed / total if total > 0.0 else 0.0))
+
+
+def _parts(one: Learnt, rows: Rows, chances: Array, *, fixed: bool) -> tuple[Array, Array, Array]:
+    """What the fits expect (n, 1 + K), by how much they missed what was done (n, 1 + K), and the weight of that (n,).
+
+    The first column is what the policy (or its fixed mix) earns with costs charged at its prices, the others are its costs.
+    """
+    pi = np.tile(one.mix, (len(rows), 1)) if fixed else one.probabilities(rows)
+    prices = one.mix_prices if fixed else one.prices
+    rewards, costs = one.expected(rows)
+    used = np.einsum("ij,ijk->ik", pi, costs)
+    if rows.actions is None:
+        earned = (pi * rows.rewards).sum(axis=1) - used @ prices
+        fitted = np.column_stack([earned, used])
+        return fitted, np.zeros_like(fitted), np.ones(len(rows))
+    at = np.arange(len(rows)), rows.actions
+    weights = pi[at] / np.maximum(LEAST_CHANCE, chances[at])
+    missed = (
+        np.zeros_like(used) if rows.costs is None else np.where(rows.unknown(), rows.costs - costs[at], 0.0)
     )
-    return Estimate(float(values[0]), float(low[0]), float(high[0]))
+    return (
+        np.column_stack([(pi * rewards).sum(axis=1) - used @ prices, used]),
+        np.column_stack([rows.rewards - rewards[at] - missed @ prices, missed]),
+        weights,
+    )
+
+
+def _estimate(
+    fitted: Array, missed: Array, weights: Array, fold: NDArray[np.int64]
+) -> tuple[Estimate, float]:
+    """The mean of doubly robust scores with its interval, and its variance.
+
+    Given what was learnt, the rows of a fold are independent.
+    The weights are scaled to a mean of 1, which is what they have when the chances are right.
+    """
+    total = float(weights.sum())
+    scores, freedom, effective = fitted, len(fitted) - 1.0, float(len(fitted))
+    if total > 0.0:
+        scaled = weights * (len(weights) / total)
+        mean = float((scaled * missed).mean())
+        scores = fitted + mean + scaled * (missed - mean)
+        freedom, effective = degrees_of_freedom(weights), total**2 / float((weights**2).sum())
+    centres = np.bincount(fold, scores) / np.bincount(fold)
+    value = np.array([scores.mean()])
+    influence = scores - centres[fold]
+    low, high, _ = interval(value, influence[:, None], None, freedom, effective, scores[:, None])
+    return Estimate(float(value[0]), float(low[0]), float(high[0])), float(
+        (influence**2).mean() / len(scores)
+    )
 
 
 def _keys(rows: Rows) -> list[bytes]:
