@@ -497,6 +497,7 @@ class Change(TypedDict):
     rows: NotRequired[list[tuple[int, int]]]
     event_ids: NotRequired[list[str]]
     numbers: NotRequired[list[int]]
+    stale: NotRequired[list[int]]
     snapshots: NotRequired[list[tuple[int, str]]]
     damaged: NotRequired[Literal[True]]
 

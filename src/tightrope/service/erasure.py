@@ -3,7 +3,9 @@
 The entries of an event keep their open part, the event's id, number and action, and lose what is sealed: the request, the numbers
 behind the decision, the outcome. What the policy and its models keep of the decision's inputs goes too, here and in every snapshot.
 An `Erased` entry says which rows and decisions these are. Decisions can't be repeated without their inputs, so a snapshot follows
-from which a replay goes on. There is one such snapshot: that of the newest erasure.
+from which a replay goes on. There is one such snapshot: that of the newest erasure. Snapshots that people have named may be many:
+the entry says which still hold the inputs, and `Batch.purge` makes them anew, some in each batch, with decisions in between. What
+is left of that is in the state, so it goes on after a crash.
 
 >>> from tightrope.service import operations
 >>> from tightrope.service.bodies import DecisionRequest, ErasureRequest
@@ -24,11 +26,11 @@ b'{"erased":["visit-1"],"unknown":[],"entries":1}'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from tightrope.service.bodies import Refusal
-from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import (
     KINDS,
     LAST_BY_EVENT,
@@ -38,11 +40,10 @@ from tightrope.service.journal import (
     Refused,
     RolledBack,
     Row,
-    Snapshot,
-    Started,
     entry_of,
     erased,
     is_chained,
+    label_after_erasure,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> 
     decided = {str(row.event_id) for row in rows}
     numbers = {entry.number: row.position for row in rows if isinstance(entry := entry_of(row), Decided)}
     refused = {
-        row: str(getattr(entry_of(row), "event_id", None)) for row in _all(batch, Refused) if is_chained(row)
+        row: str(getattr(entry_of(row), "event_id", None)) for row in _refused(batch, wanted, refused_before)
     }
     rows += [row for row, event_id in refused.items() if row.time < refused_before or event_id in wanted]
     known = decided | (wanted & {*refused.values()})
@@ -75,30 +76,27 @@ def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> 
         for row in _all(batch, RolledBack)
         if is_chained(row) and (getattr(entry_of(row), "position", None) or 0) >= first
     ]
-    blank = {row.position: one for row in rows if (one := erased(row)) != row}
+    blank = {
+        row.position: one for row in rows if row.position not in batch.erased and (one := erased(row)) != row
+    }
     if not blank:
         return known, 0
-    rewritten, dropped = _without(batch, {*numbers}, first)
-    entry = Erased(
-        rows=_ranges(sorted(blank)),
-        event_ids=sorted(known),
-        numbers=sorted(numbers),
-        snapshots=[(one.position, one.digest) for one in rewritten],
-    )
+    stale, dropped = _holding(batch, first) if numbers else ([], [])
+    entry = Erased(rows=_ranges(sorted(blank)), event_ids=sorted(known), numbers=sorted(numbers), stale=stale)
     batch.write(state.erase(entry))
-    batch.erased += blank.values()
+    batch.erased |= blank
     batch.blank |= {event_id: Blank(kind="decided", event_id=event_id) for event_id in decided}
-    replaced = {*dropped, *(one.position for one in rewritten)}
-    batch.snapshots = [one for one in batch.snapshots if one.position not in replaced] + rewritten
     batch.drop += dropped
-    if numbers:
-        batch.snapshot(_label(state.position))
+    batch.forgets |= bool(numbers)
     return known, len(blank)
 
 
-def _label(position: int) -> str:
-    """What the snapshot is called that follows an erasure, the only one that has its own position in its label."""
-    return f"after the erasure at {position}"
+def _refused(batch: Batch, wanted: Collection[str], before: int) -> Iterator[Row]:
+    """Refused outcomes that came before a time or may be of some events: those that have the bytes of such an id."""
+    some = re.compile(b"|".join(re.escape(one.encode()) for one in sorted(wanted)) or b"(?!)")
+    for row in _all(batch, Refused):
+        if (row.time < before or some.search(row.data)) and is_chained(row):
+            yield row
 
 
 def _all(batch: Batch, kind: type) -> Iterator[Row]:
@@ -111,31 +109,19 @@ def _all(batch: Batch, kind: type) -> Iterator[Row]:
         end = page[-1].position
 
 
-def _without(batch: Batch, numbers: set[int], first: int) -> tuple[list[Snapshot], list[int]]:
-    """Snapshots from row `first` on: those with a label, made anew without what they hold of these decisions; the others to drop.
+def _holding(batch: Batch, first: int) -> tuple[list[int], list[int]]:
+    """The snapshots from row `first` on: those with a label, which are made anew, and those to drop.
 
     So are those of earlier erasures, since a newer one follows.
     """
-    rewritten, dropped = [], []
+    stale: list[int] = []
+    dropped: list[int] = []
     for snapshot in (*batch.journal.snapshots(), *batch.snapshots):
-        if snapshot.position < first:
-            if numbers and snapshot.label == _label(snapshot.position):
-                dropped.append(snapshot.position)
-        elif snapshot.label is None or snapshot.label == _label(snapshot.position):
+        if snapshot.label == label_after_erasure(snapshot.position):
             dropped.append(snapshot.position)
-        else:
-            saved = snapshot if snapshot.state else batch.journal.snapshot(snapshot.position)
-            assert saved is not None
-            [row] = batch.journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
-            config = entry_of(row)
-            assert isinstance(config, Started)
-            state = ExperimentState.of(config)
-            state.restore(saved.state)
-            state.policy.forget_inputs(numbers)
-            packed, digest = state.snapshot()
-            if digest != saved.digest:
-                rewritten.append(saved._replace(digest=digest, state=packed))
-    return rewritten, dropped
+        elif snapshot.position >= first:
+            (dropped if snapshot.label is None else stale).append(snapshot.position)
+    return stale, dropped
 
 
 def _ranges(positions: list[int]) -> list[tuple[int, int]]:

@@ -59,8 +59,9 @@ from tightrope.service.journal import (
     Written,
     chained,
     entry_of,
+    label_after_erasure,
 )
-from tightrope.service.rebuilding import finish_erasure, rebuilt
+from tightrope.service.rebuilding import finish_erasure, purged, rebuilt
 from tightrope.service.refitting import prepare
 from tightrope.service.usage_ranges import carried_ranges, inferred_ranges
 from tightrope.service.warm_start import past_of
@@ -116,8 +117,11 @@ class Batch:
         self.by: str | None = None
         # What administrators have changed.
         self.changes: list[Written] = []
-        # Rows that lose what is personal in them, when the entry that says so is durable.
-        self.erased: list[Row] = []
+        # Rows by position that lose what is personal, once the entry that says so is durable; whether a snapshot must follow.
+        self.erased: dict[int, Row] = {}
+        self.forgets = False
+        # Snapshots by position that are there, and made anew.
+        self.rewritten: dict[int, Snapshot] = {}
         # By event: the decisions that the batch asks for or has made, and the parts of their outcomes.
         self.decided: dict[str, Decided] = {}
         self.learnt: dict[str, list[Learnt]] = {}
@@ -137,7 +141,7 @@ class Batch:
         self.rows.append(row)
         self.state.advance(row, head)
         self._note(entry)
-        if isinstance(entry, _CHANGES):
+        if isinstance(entry, _CHANGES) and not (isinstance(entry, Erased) and entry.goes_on):
             self.changes.append(entry)
 
     def snapshot(self, label: str | None) -> Snapshot:
@@ -147,6 +151,19 @@ class Batch:
         self.snapshots.append(taken)
         self.write(Snapshotted(of=taken.position, digest=digest, label=label))
         return taken
+
+    def purge(self, only: int | None = None) -> None:
+        """Make some of the snapshots anew that hold what was erased, or the one at `only`; the next batches go on with others."""
+        # What the batch has taken itself is not in the journal yet.
+        taken = {one.position for one in self.snapshots}
+        due = {
+            at: numbers for at, numbers in self.state.stale.items() if at not in taken and only in (None, at)
+        }
+        if due:
+            found = purged(self.journal, due, self.rewritten)
+            self.rewritten |= {one.position: one for one in found.snapshots}
+            self.drop += found.drop
+            self.write(self.state.erase(found.entry))
 
     def require_kept(self, event_id: str) -> None:
         """Refuse what is asked about an event whose inputs were erased, or of which the journal holds what can't be read."""
@@ -245,6 +262,11 @@ class Experiment:
     def broken(self) -> bool:
         """Whether the last decisions, or the last outcomes, have all ended in an error of ours."""
         return max(self._errors.values(), default=0) >= ERRORS_IN_A_ROW
+
+    @property
+    def purging(self) -> bool:
+        """Whether snapshots still hold what was erased: each batch makes some of them anew, an empty one too."""
+        return self._state is not None and bool(self._state.stale)
 
     # Its life
 
@@ -353,6 +375,9 @@ class Experiment:
                     log.exception("experiment %r: a read failed", self.name)
                     answers.append(_INTERNAL)
             batch.by = None
+            if batch.forgets:
+                batch.snapshot(label_after_erasure(state.position))
+            batch.purge()
             self._snapshot_when_due(batch)
             if batch.rows or batch.snapshots or batch.drop:
                 self._append(batch)
@@ -416,10 +441,10 @@ class Experiment:
 
     def _append(self, batch: Batch) -> None:
         """Make a batch durable, and note where the chain now ends."""
-        self.journal.append(batch.rows, batch.snapshots, batch.drop)
+        self.journal.append(batch.rows, [*batch.snapshots, *batch.rewritten.values()], batch.drop)
         self._heads.write(Head(batch.state.position, batch.state.head))
-        if batch.erased:
-            self.journal.overwrite(batch.erased)
+        if batch.erased or (batch.rewritten and not batch.state.stale):
+            self.journal.overwrite([*batch.erased.values()])
         for entry in batch.changes:
             kind = entry.__struct_config__.tag
             if not isinstance(entry, Snapshotted) or entry.label is not None:

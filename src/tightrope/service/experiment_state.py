@@ -13,9 +13,7 @@ entry says and refuses the journal if a single bit of the answer comes out diffe
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Literal
@@ -71,6 +69,7 @@ from tightrope.service.journal import (
     difference,
     digest_of,
     entry_of,
+    fitting,
     hash_of,
     packed_arrays,
     packed_state,
@@ -167,6 +166,8 @@ class ExperimentState:
         self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
         self.configured = 1
         self._input = PolicyInput(spec, self.ranges)
+        # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
+        self.stale: dict[int, list[int]] = {}
         # Cumulative costs, where the policy itself does not count them.
         self._totals = np.zeros(len(constraint_names(spec)))
 
@@ -435,7 +436,7 @@ class ExperimentState:
         """
         saved = unpacked_state(state)
         then = unpacked_arrays(saved["policy"])
-        with _fitting():
+        with fitting():
             dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
         if restore == "all" and self.policy.n_constraints:
             # With the totals, which they explain.
@@ -447,6 +448,10 @@ class ExperimentState:
         """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
         self._drop([number for number in entry.numbers if number in self.waiting])
         self.policy.forget_inputs(entry.numbers)
+        for position in entry.stale:
+            self.stale[position] = sorted({*self.stale.get(position, ()), *entry.numbers})
+        for position, _ in entry.snapshots:
+            self.stale.pop(position, None)
         return entry
 
     def advance(self, row: Row, head: bytes) -> None:
@@ -527,6 +532,7 @@ class ExperimentState:
                 **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
                 **({"spent": self.spent} if self.spent else {}),
+                **({"stale": list(self.stale.items())} if self.stale else {}),
                 "counts": self.counts,
             }
         )
@@ -547,12 +553,13 @@ class ExperimentState:
                 )
             cap.used = Decimal(used)
         self.spent = msgspec.convert(saved.get("spent", []), list[Spent])
+        self.stale = dict(saved.get("stale", []))
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
         self._totals[:] = saved.get("totals", self._totals)
         self.clock = saved.get("clock", 0)
         self.counts = msgspec.convert(saved["counts"], Counts)
-        with _fitting():
+        with fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
         for number, one in zip(numbers, entries, strict=True):
@@ -590,7 +597,7 @@ class ExperimentState:
 
     def _begin_from(self, entry: WarmStarted) -> WarmStarted:
         """Take over what was learnt before the first decision: here and in a replay by the same way."""
-        with _fitting():
+        with fitting():
             self.policy.load(unpacked_arrays(unpacked_state(entry.state)))
         return msgspec.structs.replace(entry, state=packed_state(packed_arrays(self.policy.state())))
 
@@ -671,14 +678,6 @@ class ExperimentState:
         if len(self.trail) >= _TRAIL:
             self.trail = self.trail[1::2]
             self.stride *= 2
-
-
-@contextlib.contextmanager
-def _fitting() -> Iterator[None]:
-    try:
-        yield
-    except (KeyError, ValueError, IndexError) as error:
-        raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
 
 
 def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:

@@ -15,6 +15,7 @@ True
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import operator
@@ -172,13 +173,20 @@ class Erased(_Entry, tag="erased"):
     """What was personal in some rows is gone for good. `rows` are ranges of positions, both ends included.
 
     `numbers` are the decisions whose inputs are gone, from the policy's memory too; what was pending is no longer waited for.
-    `snapshots` has position and digest of those that were rewritten without them.
+    `stale` are the positions of snapshots with a label that still hold them. Entries that follow rewrite these, some at a time, and
+    have nothing but `snapshots`: the position of each and its new digest, empty for one that could not be read and was dropped.
     """
 
     rows: list[tuple[int, int]]
     event_ids: list[str] = msgspec.field(default_factory=list)
     numbers: list[int] = msgspec.field(default_factory=list)
+    stale: list[int] = msgspec.field(default_factory=list)
     snapshots: list[tuple[int, str]] = msgspec.field(default_factory=list)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on with an erasure that an earlier entry tells of."""
+        return not self.rows
 
 
 class Blank(msgspec.Struct, frozen=True, kw_only=True):
@@ -546,6 +554,11 @@ def row_at(journal: Journal, position: int) -> Row | None:
     return found if found is not None and found.position == position else None
 
 
+def label_after_erasure(position: int) -> str:
+    """What the snapshot is called that follows an erasure, the only one that has its own position in its label."""
+    return f"after the erasure at {position}"
+
+
 def bound_snapshots(journal: Journal) -> dict[int, str]:
     """The digest that the chain holds of the snapshot at each position, the newest word on it."""
     found: dict[int, str] = {}
@@ -598,6 +611,15 @@ def unpacked_state(packed: bytes) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         raise JournalDamaged(f"a snapshot can't be read: {error}") from error
     return state
+
+
+@contextlib.contextmanager
+def fitting() -> Iterator[None]:
+    """Where a state is taken into a policy: what the policy can't take is damage."""
+    try:
+        yield
+    except (KeyError, ValueError, IndexError) as error:
+        raise JournalDamaged(f"the snapshot does not fit the policy of the spec: {error!r}.") from error
 
 
 def packed_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -209,6 +209,8 @@ def list_changes(batch: Batch, request: bodies.PageQuery) -> Answer:
 
     def shown(row: journal.Row) -> list[dict[str, Any]]:
         entry = _entry(row)
+        if isinstance(entry, journal.Erased) and entry.goes_on:
+            return []
         plain = {"kind": journal.tag_of(row), "damaged": True}
         if entry is not None:
             plain = msgspec.to_builtins(entry, builtin_types=(bytes,))
@@ -251,6 +253,12 @@ def roll_back(batch: Batch, request: bodies.RollbackRequest) -> Answer:
     fault = journal.fault_of(wanted, batch.journal, journal.bound_snapshots(batch.journal))
     if fault is not None:
         raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
+    if request.position in state.stale:
+        # What was erased must not come back with it.
+        batch.purge(only=request.position)
+        if request.position not in batch.rewritten:
+            raise Refusal(409, "damaged", f"the snapshot at position {request.position} can't be read")
+        wanted = batch.rewritten[request.position]
     batch.write(state.roll_back(request.position, wanted.state, request.restore))
     return Answer.of({"position": state.position, "restored": _snapshot(wanted)})
 

@@ -1,9 +1,10 @@
-"""A state from its journal: the newest sound snapshot, and the rows after it."""
+"""A state from its journal: the newest sound snapshot, and the rows after it; and snapshots without what was erased."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from tightrope.service.chain import GENESIS
 from tightrope.service.experiment_state import ExperimentState
@@ -13,6 +14,7 @@ from tightrope.service.journal import (
     Journal,
     JournalDamaged,
     Row,
+    Snapshot,
     Started,
     bound_snapshots,
     entry_of,
@@ -26,6 +28,9 @@ from tightrope.spec import Spec
 from tightrope.trust import grant
 
 log = logging.getLogger("tightrope.service")
+
+# Bytes of snapshots that one batch makes anew, or a little more.
+PIECE: Final = 1 << 19
 
 
 def trust_recorded(journal: Journal) -> None:
@@ -80,13 +85,77 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
 
 
 def finish_erasure(journal: Journal) -> None:
-    """Erase what the newest entry about it names and is still there: the process may have died in between."""
-    for row in journal.select([KINDS[Erased]], limit=1):
-        entry = entry_of(row)
-        assert isinstance(entry, Erased)
-        left = [one for found in rows_in(journal, entry.rows) if (one := erased(found)) != found]
-        if left:
-            journal.overwrite(left)
+    """Erase what the newest entries about it name and is still there: the process may have died in between.
+
+    Entries of one batch are erased together, so nothing is left before an entry of which nothing is.
+    """
+    left: dict[int, Row] = {}
+    for entry in _erasures(journal):
+        found = [one for whole in rows_in(journal, entry.rows) if (one := erased(whole)) != whole]
+        if entry.rows and not found:
+            break
+        left |= {one.position: one for one in found}
+    if left:
+        journal.overwrite(list(left.values()))
+
+
+def _erasures(journal: Journal) -> Iterator[Erased]:
+    """The entries about erasures, newest first."""
+    end: int | None = None
+    while page := journal.select([KINDS[Erased]], before=end):
+        for row in page:
+            entry = entry_of(row)
+            assert isinstance(entry, Erased)
+            yield entry
+        end = page[-1].position
+
+
+class Purge(NamedTuple):
+    """Snapshots that were made anew, positions of those to drop, and the entry that says so."""
+
+    snapshots: list[Snapshot]
+    drop: list[int]
+    entry: Erased
+
+
+def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mapping[int, Snapshot]) -> Purge:
+    """Make snapshots anew without what they hold of erased decisions, until they had `PIECE` bytes: decisions wait for that.
+
+    `stale` says which at which positions; `newer` are those that are not as the journal has them. One that can't be read is of
+    no use to anyone, and is dropped: what was in it has to go.
+    """
+    found = Purge([], [], Erased(rows=[]))
+    size = 0
+    for position, numbers in stale.items():
+        if size >= PIECE:
+            break
+        saved, digest = newer.get(position) or journal.snapshot(position), ""
+        if saved is not None:
+            size += len(saved.state)
+            try:
+                anew = _without(journal, saved, numbers)
+            except JournalDamaged as error:
+                words = "the snapshot %r at position %d can't be read, and an erasure drops it: %s"
+                log.error(words, saved.label, position, error)
+                found.drop.append(position)
+            else:
+                found.snapshots.append(anew)
+                digest = anew.digest
+        found.entry.snapshots.append((position, digest))
+    return found
+
+
+def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Snapshot:
+    if not saved.sound:
+        raise JournalDamaged("it does not match its own digest")
+    [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+    config = entry_of(row)
+    assert isinstance(config, Started)
+    state = ExperimentState.of(config)
+    state.restore(saved.state)
+    state.policy.forget_inputs(numbers)
+    packed, digest = state.snapshot()
+    return saved._replace(digest=digest, state=packed)
 
 
 def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:

@@ -87,6 +87,7 @@ def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[s
         [answer] = experiment.process([Op(erase_page, chained)])
         if answer.status != 200:
             raise JournalError(f"erasing stopped before row {at}: {answer.body.decode()}")
+        _finish(experiment)
         erased, waiting = msgspec.json.decode(answer.body)
         entries, left = entries + erased, left + waiting + len(old) - len(chained)
         if page[-1].time >= time:
@@ -102,4 +103,13 @@ def erase_events(
     [answer] = experiment.process([Op(operations.erase, ErasureRequest(event_ids=list(event_ids)))])
     if answer.status != 200:
         raise InvalidInput(msgspec.json.decode(answer.body)["error"]["message"] + ".")
+    _finish(experiment)
     return Erasure(msgspec.json.decode(answer.body)["entries"], 0, copied)
+
+
+def _finish(experiment: Experiment) -> None:
+    """Have all snapshots made anew that hold what was erased."""
+    while experiment.purging:
+        experiment.process([])
+        if experiment.status != "ready":
+            raise JournalError(f"what was erased is still in snapshots: {experiment.trouble}.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from tightrope.service.audit import Audit
-from tightrope.service.bodies import Answer, Refusal
+from tightrope.service.bodies import Answer, ErasureRequest, Refusal
 from tightrope.service.experiment import Experiment, Op, Status, unavailable
 from tightrope.service.metrics import Metrics
 
@@ -38,6 +38,8 @@ class Writer:
         self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
         # The batch that is worked on, and since when.
         self._asked: list[tuple[Op, asyncio.Future[Answer]]] = []
+        # Answers of erasures, held back until the last snapshot is made anew.
+        self._held: list[tuple[asyncio.Future[Answer], Answer]] = []
         self._busy_since = math.inf
         self._wake = threading.Condition()
         self._stopping = False
@@ -92,7 +94,7 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._wake:
-                if not self._inbox and not self._stopping:
+                if not self._inbox and not self._stopping and not self.experiment.purging:
                     self._wake.wait(_TICK_SECONDS)
                 if self._stopping and not self._inbox:
                     break
@@ -115,12 +117,31 @@ class Writer:
             if asked:
                 self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
                 self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
-                self._on_loop(_deliver, [future for _, future in asked], answers)
+                self._answer(asked, answers)
+            self._release()
             if job is not None:
                 threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
         if self._audit is not None:
             self._audit.stop()
         self.experiment.close()
+        self._release()
+
+    def _answer(self, asked: list[tuple[Op, asyncio.Future[Answer]]], answers: list[Answer]) -> None:
+        """Give the answers of a batch, but for erasures that go on in the next ones."""
+        told = [(future, answer) for (_, future), answer in zip(asked, answers, strict=True)]
+        if self.experiment.purging:
+            erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
+            self._held += [pair for pair, held in zip(told, erasures) if held]
+            told = [pair for pair, held in zip(told, erasures) if not held]
+        self._on_loop(_deliver, [future for future, _ in told], [answer for _, answer in told])
+
+    def _release(self) -> None:
+        """Where an erasure is through, say so; where it can't go on now, say that, and it goes on when it can."""
+        if self._held and not self.experiment.purging:
+            status = self.experiment.status
+            held, self._held = self._held, []
+            answers = [answer if status == "ready" else unavailable(status) for _, answer in held]
+            self._on_loop(_deliver, [future for future, _ in held], answers)
 
     def _start_audit(self) -> None:
         """Where the journal was opened anew: have its whole chain checked, beside all else."""
@@ -139,10 +160,11 @@ class Writer:
         assert self._loop is not None
         if self._overdue() or not self.alive:
             with self._wake:
-                waiting = [*self._asked, *self._inbox]
+                waiting = [future for _, future in (*self._asked, *self._inbox)]
+                waiting += [future for future, _ in self._held]
                 self._inbox.clear()
             answer = unavailable("failing")
-            _deliver([future for _, future in waiting], [answer] * len(waiting))
+            _deliver(waiting, [answer] * len(waiting))
         if not self._stopping or self._thread.is_alive():
             self._loop.call_later(_TICK_SECONDS, self._watch)
 

@@ -36,6 +36,9 @@ from tightrope.service.journal import (
 log = logging.getLogger("tightrope.service")
 
 _AT_ONCE: Final = 256
+_BUSY_MS: Final = 10_000
+# Decisions wait as long as an erasure waits for readers.
+_READERS_MS: Final = 500
 APPLICATION: Final = 0x74726A31  # "trj1"
 
 _SCHEMA = f"""
@@ -104,6 +107,8 @@ class SqliteJournal(Journal):
         self._vfs = vfs
         self._synchronous = synchronous
         self._lock: int | None = None
+        # Whether the write-ahead log holds what was erased.
+        self._log_to_empty = False
         self._connection: apsw.Connection | None = None
 
     def open(self) -> bool:
@@ -119,7 +124,7 @@ class SqliteJournal(Journal):
         connection: apsw.Connection | None = None
         try:
             connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
-            connection.set_busy_timeout(10_000)
+            connection.set_busy_timeout(_BUSY_MS)
             if not self._read_only:
                 self._prepare(connection)
             self._check_format(connection)
@@ -151,9 +156,12 @@ class SqliteJournal(Journal):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
             raise _failure(self.path, error) from error
+        if self._log_to_empty:
+            with contextlib.suppress(apsw.Error):
+                self._empty_log(0)
 
     def overwrite(self, rows: Sequence[Row]) -> None:
-        """What was there is zeros in the file, and the write-ahead log is emptied; a reader that is in the way is waited for."""
+        """What was there is zeros in the file, and the write-ahead log is emptied, as soon as no reader is in the way."""
         connection = self._open_connection()
         try:
             with connection:
@@ -161,12 +169,13 @@ class SqliteJournal(Journal):
                     "UPDATE journal SET data = ? WHERE position = ?",
                     [(row.data, row.position) for row in rows],
                 )
-            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._log_to_empty = True
+            self._empty_log(_READERS_MS)
         except (apsw.Error, OSError) as error:
             raise _failure(self.path, error) from error
-        if busy:
+        if self._log_to_empty:
             log.warning(
-                "%s: erased, but a reader keeps the write-ahead log: it is emptied at the next start",
+                "%s: erased, but a reader keeps the write-ahead log: it is emptied when the reader is done",
                 self.path,
             )
 
@@ -229,6 +238,16 @@ class SqliteJournal(Journal):
             return shutil.disk_usage(self.path.parent).free
         except OSError:
             return None
+
+    def _empty_log(self, patience: int) -> None:
+        """Bring all of the write-ahead log into the file and empty it, unless a reader keeps it for so many milliseconds."""
+        connection = self._open_connection()
+        connection.set_busy_timeout(patience)
+        try:
+            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.set_busy_timeout(_BUSY_MS)
+        self._log_to_empty = bool(busy)
 
     def _select(self, query: str, bindings: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         connection = self._open_connection()
