@@ -44,7 +44,7 @@ def test_the_python_runs(address: str) -> None:
     assert first.split()[0] in read_spec(ROOT / "examples" / "hospital.toml").actions
     assert (count, sixty) == ("1", "60")
     assert len(rows) == 3
-    assert rows[2].startswith("422 invalid: context.age")
+    assert rows[2].startswith("422 invalid: context.sex")
     assert isinstance(names["ward"], str)
 
 

@@ -21,7 +21,7 @@ COST_ROUNDING = 1e-9
 COST_LIMIT = 1.0 + COST_ROUNDING
 # Features, costs and rewards in any unit are at most this large: then prices, values and sums of squares are finite, whatever is
 # mixed with what.
-LARGEST = 1e12
+LARGEST = 1e30
 # A cumulative cost counts as a violation above this: it is what rounding can leave of an exact 0.
 VIOLATION = 1e-9
 
@@ -123,7 +123,7 @@ def finite_number(
         number = math.inf
     inside = (low < number if open_low else low <= number) and number <= high
     if not (math.isfinite(number) and inside):
-        if low == -math.inf and high == math.inf:
+        if low <= -LARGEST and high >= LARGEST and not math.isfinite(number):
             wanted = "be finite"
         elif high == math.inf:
             wanted = f"be finite and {'>' if open_low else '>='} {low:g}"

@@ -45,7 +45,7 @@ def test_bad_usage_is_2_without_a_traceback(capsys, small, argv, says):
         (("at_most = 0.5", "at_most = "), "small.toml:6:11: not valid TOML"),
         (("[simulation]", "[simulations]"), "simulations: unknown field (did you mean 'simulation'?)"),
         (('"tabular"', '"tabula"'), "environment.kind: must be one of"),
-        (("at_most = 0.5", "at_most = -0.5"), "no policy can meet these rules"),
+        (("at_most = 0.5", "at_most = -0.5\nrange = [0, 1]"), "no policy can meet these rules"),
     ],
 )
 def test_a_bad_spec_is_2_and_names_the_file(capsys, small, change, says):

@@ -189,7 +189,7 @@ def test_the_optimum_of_a_table_is_said_to_be_that_of_the_fitted_world(capsys, t
     path = tmp_path / "s.toml"
     path.write_text(
         'actions = ["a", "b"]\n[context.encoder]\nnorm = 3.0\n'
-        '[context.encoder.columns]\nage = {type = "number", mean = 44.0, deviation = 14.0}\n'
+        '[context.encoder.columns]\nage = {type = "number", mean = 44.0, deviation = 14.0, min = 20.0, max = 69.0}\n'
         '[environment]\nkind = "table"\nfile = "t.csv"\naction = "sent"\nreward = "bought"\n'
         "[simulation]\nrounds = 50\nreplications = 2\n"
     )

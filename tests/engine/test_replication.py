@@ -14,7 +14,8 @@ from tightrope.spec import make_spec
 ROUNDS, LIMIT = 500, 0.4
 ACTIONS = ["email", "call", "visit"]
 RULES = tr.Rules(
-    [tr.Capacity("visit", at_most=0.3), tr.Budget("hours", at_most=LIMIT, seen="after")], actions=ACTIONS
+    [tr.Capacity("visit", at_most=0.3), tr.Budget("hours", at_most=LIMIT, seen="after", range=(0, 1))],
+    actions=ACTIONS,
 )
 X = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.6]])
 HOURS = np.array([[0.1, 0.5, 0.9], [0.2, 0.3, 0.8], [0.0, 0.4, 0.6]])
@@ -89,7 +90,7 @@ def spec_of(**more):
             "actions": ACTIONS,
             "rule": [
                 {"kind": "capacity", "action": "visit", "at_most": 0.3},
-                {"kind": "budget", "name": "hours", "at_most": LIMIT, "seen": "after"},
+                {"kind": "budget", "name": "hours", "at_most": LIMIT, "seen": "after", "range": [0, 1]},
             ],
             "environment": {
                 "kind": "tabular",

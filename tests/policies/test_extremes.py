@@ -15,7 +15,7 @@ from tightrope.kernels.probabilities import largest_probabilities, probabilities
 from tightrope.validation import LARGEST
 
 J, D, K = 3, 2, 2
-SIZES = (0.0, 5e-324, 1e-300, 1e-160, 1e-60, 1e-30, 1e-12, 1e-3, 1.0, 50.0, 1e6, LARGEST)
+SIZES = (0.0, 5e-324, 1e-300, 1e-160, 1e-60, 1e-30, 1e-12, 1e-3, 1.0, 50.0, 1e6, 1e12, 1e20, LARGEST)
 
 
 def made(kind: str, seed: int) -> Any:
@@ -92,7 +92,7 @@ def test_one_huge_round_does_not_break_what_comes_after(kind: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["features", "costs", "reward"])
-@pytest.mark.parametrize("value", [1.1 * LARGEST, -1e20, 1e100, np.inf, np.nan])
+@pytest.mark.parametrize("value", [1.1 * LARGEST, -1e40, 1e100, np.inf, np.nan])
 def test_what_is_larger_is_refused_by_name_and_changes_nothing(what: str, value: float) -> None:
     policy = tr.ShadowPrice(reward=tr.Ridge(D), constraints=K)
     decision = policy.decide(np.ones((J, D)), np.zeros((J, K)))
@@ -101,7 +101,7 @@ def test_what_is_larger_is_refused_by_name_and_changes_nothing(what: str, value:
     if what != "reward":
         {"features": x, "costs": W}[what][1, 0] = value
     act, given = (policy.learn, (decision, value)) if what == "reward" else (policy.decide, (x, W))
-    with pytest.raises(tr.InvalidInput, match=rf"^{what}.*(must lie in \[-1e\+12, 1e\+12\]|must be finite)"):
+    with pytest.raises(tr.InvalidInput, match=rf"^{what}.*(must lie in \[-1e\+30, 1e\+30\]|must be finite)"):
         act(*given)
     after = policy.state()
     assert before.keys() == after.keys()

@@ -14,7 +14,7 @@ import tightrope as tr
 from tightrope.policies import Lagrangian, ProvableShadowPrice
 
 # Wild scales, in one round and from round to round; and numbers whose sums are rounded.
-SIZES = st.sampled_from([1e-12, 0.1, 0.3, 1.0, 2.0, 1e9, 1e11])
+SIZES = st.sampled_from([1e-12, 0.1, 0.3, 1.0, 2.0, 1e13, 1e15, 1e16])
 COSTS = st.builds(
     lambda sign, size, part: sign * size * part, st.sampled_from([-1, 0, 1]), SIZES, st.floats(0.25, 1)
 )
@@ -29,14 +29,10 @@ def exact_totals(chosen: list[list[float]], K: int) -> list[Fraction]:
 
 @given(ROUNDS, st.booleans(), st.integers(0, 3))
 @settings(max_examples=40)
-@example([[[0.0, 0.0], [1e-4, 0.0], [1e11, 0.0]]] * 20, True, 0)
-@example([[[1e11, 0.0]] * 3, *[[[0.0, 0.0], [1e-3, 0.0], [2e-3, 0.0]]] * 20], False, 0)
+@example([[[0.0, 0.0], [1.0, 0.0], [1e15, 0.0]]] * 20, True, 0)
+@example([[[1e13, 0.0]] * 3, *[[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]] * 20], False, 0)
 @example(
-    [
-        [[-1e11, 0.0]] * 3,
-        *[[[0.0, 0.0], [1e-6, 0.0], [1e-6, 0.0]]] * 6,
-        [[0.0, 0.0], [1e11, 0.0], [1e11, 0.0]],
-    ],
+    [[[-1e16, 0.0]] * 3, *[[[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]] * 6, [[0.0, 0.0], [1e16, 0.0], [1e16, 0.0]]],
     True,
     0,
 )
@@ -75,7 +71,7 @@ def test_where_some_action_leaves_no_exact_total_above_zero_one_of_those_is_chos
 
 
 @pytest.mark.parametrize("first", [[], [[1e13]]], ids=["a safe action always", "a large cost at first"])
-@pytest.mark.parametrize("scale", [1e-200, 1e-8, 1e-4])
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e12])
 def test_costs_that_dwarf_the_others_forgive_nothing(first: list[list[float]], scale: float) -> None:
     policy = tr.ShadowPrice(reward=tr.ArmMeans(3), constraints=1, guard=True)
     offered = [np.array(first * 3) * scale] * bool(first) + [

@@ -34,7 +34,7 @@ def rules() -> tr.Rules:
 @claim(
     "No Slater's constant, horizon, norm, radius or range of costs; features, rewards and costs in any unit"
 )
-@pytest.mark.parametrize("unit", [1e-10, 1e-6, 1.0, 1e6, 1e10])
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1.0, 1e6, 1e12])
 def test_nothing_to_set(unit: float) -> None:
     parameters = inspect.signature(tr.ShadowPrice).parameters.values()
     asked = {one.name for one in parameters if one.default is inspect.Parameter.empty}
@@ -52,7 +52,7 @@ def test_nothing_to_set(unit: float) -> None:
     assert above <= 25
 
 
-@pytest.mark.parametrize("unit", [1e-12, 60.0, 1e10])
+@pytest.mark.parametrize("unit", [1e-12, 60.0, 1e12])
 def test_rules_on_usage_in_any_unit_need_no_range(unit: float) -> None:
     """The same example, whose nurses are counted in minutes, or in anything else."""
     own = [*list(rules())[:2], tr.Budget("nurse_time", at_most=0.4 * unit)]

@@ -110,7 +110,7 @@ def test_with_guard_no_total_rises_above_zero_where_every_round_offers_an_action
         draw, sums, most = np.random.default_rng(seed), [Fraction(0)] * 3, Fraction(0)
         for _ in range(60):
             # Of every other seed all costs are small, so that no slack hides what is let through.
-            offered = draw.normal(0.5, 1.0, (4, 3)) * 10.0 ** draw.integers(-3, 11 if seed % 2 else -1)
+            offered = draw.normal(0.5, 1.0, (4, 3)) * 10.0 ** draw.integers(-3, 13 if seed % 2 else -1)
             offered[draw.integers(4)] = -draw.choice([0.0, 0.1, 1e9] if seed % 2 else [0.0, 1e-3], 3)
             decision = policy.decide(costs=offered)
             sums = [total + Fraction(cost) for total, cost in zip(sums, offered[decision.row].tolist())]

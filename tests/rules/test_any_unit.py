@@ -36,12 +36,12 @@ def test_a_budget_in_minutes_needs_no_range() -> None:
 
 
 @pytest.mark.parametrize("seen", ["before", "after"])
-@pytest.mark.parametrize("power", [-40, -6, 3, 30])
+@pytest.mark.parametrize("power", [-40, -6, 3, 40])
 def test_powers_of_two_change_no_choice(power: int, seen: str) -> None:
     assert played(1.0, seen, 300)[0] == played(2.0**power, seen, 300)[0]
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e9])
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e12])
 @pytest.mark.parametrize("seen", ["before", "after"])
 def test_other_units_play_as_well(scale: float, seen: str) -> None:
     chosen, policy = played(scale, seen)

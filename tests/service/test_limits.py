@@ -132,7 +132,7 @@ def test_outcomes_of_unknown_events_do_not_fill_the_disk(tmp_path: Path) -> None
     with running(service) as web:
         web.post("/v1/decisions", content=visit(1))
         before = sum(path.stat().st_size for path in tmp_path.iterdir())
-        long = {f"{i}" * 9: 0.5 for i in range(12_000)}
+        long = {f"{i}" * 9: 0.5 for i in range(4_000)}
         for event_id in ("visit-1", "unknown"):
             web.post("/v1/outcomes", json={"event_id": "visit-1", "usage": {"hours": 0.25}})
             answer = web.post("/v1/outcomes", json={"event_id": event_id, "reward": 1, "usage": long})

@@ -49,6 +49,7 @@ def test_a_hard_cap_is_no_counter() -> None:
         | {"mean_reward": None},
         "actions": [{"name": "a", "decisions": 2}],
         "constraints": [],
+        "outside": [],
         "hard_caps": [{"name": "vouchers", "used": 1.0, "total": 5.0}],
     }
     text = Metrics().text(samples_of("ward", state))

@@ -16,11 +16,13 @@ from tightrope.errors import InvalidInput
 from tightrope.policies import Decision
 from tightrope.service import operations
 from tightrope.service.bodies import EventQuery, ModeRequest
+from tightrope.service.chain import GENESIS
 from tightrope.service.configuration import served_policy
 from tightrope.service.journal import (
     Decided,
     JournalDamaged,
     JournalError,
+    chained,
     entry_of,
     probabilities_of,
 )
@@ -33,6 +35,12 @@ from workbench import CONTEXT, Bench, read, visit, ward
 
 GREEDY = f"{Path(__file__).with_name('epsilon_greedy.py')}:EpsilonGreedy"
 ACTIONS = ["none", "low", "high"]
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy of our own."""
+    monkeypatch.setenv("TIGHTROPE_TRUST", GREEDY.rpartition(":")[0])
 
 
 def drawing(kind: str = GREEDY, rules: list[dict[str, Any]] | None = None, **policy: Any) -> Spec:
@@ -197,13 +205,14 @@ def test_hard_caps_change_the_probabilities_of_what_is_left() -> None:
 
 def changed(journal: Any, first: type[Any], **changes: Any) -> MemoryJournal:
     """A journal in which one entry, the first of a kind, was edited."""
-    copy, done = MemoryJournal(), False
+    copy, done, head = MemoryJournal(), False, GENESIS
     for row in journal.rows():
         entry = entry_of(row)
         if isinstance(entry, first) and not done and getattr(entry, "probability", 1) is not None:
-            row = row._replace(data=msgspec.msgpack.encode(msgspec.structs.replace(entry, **changes)))
-            done = True
-        copy.append([row])
+            entry, done = msgspec.structs.replace(entry, **changes), True
+        # By someone who knows how to make the chain anew.
+        again, head = chained(row.position, row.time, entry, head)
+        copy.append([again])
     assert done
     return copy
 

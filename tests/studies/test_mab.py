@@ -54,7 +54,7 @@ def test_the_clip_matters(cost_range, schedules, regret, largest_violation, sett
     assert run.violation.mean[at] == pytest.approx(largest_violation, abs=within)
     assert (run.violation.mean[-1] == 0.0) == settles
     # Where it does not, every run says so.
-    assert all(one.kind == "total above zero" and (one.runs < RUNS) == settles for one in run.concerns)
+    assert all(one.kind == "total above zero" and (settles or one.runs == RUNS) for one in run.concerns)
     assert run.concerns
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from numba.core import caching, config
 
-from tightrope import schedules
+from tightrope import schedules, validation
 
 _KERNELS = Path(__file__).parent
 _PACKAGE = os.path.realpath(_KERNELS.parent) + os.sep
@@ -51,7 +51,9 @@ caching.CompileResultCacheImpl._locator_classes = [
 @functools.cache
 def source_files() -> frozenset[str]:
     """The files that kernels are made of."""
-    return frozenset(os.path.realpath(path) for path in (*_KERNELS.glob("*.py"), schedules.__file__))
+    return frozenset(
+        os.path.realpath(path) for path in (*_KERNELS.glob("*.py"), schedules.__file__, validation.__file__)
+    )
 
 
 @functools.cache

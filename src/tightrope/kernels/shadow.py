@@ -527,14 +527,14 @@ def rounds_that_count(core):
 @kernel
 def learn_reward(g, x, reward, flat, spread, core, room):
     """One reward at φ = x by block g of a compiled model; whether the block is to be refreshed. room has 2q + 5 numbers."""
-    if reward != 0.0 and standardised.nothing_seen(spread, 0):
+    if abs(reward) > SMALLEST and standardised.nothing_seen(spread, 0):
         correct_reward_unit(core, abs(reward))
     return standardised.learn_reward(g, x, reward, flat, spread, room)
 
 
 @kernel
 def correct_reward_unit(core, reward):
-    """The first reward was seen that is not 0: what was guessed of prices, as if rewards were about 1, is now in its unit."""
+    """The first reward above SMALLEST was seen: what was guessed of prices, as if rewards were about 1, is now in its unit."""
     core[RHO] *= reward
     for k in range(int(core[CONSTRAINTS])):
         core[at(core, PRICE) + k] *= reward

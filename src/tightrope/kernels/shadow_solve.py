@@ -33,7 +33,7 @@ from tightrope.kernels.shadow import (
     two_normals,
     typical_size,
 )
-from tightrope.kernels.standardised import ZERO, predict_costs, predict_rewards
+from tightrope.kernels.standardised import SMALLEST, ZERO, predict_costs, predict_rewards
 
 
 @kernel
@@ -150,7 +150,7 @@ def draw_sample(
 @kernel
 def typical_difference(core, spread, weight):
     """ρ of a sample, from the sum of its weighted spreads; the one in force where rewards do not differ at all."""
-    return max(spread / weight, LEAST_RHO * core[RHO]) if spread > 0.0 else core[RHO]
+    return max(spread / weight, LEAST_RHO * core[RHO], SMALLEST) if spread > 0.0 else core[RHO]
 
 
 @kernel
