@@ -420,6 +420,7 @@ export interface components {
                 string
             ][];
             spec?: Record<string, unknown>;
+            stale?: number[];
             time: number;
             version?: string;
         };

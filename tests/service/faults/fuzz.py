@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from tightrope.service.app import Service
+from tightrope.service.connections import ConnectionLimits
 from tightrope.service.keys import create_key
 
 # Codes with which a 503 may come.
@@ -513,10 +514,11 @@ slater = 0.2
 
 def write_keys(path: Path) -> list[str]:
     """Keys of all kinds; the first opens everything."""
-    everything = create_key(path)
-    some = [create_key(path, scopes=[scope]) for scope in ("decide", "outcome", "read", "admin")]
-    few = create_key(path, experiments=["ward"])
-    slow = create_key(path, rate=5.0)
+    every = ["decide", "outcome", "read", "admin"]
+    everything = create_key(path, scopes=every)
+    some = [create_key(path, scopes=[scope]) for scope in every]
+    few = create_key(path, scopes=every, experiments=["ward"])
+    slow = create_key(path, scopes=every, rate=5.0)
     return [everything, *some, few, slow]
 
 
@@ -602,10 +604,11 @@ async def storm(
                 verdict.take(attempt, await asyncio.wait_for(line.ask(attempt), 60))
             except (OSError, EOFError, ValueError, TimeoutError) as error:
                 line.close()
-                if attempt.target.isascii():
+                if attempt.target.isascii() and len(attempt.body) <= ConnectionLimits().unread_bytes:
                     verdict.lost(attempt, repr(error))
                 else:
-                    # Not HTTP. The server says so and closes, which may overtake what it said.
+                    # Not HTTP, or a long body that was refused by its head. The server says so and closes, which may overtake
+                    # what it said.
                     verdict.counts["closed"] += 1
             if pause:
                 await asyncio.sleep(pause)
