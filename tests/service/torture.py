@@ -462,6 +462,23 @@ def erased(folder: Path, scale: float) -> Found:
     return {"kinds": len(SPECS), "lost": lost, "control lost": len(control)}
 
 
+def attacks(folder: Path, scale: float) -> Found:
+    """Callers with good keys, a failing reader, a clock that is wrong and a rule change with a crash; then honest requests."""
+    from faults.attacks import STAGES
+
+    decisions = max(100, round(240 * scale))
+    lost: list[str] = []
+    control: dict[str, int] = {}
+    for stage in STAGES:
+        name = stage.run.__name__
+        lost += [f"{name}: {wrong}" for wrong in stage.run(folder / name, decisions, None)]
+        for mutant in stage.controls:
+            wrong = stage.run(folder / mutant.replace(" ", "-"), 100, mutant)
+            control[mutant] = len(wrong)
+            print(f"    {name}, control {mutant}: {len(wrong)} wrong, such as {wrong[-1:]}", flush=True)
+    return {"decisions": decisions, "controls": control, "lost": lost, "control lost": min(control.values())}
+
+
 PARTS: dict[str, Callable[[Path, float], Found]] = {
     "power": power,
     "lives": lives,
@@ -476,6 +493,7 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
     "fuzz": fuzz,
     "tampered": tampered,
     "erased": erased,
+    "attacks": attacks,
 }
 
 # As in operation, three times as fast.

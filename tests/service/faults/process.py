@@ -62,6 +62,8 @@ class Served:
         How it is made worse, as a control: see `MUTANTS`.
     patch : dict, optional
         Constants by their whole names: a test should not wait as long as operators do.
+    clock_offset : float
+        How far its wall clock is off at the start, in seconds.
     """
 
     def __init__(
@@ -72,13 +74,13 @@ class Served:
         crash: tuple[str, int] | None = None,
         mutant: str | None = None,
         patch: Mapping[str, float] | None = None,
+        clock_offset: float = 0.0,
         **options: Any,
     ) -> None:
         _fork_from_a_loaded_process()
         self.port = free_port() if port is None else port
         specs = [str(one) for one in ([spec] if isinstance(spec, Path) else spec)]
-        # How far its wall clock is off, in seconds.
-        self.clock_offset = _context.Value("d", 0.0)
+        self.clock_offset = _context.Value("d", clock_offset)
         given = (specs, self.port, options, crash, mutant, dict(patch or {}), self.clock_offset)
         self.process = _context.Process(target=_serve, args=given, daemon=True)
         self.process.start()
@@ -253,7 +255,94 @@ def _says_half_characters() -> None:
     Refusal.answer = answer  # type: ignore[method-assign]
 
 
+def _any_usage() -> None:
+    """Usage may be any number where its range was inferred."""
+    from tightrope.service.policy_input import PolicyInput
+
+    PolicyInput.require_in_ranges = lambda self, usage: None  # type: ignore[method-assign]
+
+
+def _any_features() -> None:
+    """Features may be any numbers, whatever the spec declares."""
+    importlib.import_module("tightrope.features").require_range = lambda *given: None
+
+
+def _any_context() -> None:
+    """A number outside the range of its field is taken as it comes."""
+    from tightrope.features import FeatureMap
+
+    FeatureMap._brought = lambda self, name, value, context: value  # type: ignore[method-assign]
+
+
+def _any_reward() -> None:
+    """Rewards may lie outside the range of the spec."""
+    from tightrope.service.policy_input import PolicyInput
+
+    PolicyInput.require_reward = lambda self, reward: None  # type: ignore[method-assign]
+
+
+def _any_group() -> None:
+    """Groups and defaults that nobody declared are taken and kept."""
+    from tightrope.service.policy_input import PolicyInput
+
+    PolicyInput.require_declared = lambda self, request: None  # type: ignore[method-assign]
+
+
+def _key_of_the_head() -> None:
+    """A key that was good when the head came is good for the body."""
+    from tightrope.service.keys import Key, Keys
+
+    find, known = Keys.find, dict[str | None, Key]()
+
+    def patched(self: Keys, authorization: str | None, *, afresh: bool = False) -> Key:
+        if not afresh:
+            known[authorization] = find(self, authorization)
+        return known[authorization]
+
+    Keys.find = patched  # type: ignore[method-assign]
+
+
+def _rules_fail() -> None:
+    """A fault rather than a mutant: every `GET /v1/rules` ends in an error inside the service."""
+    from tightrope.service.app import ROUTES
+
+    def fail(batch: Any, request: Any) -> Any:
+        raise RuntimeError("always")
+
+    [route] = [one for one in ROUTES if one.path == "/v1/rules"]
+    route.__dict__.update(handler=fail, request=None)
+
+
+def _rules_fail_with_their_batch() -> None:
+    """The same, where the writer runs the read, and answers all of a batch with the failure of one."""
+    from tightrope.service import app
+    from tightrope.service.experiment import Experiment, Op
+    from tightrope.service.reading import Reader
+
+    async def on_the_writer(self: Reader, op: Op) -> None:
+        return None
+
+    def process(self: Experiment, ops: Sequence[Op]) -> Any:
+        done = self._run(ops)
+        return (
+            [app.Refusal(503, "unavailable", "undone").answer()] * len(ops) if isinstance(done, int) else done
+        )
+
+    _rules_fail()
+    Reader.read = on_the_writer  # type: ignore[assignment, method-assign]
+    Experiment.process = process  # type: ignore[method-assign]
+    app.Op = lambda operation, request=None, by=None, reads=False: Op(operation, request, by)  # type: ignore[assignment, misc]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
+    "any usage": _any_usage,
+    "any features": _any_features,
+    "any context": _any_context,
+    "any reward": _any_reward,
+    "any group": _any_group,
+    "key of the head": _key_of_the_head,
+    "rules fail": _rules_fail,
+    "rules fail with their batch": _rules_fail_with_their_batch,
     "half characters": _says_half_characters,
     "behind": _behind,
     "lazy database": _lazy_database,
