@@ -75,11 +75,12 @@ def reads(folder: Path, decisions: int, mutant: str | None = None) -> list[str]:
             for _ in range(40)
         ]
         with ThreadPoolExecutor(2) as deciders:
-            for k in range(2):
-                deciders.submit(siege.honest, decisions // 4, ("plain",), f"{k}-")
+            deciding = [deciders.submit(siege.honest, decisions // 4, ("plain",), f"{k}-") for k in range(2)]
+        for one in deciding:
+            one.result()
         # The fault itself: nothing else may be answered so.
         siege.wrong += [
-            f"a failing read was answered {one.result()[0]}" for one in asked if one.result()[0] != 500
+            f"a failing read was answered {read.result()[0]}" for read in asked if read.result()[0] != 500
         ]
         if not siege.served.ready:
             siege.wrong.append("the service is not ready after reads that failed")
@@ -218,7 +219,7 @@ class _Siege:
         folder.mkdir(parents=True)
         self.folder, self.options = folder, options
         self.wrong: list[str] = []
-        self.key = create_key(folder / "keys.json", scopes=["decide", "outcome", "read"])
+        self.key = create_key(folder / "keys.json", scopes=["decide", "outcome", "read"], days=None)
         self.specs: list[Path] = []
         self.share = _SHARE
         self._made = 0
