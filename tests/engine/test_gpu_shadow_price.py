@@ -124,6 +124,65 @@ def test_so_it_does_where_lanes_share_a_replication(name: str) -> None:
     assert_same(there, expected)
 
 
+def extreme(*, sizes: tuple[float, ...], rules: tuple[float, float], reward: float, **rest: Any) -> Tabular:
+    """Features of these sizes, of the first in the first context, rules with costs of such sizes, and rewards of one."""
+    draw = np.random.default_rng(1)
+    features = draw.normal(size=(9, 3, 3))
+    scale = draw.choice(sizes, features.shape)
+    scale[0] = sizes[0]
+    ends = np.array(rules)
+    return Tabular(
+        draw.dirichlet(np.ones(9)),
+        np.clip(features * scale, -1e30, 1e30),
+        reward * draw.uniform(0.1, 0.9, (9, 3)),
+        ends * draw.uniform(-0.8, 0.5, (9, 3, 2)),
+        cost_range=np.stack([-ends, ends], axis=1),
+        reward_noise="none",
+        **rest,
+    )
+
+
+EXTREMES: dict[str, tuple[tr.ShadowPrice, Tabular]] = {
+    "costs": (
+        policy(tr.Ridge(3)),
+        extreme(sizes=(1.0, 1e3), rules=(1e30, 1e-60), reward=1.0),
+    ),
+    "features too small to tell": (
+        policy(tr.Ridge(3), guard=True),
+        extreme(sizes=(1e-60, 1e-55, 1.0), rules=(1e30, 1e-45), reward=1e-58),
+    ),
+    "late costs and rewards": (
+        policy(tr.Ridge(3), cost=tr.Ridge(3)),
+        extreme(sizes=(1.0, 1e2), rules=(1e-60, 1e-20), reward=1e-60, costs_seen="after"),
+    ),
+    "hardly a wall": (
+        policy(tr.Ridge(3), caution=1e-45),
+        extreme(sizes=(1.0,), rules=(1e30, 1.0), reward=1e30),
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", EXTREMES)
+def test_so_it_does_with_extreme_numbers(name: str) -> None:
+    expected, there = both(EXTREMES[name], 100, 11, Host())
+    np.testing.assert_array_equal(there.choices, expected.choices)
+    np.testing.assert_allclose(there.reward, expected.reward, rtol=1e-12)
+    np.testing.assert_allclose(there.cost, expected.cost, rtol=1e-9)
+
+
+@needs_compiler
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_rows_too_large_for_its_digits_leave_every_action_worth_a_number(precision: Any) -> None:
+    one = policy(tr.Ridge(3), explore=0.0, constraints=0)
+    env = extreme(sizes=(1e-3, 1.0, 1e20, 1e30), rules=(1.0, 1.0), reward=1.0)
+    (run,) = simulate_many(
+        [one], env, 100, 11, 3, optimum=0.0, precision=precision, keep_choices=True, device=Host()
+    )
+    # Where no value is a number, the first action is taken.
+    assert (np.bincount(run.choices[:, 50:].ravel(), minlength=3) > 50).all()
+
+
 def test_the_cases_are_what_they_are_called() -> None:
     def macros(name: str) -> Any:
         return gpu_program.program_for(*CASES[name], "double", False)

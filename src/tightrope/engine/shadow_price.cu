@@ -148,6 +148,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
                 const REAL moved = sqrt((REAL)moved2), buffer = caution * noise * sqrt(moved * m);
                 const bool unmet = hot.infeasible[k];
                 REAL feedback = (total + buffer) * rho / ((REAL)GAIN * moved * m);
+                feedback = WITHIN(FARTHEST * rho / m, feedback);
                 if (unmet) feedback = fmin(feedback, (REAL)0);
                 const REAL passed = (REAL)(moved2 - hot.clock[k]);
                 hot.clock[k] = moved2;
@@ -173,7 +174,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 
         // A value for each action, and the lowest row among the highest.
         Normals normals(own_seed, t, CHOICE_SLOT);
-        REAL best = (REAL)-3e38;
+        REAL best = -HIGHEST;
 #if GUARDED
         double least = 1e308;
 #define EXCESS_OF(row, excess)                                                               \
@@ -204,7 +205,8 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
 #else
                 const REAL w = COST_OF(table, k, ACTION(c, row));
 #endif
-                const REAL before = fmax((REAL)0, rule.v[1]), after = fmax((REAL)0, rule.v[1] + w * rule.v[2]);
+                const REAL before = fmin(FARTHEST, fmax((REAL)0, rule.v[1]));
+                const REAL after = fmin(FARTHEST, fmax((REAL)0, rule.v[1] + w * rule.v[2]));
                 mean -= rule.v[0] * w + rule.v[3] * (after * after - before * before);
             }
 #if LATE
@@ -214,7 +216,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             REAL value = mean + sd * normals(row);
 #if GUARDED
             EXCESS_OF(row, excess)
-            if (excess > least) value = (REAL)-3e38;
+            if (excess > least) value = -HIGHEST;
 #endif
             hot.value[row] = value;
             best = fmax(best, value);
@@ -224,7 +226,8 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         LANES_TAKE(row, n) {
             if (lowest == J && hot.value[row] >= best) lowest = row;
         }
-        const int row = -largest_of_lanes(-lowest), a = ACTION(c, row);
+        lowest = -largest_of_lanes(-lowest);
+        const int row = lowest < n ? lowest : 0, a = ACTION(c, row);
         lanes_meet();
 
         const Reward entry = world.rewards[(size_t)c * J + a];
@@ -249,7 +252,7 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
             // The first cost of a rule without a declared range: where it is far from the size that was guessed, all is as if its own
             // had been.
             const REAL guessed = typical_size(hot, k);
-            if (w != 0 && settings[SETTINGS_PRIORS + 1 + k] == 0 && hot.cost_squares[k] == 0 && guessed > 0) {
+            if (fabs(w) > SMALLEST && settings[SETTINGS_PRIORS + 1 + k] == 0 && hot.cost_squares[k] == 0 && guessed > 0) {
                 const double ratio = fabs(w) / guessed;
                 if (ratio > UNIT_OFF || ratio * UNIT_OFF < 1) {
                     hot.size[k] *= ratio;
@@ -276,9 +279,9 @@ extern "C" __global__ void LAUNCH_BOUNDS shadow_price(
         }
 #endif
 
-        // Learn. The first reward that is not 0 says what the unit of all is, in which prices are then.
+        // Learn. The first reward above SMALLEST says what the unit of all is, in which prices are then.
 #if K_POLICY > 0
-        if (reward != 0 && prior == 0 && reward_mean == 0 && reward_squares == 0) {
+        if (fabs(reward) > SMALLEST && prior == 0 && reward_mean == 0 && reward_squares == 0) {
             const REAL unit = (REAL)fabs(reward);
             rho *= unit;
             LANES_TAKE(k, K) {

@@ -3,7 +3,10 @@
 
 #if K_POLICY > 0
 
-DEVICE REAL typical_size(const Hot& hot, int k) { return hot.size[k] > 0 ? (REAL)hot.square[k] / (REAL)hot.size[k] : (REAL)0; }
+DEVICE REAL typical_size(const Hot& hot, int k) {
+    const REAL m = hot.size[k] > SMALLEST ? (REAL)hot.square[k] / (REAL)hot.size[k] : (REAL)0;
+    return m > SMALLEST ? m : (REAL)0;
+}
 
 DEVICE REAL exp_of_negative(REAL x) { return x > (REAL)-36 ? exp(x) : (REAL)0; }
 
@@ -36,7 +39,7 @@ DEVICE double add_rounds(Hot& hot, Cold& cold, const World& world, const Offers&
     for (int i = 0; i < PAIRS; i++) pair[i] = 0;
     LANES_TAKE(i, n) {
         const REAL weight = (REAL)cold.sample_weights[i];
-        REAL e[J], best = (REAL)-3e38, z = 0;
+        REAL e[J], best = -HIGHEST, z = 0;
 #pragma unroll
         for (int j = 0; j < J; j++) {
             e[j] = SAMPLED_REWARD(i, j) - penalty[j];
@@ -102,7 +105,7 @@ DEVICE double add_rounds(Hot& hot, Cold& cold, const World& world, const Offers&
         const int rows = OFFERED(c);
         const REAL weight = (REAL)cold.sample_weights[i];
         REAL* const likelihood = cold.likelihood + i * J;
-        REAL best = (REAL)-3e38, z = 0;
+        REAL best = -HIGHEST, z = 0;
         for (int row = 0; row < rows; row++) {
             REAL v = SAMPLED_REWARD(i, row);
             for (int k = 0; k < K; k++) v -= SAMPLED_COST(row, k) * hot.point[k];
@@ -222,7 +225,7 @@ DEVICE double newton_step(Hot& hot, REAL unit, int lane) {
         slope[i] = k < K ? hot.gradient[k] : (REAL)0;
         point[i] = k < K ? hot.solved[k] : (REAL)0;
     }
-    REAL moved = 3e38;
+    REAL moved = HIGHEST;
     for (int sweep = 0; sweep < SWEEPS && moved > (REAL)STILL * unit; sweep++) {
         moved = 0;
 #pragma unroll
@@ -393,7 +396,7 @@ DEVICE void draw_rounds(const Hot& hot, Cold& cold, const Offers& offers, const 
         const u32 c = cold.sample_contexts[i];
         const int rows = OFFERED(c), its_weight = cold.sample_weights[i];
         Normals normals(own_seed, sample.begun, SOLVE_SLOT);
-        REAL high = (REAL)-3e38, low = (REAL)3e38, x[QP];
+        REAL high = -HIGHEST, low = HIGHEST, x[QP];
         for (int row = 0; row < rows; row++) {
             const int a = ACTION(c, row);
             const u32 number = (cold.sample_offsets[i] + row) * NORMALS;
@@ -436,7 +439,8 @@ DEVICE void work_on_prices(Hot& hot, Cold& cold, const World& world, const Offer
         }
         draw_rounds(hot, cold, offers, beliefs, own_seed, sample, end, lane);
         if (end == sample.rounds) {
-            sample.rho = sample.spread > 0 ? fmax(sample.spread / sample.weight, LEAST_RHO * rho) : (double)rho;
+            const double least = fmax(LEAST_RHO * rho, LEAST_UNIT);
+            sample.rho = sample.spread > 0 ? fmax(sample.spread / sample.weight, least) : (double)rho;
             solve_prices(hot, cold, world, offers, sample.rounds, sample.weight, sample.rho, lane);
             sample.solved = true;
         }

@@ -10,6 +10,12 @@
 // Rows less likely than this are left out of sums; what single precision can't tell is left out too.
 #define UNLIKELY (REAL)(sizeof(REAL) == 4 ? 1e-9 : NEGLIGIBLE)
 #define NORMALS (1 + LATE * K)
+// Bounds of extreme numbers. Single precision has squares and reciprocals of fewer numbers than double precision has.
+#define LEAST_UNIT (sizeof(REAL) == 4 ? 1e-30 : SMALLEST)
+#define LARGEST_FEATURE (REAL)(sizeof(REAL) == 4 ? 1e6 : LARGEST_RATIO)
+#define FARTHEST (REAL)(sizeof(REAL) == 4 ? 1e12 : MOST_STEPS)
+#define WITHIN(bound, x) fmax(-(bound), fmin((bound), (x)))
+#define HIGHEST (REAL)(sizeof(REAL) == 4 ? 3e38 : 1e308)
 
 // ---------------------------------------------------------------------------------------------- lanes of a replication
 
@@ -207,7 +213,8 @@ DEVICE void load_row(const REAL* rows, u32 c, int shown, int action, REAL per_un
         Four four = {};
         if (i < N) four = from[i / 4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) x[i + k] = i + k < N ? four.v[k] * per_unit : i + k == N ? (REAL)1 : (REAL)0;
+        for (int k = 0; k < 4; k++)
+            x[i + k] = i + k < N ? WITHIN(LARGEST_FEATURE, four.v[k] * per_unit) : i + k == N ? (REAL)1 : (REAL)0;
     }
 }
 
@@ -274,11 +281,15 @@ DEVICE REAL mean_cost(const Hot& hot, int action, const REAL* x, int k) {
 #endif
 
 // Sherman-Morrison by all lanes, M outcomes and the constant 1 into M + 1 rows of theta; the row's leverage xᵀΣ⁻¹x before that.
+// A row by which Σ⁻¹ would no longer be positive is too large for the digits there are, and is left out.
 template <int N, int NP, int M>
 DEVICE REAL learn_row(REAL* A, REAL* theta, REAL* u, const REAL* x, const REAL* y, int lane) {
     LANES_TAKE(i, NP) u[i] = i < N ? inner_product<NP>(A + i * NP, x) : (REAL)0;
     lanes_meet();
     const REAL leverage = fmax((REAL)0, inner_product<NP>(u, x)), s = 1 / (1 + leverage);
+    int lost = 0;
+    LANES_TAKE(i, N) lost |= !(A[i * NP + i] > s * (u[i] * u[i]));
+    if (largest_of_lanes(lost)) return leverage;
     LANES_TAKE(i, N) {
         const REAL left = u[i];
 #pragma unroll
@@ -314,7 +325,7 @@ DEVICE double unit_of(const REAL* rows, int shown, int n, int features, const u1
         for (int i = 0; i < features; i++) total += (double)x[i] * x[i];
     }
     total /= n;
-    return total > 0 ? sqrt(total) : 1.0;
+    return total > LEAST_UNIT * LEAST_UNIT ? sqrt(total) : 1.0;
 }
 
 // -------------------------------------------------------------------------------------------------------------- draws
