@@ -17,17 +17,24 @@ from tightrope.validation import LARGEST
 J, D, K = 3, 2, 2
 SIZES = (0.0, 5e-324, 1e-300, 1e-160, 1e-60, 1e-30, 1e-12, 1e-3, 1.0, 50.0, 1e6, 1e12, 1e20, LARGEST)
 
+MODELS: dict[str, Any] = {
+    "arms": lambda: tr.ArmMeans(J),
+    "ridge": lambda: tr.Ridge(D),
+    "disjoint": lambda: tr.DisjointRidge(J, D),
+    "logistic": lambda: tr.Logistic(D),
+    "ensemble": lambda: tr.Ensemble("extra-trees", None, D, members=2, first=5, refit="now"),
+}
+
 
 def made(kind: str, seed: int) -> Any:
     """A policy of each kind, and what it is given in a round."""
     model, _, rest = kind.partition(" ")
-    reward = {"arms": tr.ArmMeans(J), "ridge": tr.Ridge(D), "disjoint": tr.DisjointRidge(J, D)}[model]
+    reward = MODELS[model]()
     if "paper" in rest:
         return tr.PessimisticOptimistic(reward=reward, constraints=K, slater=0.1)
     options: dict[str, Any] = {"half_life": 2.0} if "fading" in rest else {}
     if "late" in rest:
-        cost = {"arms": tr.ArmMeans(J), "ridge": tr.Ridge(D), "disjoint": tr.DisjointRidge(J, D)}[model]
-        return tr.ShadowPrice(reward=reward, cost=cost, constraints=K, seed=seed, **options)
+        return tr.ShadowPrice(reward=reward, cost=MODELS[model](), constraints=K, seed=seed, **options)
     return tr.ShadowPrice(reward=reward, constraints=K, guard="guard" in rest, seed=seed, **options)
 
 
@@ -53,6 +60,18 @@ KINDS = [
 @given(seed=st.integers(0, 2**32 - 1), rounds=st.integers(5, 50))
 @settings(max_examples=4, deadline=None)
 def test_every_number_stays_finite(kind: str, seed: int, rounds: int) -> None:
+    play(kind, seed, rounds)
+
+
+@pytest.mark.parametrize("kind", ["logistic known", "ensemble known"])
+@given(seed=st.integers(0, 2**32 - 1), rounds=st.integers(5, 20))
+@settings(max_examples=2, deadline=None)
+def test_so_it_does_with_models_that_are_fitted_again(kind: str, seed: int, rounds: int) -> None:
+    play(kind, seed, rounds)
+
+
+def play(kind: str, seed: int, rounds: int) -> None:
+    """Decide and learn with numbers of all sizes, and look at every number."""
     random = np.random.default_rng(seed)
     policy = made(kind, seed % 1000)
     with warnings.catch_warnings():
@@ -70,9 +89,11 @@ def test_every_number_stays_finite(kind: str, seed: int, rounds: int) -> None:
             assert decision.probabilities.min() >= 0.0
             assert decision.probabilities.sum() == pytest.approx(1.0, abs=1e-6)
             if random.uniform() < 0.8:
-                policy.learn(
-                    decision, float(sized(random, ())), *([sized(random, K)] if "late" in kind else [])
-                )
+                reward = float(sized(random, ()))
+                if "logistic" in kind:
+                    # Which takes rewards in [0, 1].
+                    reward = min(1.0, abs(reward))
+                policy.learn(decision, reward, *([sized(random, K)] if "late" in kind else []))
             for name, array in policy.state().items():
                 assert np.asarray(array).dtype.kind != "f" or np.isfinite(array).all(), name
 
