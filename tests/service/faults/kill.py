@@ -231,7 +231,11 @@ def kill_cycles(
             service.kill()
             early += 1
         point = (chance.choice(UNDER_LOAD), chance.randint(3, 150)) if points else None
-        service = start(point).wait()
+        try:
+            service = start(point).wait()
+        except AssertionError as error:
+            lost.append(f"cycle {cycle}: {error}")
+            break
         load = Load(lambda: [port], account)
         known = len(account.decisions)
         deadline = time.monotonic() + PATIENCE
