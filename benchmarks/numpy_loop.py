@@ -2,7 +2,7 @@
 
     python benchmarks/numpy_loop.py
 
-The loops themselves are `tightrope.studies.bench.numpy_loops`. Of NumPy's round each step is timed on its own, on the arrays of a
+The loops themselves are `tightrope_lab.bench.numpy_loops`. Of NumPy's round each step is timed on its own, on the arrays of a
 run; of ours the compiled parts, what it takes to call them, and what Python does around them. One core, one thread, processor time,
 the fastest of several runs, so that the parts can be added up.
 """
@@ -22,7 +22,7 @@ import numpy as np
 import tightrope as tr
 from tightrope import kernels
 from tightrope.policies.decision import Decision
-from tightrope.studies import bench
+from tightrope_lab import bench
 
 SHAPES = ((10, 20, 3), (50, 100, 10))
 

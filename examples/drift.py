@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tightrope as tr
-from tightrope.environments.scenarios import scenario
+from tightrope_lab.league.scenarios import scenario
 
 HALF_LIVES = (None, 2000.0, 1000.0, 500.0)
 WINDOW, NEAR = 500, 0.95

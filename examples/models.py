@@ -20,7 +20,7 @@ import joblib
 import numpy as np
 
 import tightrope as tr
-from tightrope.studies.shadow_price.tables import TABLES
+from tightrope_lab.evidence.tables import TABLES
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORLDS = ("satimage", "digits", "noisy")

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says of the code is so: who imports whom, how one adds things, the walks, where the tests are."""
+"""What CONTRIBUTING says of the code is so: how one adds things and the walks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import grimp
 import numpy as np
 import pytest
 
@@ -29,36 +28,6 @@ from tightrope.testing import check_environment, check_model, check_policy
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "tightrope"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-# --- who imports whom ---
-
-
-def test_the_list_of_imports_is_true() -> None:
-    graph = grimp.build_graph("tightrope", exclude_type_checking_imports=False, cache_dir=None)
-    found: dict[str, set[str]] = {}
-    for importer in graph.modules - {"tightrope", "tightrope.__main__"}:
-        part = importer.split(".")[1]
-        imported = {
-            name.split(".")[1] for name in graph.find_modules_directly_imported_by(importer) if "." in name
-        }
-        found.setdefault(part, set()).update(imported - {part})
-    listed = {
-        name: set(imports.split()) for name, imports in re.findall(r"^(\w+) +←(.*)$", PAGE, re.MULTILINE)
-    }
-    assert listed == found
-
-
-def test_each_module_stands_above_all_that_it_imports_beyond_its_row() -> None:
-    [block] = re.findall(r"```\n(# the command line.*?)```", PAGE, re.DOTALL)
-    rows = [
-        re.findall(r"^(\w+) +←(.*)$", row, re.MULTILINE)
-        for row in re.split(r"^#.*$", block, flags=re.MULTILINE)[1:]
-    ]
-    at = {name: i for i, row in enumerate(rows) for name, _ in row}
-    for row in rows:
-        for name, imports in row:
-            assert all(at[one] >= at[name] for one in imports.split()), name
 
 
 # --- how one adds things ---
@@ -219,18 +188,7 @@ def test_what_the_walks_name_is_there() -> None:
             tree = next(one for one in tree.body if getattr(one, "name", None) == part)  # type: ignore[attr-defined,assignment]
 
 
-# --- where the tests are ---
-
-
-def test_every_test_file_is_named_after_a_module_or_says_what_it_is_about() -> None:
-    about = set(re.findall(r"^\| `(tests/[\w/]+\.py)` \|", PAGE, re.MULTILINE))
-    others = set()
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        place = file.relative_to(ROOT / "tests").parent
-        module = SOURCE / place / file.stem.removeprefix("test_")
-        own = module.name == place.name or module.is_dir() or module.with_suffix(".py").exists()
-        others |= set() if own else {file.relative_to(ROOT).as_posix()}
-    assert others == about
+# --- the size of files ---
 
 
 def test_no_file_has_two_subjects() -> None:

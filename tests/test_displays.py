@@ -13,8 +13,8 @@ from tightrope import displays
 from tightrope.offpolicy import Log, evaluate
 from tightrope.problem import Problem, Vectors
 from tightrope.spec import make_spec
-from tightrope.studies.league import ROSTER, compare
 from tightrope.sweep import run_sweep, tune
+from tightrope_lab.league import ROSTER, compare
 
 EVIL = "<script>alert('x')</script>"
 

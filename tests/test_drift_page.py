@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightrope.studies.league import ROSTER, compare
+from tightrope_lab.league import ROSTER, compare
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "drift.md").read_text(encoding="utf-8")

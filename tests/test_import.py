@@ -32,7 +32,7 @@ def test_import_is_light():
 
 
 def test_scenarios_load_their_data_when_they_are_asked_for():
-    ask = "from tightrope.environments.scenarios import scenario; scenario('fair-jobs')"
+    ask = "from tightrope_lab.league.scenarios import scenario; scenario('fair-jobs')"
     probe = f"import sys; {ask}; print('sklearn' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

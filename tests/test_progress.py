@@ -102,8 +102,8 @@ def test_simulations_fits_sweeps_and_leagues_tell_how_far_they_are(notebook, tmp
 
     import tightrope as tr
     from tightrope.spec import make_spec
-    from tightrope.studies.league import ROSTER, compare
     from tightrope.sweep import run_sweep
+    from tightrope_lab.league import ROSTER, compare
 
     def said() -> str:
         words = " ".join(one["text/plain"] for one in notebook.drawn)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.environments.scenarios import SCENARIOS, scenario
 from tightrope.problem import Setting
-from tightrope.studies.league import ROSTER, Unfit
 from tightrope.testing import (
     EnvironmentSuite,
     PolicySuite,
@@ -18,6 +16,8 @@ from tightrope.testing import (
     check_policy,
     small_environment,
 )
+from tightrope_lab.league import ROSTER, Unfit
+from tightrope_lab.league.scenarios import SCENARIOS, scenario
 
 HORIZON = 150
 PREFERRED = (

@@ -27,8 +27,8 @@ from tightrope.policies.state_file import SEAL, sealed
 from tightrope.service.experiment_state import ExperimentState
 from tightrope.service.journal import row_of
 from tightrope.service.storage import journal_at
+from tightrope.simulation.run import simulate_spec
 from tightrope.spec import make_spec
-from tightrope.studies.simulation import simulate_spec
 
 # A module that leaves a mark when it is imported, and again when one of its classes is constructed.
 EVIL = """

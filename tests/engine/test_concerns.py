@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.environments.scenarios import SCENARIOS, scenario
-from tightrope.studies.league.entries import ROSTER
+from tightrope_lab.league.entries import ROSTER
+from tightrope_lab.league.scenarios import SCENARIOS, scenario
 
 
 def visits():

@@ -10,11 +10,12 @@ from scipy.optimize import linprog
 
 import tightrope as tr
 from hospital_page import assert_shown, hospital_page
-from tightrope.environments import calibration as cal
-from tightrope.environments.calibration.calibration import WARDS
-from tightrope.environments.hospital import CAPACITY, FAIRNESS, hospital, hospital_rules, report
+from tightrope.environments import hospital_numbers as numbers
+from tightrope.environments.hospital import CAPACITY, FAIRNESS, hospital, hospital_rules
+from tightrope.environments.hospital_numbers import WARDS
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InfeasibleProblem, InvalidInput
+from tightrope_lab import calibration as cal
 
 MODES = [
     {"reward": reward, "truth": truth, "stay": stay, "costs_seen": seen, "calibration": sample}
@@ -177,7 +178,7 @@ def test_stay_as_a_resource_binds_and_leaves_room() -> None:
         assert optimum(env)[0] < optimum(roomy)[0] - 1e-4
         used = env.costs[:, :, 12:] - env.costs[:, [1, 2, 3, 4, 5, 0], 12:].min(axis=(0, 1))
         days = 14 * used[:, np.arange(6), np.arange(6)]
-        np.testing.assert_allclose(days, cal.shipped().stay_table(truth), atol=1e-12)
+        np.testing.assert_allclose(days, numbers.shipped().stay_table(truth), atol=1e-12)
 
 
 def test_stay_seen_after_is_the_only_random_cost() -> None:
@@ -193,7 +194,7 @@ def test_stay_seen_after_is_the_only_random_cost() -> None:
 
 
 def test_own_calibration_is_used() -> None:
-    first = cal.shipped("first")
+    first = numbers.shipped("first")
     np.testing.assert_array_equal(hospital(calibration=first).rewards, hospital(calibration="first").rewards)
     assert not np.array_equal(hospital(calibration=first).weights, default().weights)
 
@@ -205,7 +206,7 @@ def test_rules_give_the_cost_matrix() -> None:
 
 
 def test_report_tells_the_expected_numbers() -> None:
-    text = report(cal.shipped(), cal.shipped("first"))
+    text = cal.report(numbers.shipped(), numbers.shipped("first"))
     for part in ("50,726", "37,934", "36,333", "0.00625", "CC BY 4.0", "10.24432/C5230J", "observational"):
         assert part in text
     row = next(line for line in text.splitlines() if line.startswith("| optimum under the rules"))

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from readme_claims import README, claim, plain
-from tightrope.environments.scenarios import SCENARIOS
 from tightrope.intervals import mean_interval
-from tightrope.studies.league import ROSTER, compare
-from tightrope.studies.league.entries import chosen_entries
-from tightrope.studies.league.ranking import MOST_ABOVE, are_tied
+from tightrope_lab.league import ROSTER, compare
+from tightrope_lab.league.entries import chosen_entries
+from tightrope_lab.league.ranking import MOST_ABOVE, are_tied
+from tightrope_lab.league.scenarios import SCENARIOS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "league.md").read_text(encoding="utf-8")
 TABLES = PAGE.split("<!-- standings: begin -->")[1].split("<!-- standings: end -->")[0]

@@ -17,8 +17,8 @@ from strategies import unit_rows
 from test_served_policies import CASES, outcome, request, spec_of
 from tightrope import lp, theory
 from tightrope.policies import POLICIES
-from tightrope.studies.league import ROSTER, compare
-from tightrope.studies.league.entries import Entry
+from tightrope_lab.league import ROSTER, compare
+from tightrope_lab.league.entries import Entry
 from workbench import Bench, read
 
 REWARDS, HOURS = np.array([0.9, 0.6, 0.5]), [1.0, 0.5, 0.2]

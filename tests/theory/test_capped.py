@@ -9,10 +9,10 @@ import pytest
 import tightrope as tr
 from policy_tools import unwatched
 from tightrope import theory
-from tightrope.environments.scenarios import scenario
 from tightrope.schedules import Capped, Power
-from tightrope.studies.league.entries import ROSTER
 from tightrope.theory.totals import Summed
+from tightrope_lab.league.entries import ROSTER
+from tightrope_lab.league.scenarios import scenario
 
 KS = (1, 2, 3, 5, 18)
 DELTAS = (1.0, 0.7, 0.5, 0.3, 0.1)

@@ -1,8 +1,17 @@
-"""The command `tightrope`: parse, call, print; nothing else. A module for each family of commands."""
+"""The command `tightrope`: parse, call, print; nothing else. A module for each family of commands.
+
+Other distributions add commands by an entry point in the group `tightrope.commands` that names a module: importing it registers
+them with `tightrope.cli.app.command`. The laboratory, tightrope-lab, does so.
+"""
+
+from importlib.metadata import entry_points
 
 from tightrope.cli.app import app, main
 
 # Each registers its commands.
-from tightrope.cli import calibrate, examples, fit, init, journals, service, simulate, studies, sweep, version  # isort: skip  # noqa: F401
+from tightrope.cli import examples, fit, init, journals, service, simulate, sweep, version  # isort: skip  # noqa: F401
+
+for one in entry_points(group="tightrope.commands"):
+    one.load()
 
 __all__ = ["app", "main"]

@@ -25,6 +25,8 @@ from tightrope.version import __version__
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+# The commands that tightrope-lab adds.
+LABORATORY = ("reproduce", "compare", "evidence", "bench", "calibrate")
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = App(
@@ -64,6 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
+        if tokens[0] in LABORATORY and tokens[0] not in app:
+            return _complain(
+                f"`tightrope {tokens[0]}` is part of the laboratory: pip install tightrope-lab", BAD_INPUT
+            )
         # In one line, without the frame drawn around it.
         said = in_command_words(" ".join(str(error).split()))
         return _complain(f"{said}\nTry `tightrope --help`.", BAD_INPUT)

@@ -169,8 +169,8 @@ def simulate(
     from tightrope.concerns import in_runs
     from tightrope.errors import InfeasibleProblem, TightropeError
     from tightrope.result import write_summary
+    from tightrope.simulation import simulate_spec
     from tightrope.spec import read_spec
-    from tightrope.studies.simulation import simulate_spec
 
     read = read_spec(spec, trust=trust)
     folder = output.folder()

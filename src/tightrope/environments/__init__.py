@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tightrope.environments.bandit import bandit as bandit
     from tightrope.environments.build import load as load
-    from tightrope.environments.calibration import calibrate_hospital as calibrate_hospital
     from tightrope.environments.custom import Custom as Custom
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
@@ -38,7 +37,6 @@ _HOMES = {
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",
-    "calibrate_hospital": "tightrope.environments.calibration",
     "from_log": "tightrope.environments.logged",
     "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",

@@ -1,0 +1,64 @@
+"""The JSON file of a calibration: `tightrope.environments.hospital_numbers.read` reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tightrope.environments.hospital_numbers import CREDIT, FEATURES, FORMAT, LICENCE, WARDS, Calibration
+
+
+def write(calibration: Calibration, path: str | Path) -> None:
+    """Write a calibration as JSON that `read` restores bit for bit.
+
+    >>> import tempfile
+    >>> from tightrope.environments.hospital_numbers import read, shipped
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(shipped(), Path(folder) / "hospital.json")
+    ...     again = read(Path(folder) / "hospital.json")
+    >>> bool((again.outcomes["any"].boosted == shipped().outcomes["any"].boosted).all())
+    True
+    """
+    Path(path).write_text(_dump(to_data(calibration)) + "\n", encoding="utf-8", newline="\n")
+
+
+def to_data(calibration: Calibration) -> dict[str, Any]:
+    """The calibration as builtin types, with credit and licence."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "licence": LICENCE,
+        "credit": list(CREDIT),
+        "changes": "Aggregated: counts, fitted coefficients and fitted tables; no row of a patient.",
+        "wards": list(WARDS),
+        "features": list(FEATURES),
+    }
+    return {**head, **_plain(calibration)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _dump(value: Any, indent: int = 0) -> str:
+    """JSON with one row of a matrix a line, so that two calibrations can be compared line by line.
+
+    Python writes a float with as many digits (17 at most) as it takes to read the same bits back.
+    """
+    pad = " " * (indent + 1)
+    if isinstance(value, dict):
+        parts = [f"{pad}{json.dumps(key)}: {_dump(entry, indent + 1)}" for key, entry in value.items()]
+        return "{\n" + ",\n".join(parts) + "\n" + " " * indent + "}"
+    if isinstance(value, list) and isinstance(value[0], list | str):
+        return "[\n" + ",\n".join(pad + json.dumps(entry) for entry in value) + "\n" + " " * indent + "]"
+    return json.dumps(value, allow_nan=False)

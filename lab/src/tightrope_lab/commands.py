@@ -1,0 +1,326 @@
+"""The laboratory's commands: `tightrope reproduce`, `compare`, `evidence`, `bench` and `calibrate`.
+
+`tightrope` imports this module by its entry point in the group `tightrope.commands`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, app, command
+from tightrope.cli.tables import JUDGED, judged, number_text, summary_table, table
+from tightrope.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tightrope_lab.league import League
+
+PUBLIC_TABLES = Path("../shared/data")
+
+
+@command("tightrope reproduce mab --replications 50 --out out/mab")
+def reproduce(name: str = "all", /, *, runs: Runs = AS_STATED, output: Output = DEFAULT) -> None:
+    """Run the paper's studies again; figures, tables and report go to --out, by default to the folder reproduction.
+
+    Ctrl-C keeps the studies that were finished.
+
+    Parameters
+    ----------
+    name
+        mab, hospital, bounds, tail, shadow-price (the same experiments by the default policy), or all of them.
+    """
+    from tightrope_lab import paper
+
+    folder = output.out or Path("reproduction")
+    size = {**vars(runs), "seed": runs.seed or 0}
+    page = paper.reproduce(name, **size, out=folder, tell=lambda line: print(line, file=sys.stderr))
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    last = {(row["study"], row["variant"]): row for row in summary["rows"]}
+    data = {**summary, "rows": list(last.values()), "page": str(page)}
+    output.show(data, summary_table(data["rows"], "study", "variant"), f"the report is {page}")
+
+
+@command(
+    "tightrope compare --quick --policy examples/own_policy.py:Prudent --scenario model-routing --out out/league"
+)
+def compare(
+    spec: Path | None = None,
+    /,
+    *,
+    quick: Annotated[bool, Parameter(negative=())] = False,
+    policy: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    scenario: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    page: Path | None = None,
+    merge: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
+    trust: Trust = False,
+    runs: Runs = AS_STATED,
+    output: Output = DEFAULT,
+) -> None:
+    """Run every policy on every scenario of its setting, on the same draws, and rank them.
+
+    A policy outside its assumptions is not run, but marked with the reasons. The page, summary.json, league.csv and the runs
+    themselves go to --out, by default to the folder league. Ctrl-C keeps what was finished.
+
+    Parameters
+    ----------
+    spec
+        A TOML file: its [environment] takes the place of the league's scenarios, its policies join those of the league.
+    quick
+        Fewer and shorter runs: 5 replications of 2,000 rounds by default, not 10 of 10,000.
+    policy
+        A policy of the league to run, or one of your own to join it, as module:Class or path/to/file.py:Class, which is run as you
+        typed it, without --trust; may be repeated.
+    scenario
+        A scenario of the league; may be repeated. All by default.
+    page
+        A page of documentation, such as docs/league.md, whose tables between its two markers become those of this league.
+    merge
+        The --out of an earlier run; may be repeated. Nothing is run: these parts of a league, run alike, are put together.
+    """
+    from tightrope.spec import read_spec
+    from tightrope_lab import league
+
+    if page is not None:
+        league.read_page(page)  # A page without markers is refused now, not after the league has run.
+    if merge:
+        asked_for = (spec, *policy, *scenario, runs.rounds, runs.replications, runs.seed)
+        if quick or any(one is not None for one in asked_for):
+            raise InvalidInput("--merge runs nothing: give it no spec, policy, scenario or size.")
+        _show_league(league.merged([league.read_runs(folder) for folder in merge]), page, output)
+        return
+
+    read = None if spec is None else read_spec(spec, trust=trust)
+    asked = {name: value for name, value in vars(runs).items() if name != "workers"}
+    size = league.size_of(read, quick=quick, **asked)
+    words = ["tightrope", "compare", *([] if spec is None else [str(spec)])]
+    for option, values in (("policy", policy), ("scenario", scenario), *((k, (v,)) for k, v in size.items())):
+        words += [word for value in values for word in (f"--{option}", str(value))]
+    words += [] if page is None else ["--page", str(page)]
+    found = league.compare(
+        league.chosen_entries(policy, read),
+        league.chosen_scenarios(scenario, read),
+        **size,
+        workers=runs.workers,
+        tell=lambda line: print(line, file=sys.stderr),
+        command=shlex.join(words),
+    )
+    _show_league(found, page, output)
+    if found.interrupted:
+        raise KeyboardInterrupt
+
+
+def _show_league(found: League, page: Path | None, output: Output) -> None:
+    """Write a league's files and its page, and show who is best."""
+    from tightrope_lab import league
+
+    written = league.write_page(found, output.out or Path("league"))
+    if page is not None and not found.interrupted:
+        league.rewrite_page(found, page)
+    rows, scores = found.final_rows(), found.scores()
+    data = {
+        "rows": rows,
+        "scores": scores,
+        "outside": [asdict(one) for one in found.misfits],
+        "left_out": dict(found.left_out),
+        "seconds": found.seconds,
+        "interrupted": found.interrupted,
+        "page": str(written),
+    }
+    for name, reason in found.left_out.items():
+        print(f"{name} is left out: {reason}", file=sys.stderr)
+    ranking = _league_table(rows) if len(found.scenarios) <= 3 else _winners_table(found.overview())
+    output.show(data, ranking, _scores_table(scores), f"the league's page is {written}")
+
+
+@command("tightrope evidence --data ../shared/data --page docs/shadow-price.md --out out/evidence")
+def evidence(
+    *parts: str,
+    quick: Annotated[bool, Parameter(negative=())] = False,
+    data: Path | None = None,
+    page: Path | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    output: Output = DEFAULT,
+) -> None:
+    """Measure what ShadowPrice, the default policy, earns and how it keeps its rules, and write the page that says so.
+
+    README's example, the league, real tables, and random worlds that were held out when the defaults were fixed, beside the paper's
+    policy and rivals tuned in hindsight. The page, summary.json and a file for each part go to --out, by default to the folder
+    evidence. All of it takes about a quarter of an hour on two cores.
+
+    Parameters
+    ----------
+    parts
+        Those to run: example, league, tables, worlds; by default all. The page also shows those that --out has from earlier runs.
+    quick
+        Hardly any runs, to see that it works.
+    data
+        Folder of public tables (satimage, coupon); by default ../shared/data if it is there. Tables that it lacks are left out.
+    page
+        Where the page goes, with its figures in the folder figures beside it; by default shadow-price.md in --out.
+    seed
+        Of the league and the tables; the seeds of the held-out worlds are fixed.
+    workers
+        Cores to use; all by default.
+    """
+    from tightrope_lab import evidence as measurements
+
+    folder = output.out or Path("evidence")
+    found = measurements.evidence(
+        parts or measurements.PARTS,
+        out=folder,
+        page=page,
+        data=data or (PUBLIC_TABLES if PUBLIC_TABLES.is_dir() else None),
+        quick=quick,
+        seed=seed,
+        workers=workers,
+        tell=lambda line: print(line, file=sys.stderr),
+    )
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    missed = summary["missed"]
+    verdict = "everything that is asked for is reached" if not missed else "not reached: " + "; ".join(missed)
+    output.show({**summary, "page": str(found)}, verdict, f"the page is {found}")
+
+
+@command("tightrope bench online engine --out out/bench")
+def bench(
+    *cases: str,
+    full: Annotated[bool, Parameter(negative=())] = False,
+    repeats: int | None = None,
+    output: Output = DEFAULT,
+) -> None:
+    """How fast Tightrope is here: ratios to plain NumPy loops that compute the same, on one core, with the error beside the time.
+
+    With --out the numbers go to bench.json, the tables to bench.md, and the cost of the engine by size to scaling.png.
+
+    Parameters
+    ----------
+    cases
+        Which to run, such as online, hospital, catalogue, engine, start or scaling; by default all that are quick.
+    full
+        All of them, a catalogue of a million actions too: some minutes, and 0.5 GiB of disk.
+    repeats
+        How often each program runs.
+    """
+    from tightrope_lab import bench as benchmarks
+
+    data = benchmarks.bench(
+        cases, full=full, repeats=repeats, tell=lambda name: print(f"bench: {name}", file=sys.stderr)
+    )
+    folder = output.folder()
+    if folder is not None:
+        benchmarks.write(data, folder)
+    output.show(
+        data,
+        *(table(title, head, rows) for title, head, rows in benchmarks.tables(data)),
+        *([] if folder is None else [f"written to {folder}"]),
+    )
+
+
+calibrate = App(name="calibrate", help="Fit an environment to real data.", help_epilogue="")
+app.command(calibrate)
+
+
+@command(
+    "tightrope calibrate hospital --source encounters.parquet --out out/calibration",
+    of=calibrate,
+    name="hospital",
+)
+def calibrate_hospital(*, source: Path, first_encounter: bool = False, output: Output = DEFAULT) -> None:
+    """Fit the ward-routing environment to a table of hospital encounters.
+
+    With --out the numbers go to hospital.json and the report to report.md.
+
+    Parameters
+    ----------
+    source
+        The public table of 101,766 diabetic encounters, CSV or Parquet.
+    first_encounter
+        Only the first encounter of each patient.
+    """
+    import tempfile
+
+    from tightrope_lab import calibration
+
+    if not source.is_file():
+        raise InvalidInput(f"--source: {source} must be a file, but it is none")
+    fitted = calibration.calibrate_hospital(source, first_encounter=first_encounter)
+    text = calibration.report(fitted)
+    folder = output.folder()
+    with tempfile.TemporaryDirectory() as scratch:
+        target = (folder or Path(scratch)) / "hospital.json"
+        calibration.write(fitted, target)
+        data = json.loads(target.read_text())
+    if folder is not None:
+        (folder / "report.md").write_text(text)
+    output.show(data, text, *([] if folder is None else [f"written to {folder}"]))
+
+
+def _league_table(rows: Sequence[dict[str, Any]]) -> Any:
+    head = ("scenario", "policy", "place", *JUDGED, "rounds above zero", "worst path", "µs a decision")
+    order = {name: i for i, name in enumerate(dict.fromkeys(row["scenario"] for row in rows))}
+    ranked = sorted(rows, key=lambda row: (order[row["scenario"]], row["place"] or len(rows), row["regret"]))
+    body = [
+        (
+            row["scenario"],
+            row["policy"],
+            _place_text(row),
+            *judged(row),
+            number_text(row["rounds_above"]),
+            number_text(row["worst_path_violation"]),
+            f"{row['decision_microseconds']:.0f}",
+        )
+        for row in ranked
+    ]
+    return table("", head, body)
+
+
+def _place_text(row: dict[str, Any]) -> str:
+    from tightrope_lab.league import KNOWS_ALL
+
+    if row["place"] is None:
+        return "knows the truth" if row["policy"] in KNOWS_ALL else str(row["verdict"])
+    return f"{row['place']}{'=' if row['shared_place'] else ''}"
+
+
+def _scores_table(scores: Sequence[dict[str, Any]]) -> Any:
+    """Every policy over all scenarios: how many it kept, and its regret as a multiple of the best one's."""
+    from tightrope_lab.league import ratio_text
+
+    head = ("policy", "keeps the rules in", "first or tied in", "mean ratio to the best", "worst", "on")
+    body = [
+        (
+            row["policy"],
+            f"{row['kept']} of {row['played']}",
+            str(row["first_or_tied"]),
+            ratio_text(row["ratio"]),
+            ratio_text(row["ratio_worst"]),
+            row["worst_scenario"] or "–",
+        )
+        for row in scores
+    ]
+    return table("", head, body)
+
+
+def _winners_table(overview: Sequence[dict[str, Any]]) -> Any:
+    from tightrope_lab.league import CENTRE, standing
+
+    head = ("scenario", "first or tied", "lowest regret", f"regret of {CENTRE}", "its place")
+    body = [
+        (
+            one["scenario"],
+            ", ".join(one["first"]) or "–",
+            number_text(one["regret"]),
+            number_text(one["ours"]),
+            standing(one),
+        )
+        for one in overview
+    ]
+    return table("", head, body)

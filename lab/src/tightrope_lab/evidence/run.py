@@ -1,0 +1,128 @@
+"""`evidence`: run the parts, keep what each found in its own file, write the page, the figures and `summary.json`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tightrope.errors import InvalidInput
+from tightrope.files import write, write_json
+from tightrope.progress import progress_bar
+from tightrope.report import save_figure
+from tightrope.validation import whole_number
+from tightrope_lab.evidence import held_out, league, real_data, sixty_seconds
+from tightrope_lab.evidence import page as pages
+from tightrope_lab.evidence.size import FULL, QUICK, Size
+
+PARTS = ("example", "league", "tables", "worlds")
+PAGE = "shadow-price.md"
+
+
+def evidence(
+    parts: Sequence[str] = PARTS,
+    *,
+    out: str | os.PathLike[str] = "evidence",
+    page: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: bool | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Measure what the page about `ShadowPrice` says, and write it; returns the path of the page.
+
+    Parameters
+    ----------
+    parts : "example", "league", "tables" and "worlds"
+        Those to run. What `out` has of the others from an earlier run is shown with them.
+    out : path
+        Gets a JSON file for each part and `summary.json`.
+    page : path, optional
+        Where the page goes, with its figures in the folder `figures` beside it; by default `shadow-price.md` in `out`.
+    data : path, optional
+        The folder of public tables; those that are not there are left out, and the page says so.
+    quick : bool
+        Hardly any runs: to see that it works.
+    seed, workers, progress
+        As in `tightrope.simulate`. The seeds of the held-out worlds are fixed.
+    tell : callable
+        Called with a line whenever a part is done.
+
+    Examples
+    --------
+    >>> evidence(["moon"])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: parts must be among example, league, tables, worlds, but got 'moon'.
+    """
+    for part in parts:
+        if part not in PARTS:
+            raise InvalidInput(f"parts must be among {', '.join(PARTS)}, but got {part!r}.")
+    size = QUICK if quick else FULL
+    seed = whole_number("seed", seed)
+    cores = (os.cpu_count() or 1) if workers is None else whole_number("workers", workers, low=1)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = None if data is None else Path(data)
+    for part in PARTS:
+        if part in parts:
+            started = time.perf_counter()
+            found = _run(part, size, seed, cores, tables, progress)
+            seconds = round(time.perf_counter() - started, 1)
+            write_json(folder / f"{part}.json", {**found, "seconds": seconds, "quick": quick})
+            tell(f"{part}: {seconds:.0f} s")
+    return write_page(folder, folder / PAGE if page is None else Path(page))
+
+
+def write_page(folder: Path, path: Path) -> Path:
+    """The page, its figures and `summary.json`, of the parts that the folder has."""
+    kept = {part: folder / f"{part}.json" for part in PARTS}
+    data: dict[str, Any] = {
+        part: json.loads(file.read_text(encoding="utf-8")) for part, file in kept.items() if file.is_file()
+    }
+    meta = {
+        "date": datetime.date.today().isoformat(),
+        "seconds": sum(one["seconds"] for one in data.values()),
+    }
+    command = "tightrope evidence --page docs/shadow-price.md" + (" --quick" if _quick(data) else "")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if "example" in data:
+        save_figure(sixty_seconds.figure(data["example"]), path.parent / "figures" / pages.FIGURE_EXAMPLE)
+    if "tables" in data and data["tables"]["tables"]:
+        save_figure(pages.real_data_figure(data["tables"]), path.parent / "figures" / pages.FIGURE_TABLES)
+    write(path, pages.page({**data, **meta}, command))
+    rows = [row for part in data.values() for row in part["rows"]]
+    summary = {**meta, "command": command, "missed": pages.missed(data), "rows": rows}
+    if "worlds" in data:
+        summary["held_out"] = held_out.summarise(data["worlds"]["rows"])
+    write_json(folder / "summary.json", summary)
+    return path
+
+
+def _run(
+    part: str, size: Size, seed: int, cores: int, tables: Path | None, progress: bool | None
+) -> dict[str, Any]:
+    steps = {
+        "example": sixty_seconds.steps,
+        "league": league.steps,
+        "tables": real_data.steps,
+        "worlds": held_out.steps,
+    }
+    with progress_bar(part, steps[part](size), "steps", progress) as advance:
+        if part == "example":
+            return sixty_seconds.run(size, advance)
+        if part == "league":
+            return league.run(size, seed, cores, advance)
+        if part == "tables":
+            return real_data.run(size, seed, cores, tables, advance)
+        return held_out.run(size, cores, advance)
+
+
+def _quick(data: dict[str, Any]) -> bool:
+    return any(part["quick"] for part in data.values())

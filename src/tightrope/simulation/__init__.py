@@ -1,0 +1,5 @@
+"""`tightrope simulate`: every policy of a spec in its environment, and the page about what came of it."""
+
+from tightrope.simulation.run import simulate_spec
+
+__all__ = ["simulate_spec"]

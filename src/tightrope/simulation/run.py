@@ -1,0 +1,85 @@
+"""Every policy of a spec in its environment, on the same draws, with what is finished on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tightrope import engine as engines
+from tightrope.environments.build import environment_of, policies_of
+from tightrope.environments.custom import Custom
+from tightrope.environments.tabular import Tabular
+from tightrope.oracle import solve
+from tightrope.result import Result
+from tightrope.simulation.page import write_page
+from tightrope.spec import Spec
+
+
+def simulate_spec(
+    spec: Spec,
+    *,
+    rounds: int | None = None,
+    replications: int | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    **options: Any,
+) -> tuple[list[Result], bool]:
+    """The results of the policies that were finished, and whether Ctrl-C cut the rest short.
+
+    Parameters
+    ----------
+    spec : Spec
+        With an ``[environment]``; its ``[simulation]`` says what `rounds`, `replications` and `seed` leave open.
+    out : Path, optional
+        Gets a folder for each policy, with its result and a figure, as soon as it is finished, and a page `index.html` about all.
+    **options
+        Those of `tightrope.simulate`, such as `engine` and `workers`.
+
+    Raises
+    ------
+    InfeasibleProblem
+        No policy can keep the rules in this environment: which of them conflict, and the smallest change that would do.
+    """
+    env = environment_of(spec)
+    if isinstance(env, Tabular):
+        solve(env)  # rules that no policy can keep are refused before anything is simulated
+    policies = policies_of(spec, env, {"x": lambda: solve(env, baseline="fluid").policy})
+    asked = {"rounds": rounds, "replications": replications, "seed": seed}
+    size: dict[str, Any] = {
+        name: getattr(spec.simulation, name) if one is None else one for name, one in asked.items()
+    }
+    folders = _folders(out, policies) if out is not None else {}
+    results: list[Result] = []
+    for name, policy in policies.items():
+        try:
+            result = engines.simulate(policy, env, **size, **options, name=name)
+        except KeyboardInterrupt:
+            return results, True
+        if (
+            result.optimum is None
+            and isinstance(env, Custom)
+            and env.optimum is None
+            and env.means is not None
+        ):
+            solve(env)  # which says what can't be met
+        results.append(result)
+        if out is not None:
+            result.save(folders[name])
+            result.plot(folders[name] / "figure.svg")
+            write_page(spec, results, out)
+        if result.interrupted:
+            return results, True
+    return results, False
+
+
+def _folders(folder: Path, policies: Iterable[str]) -> dict[str, Path]:
+    """A folder below `folder` for each policy, named so that no file system minds."""
+    folders: dict[str, Path] = {}
+    for name in policies:
+        path = folder / (re.sub(r"[^\w-]+", "-", name).strip("-") or "policy")
+        while path in folders.values():
+            path = path.with_name(f"{path.name}~")
+        folders[name] = path
+    return folders
