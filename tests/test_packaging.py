@@ -26,6 +26,9 @@ def test_the_wheel_holds_the_package_its_examples_and_the_license(tmp_path):
 
 def test_one_version_everywhere():
     assert PROJECT["version"] == __version__
+    lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
+    assert lab["version"] == __version__
+    assert f"tightrope=={__version__}" in lab["dependencies"]
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
     for name in ("compose.yaml", "docs/containers.md"):
         text = (ROOT / name).read_text()

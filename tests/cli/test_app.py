@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from cli_tools import EXAMPLES, SMALL
-from tightrope.cli import main
-from tightrope.cli.app import FAILED
+from tightrope.cli import app, main
+from tightrope.cli.app import FAILED, LABORATORY
 from tightrope.errors import SolverError
 
 
@@ -135,3 +137,19 @@ def test_every_command_is_documented():
     for command in ("init", "oracle", "simulate", "reproduce", "calibrate hospital", "version"):
         assert f"## `tightrope {command}" in text
         assert f"$ tightrope {command}" in text
+
+
+def test_a_command_of_the_laboratory_is_named_where_it_is_not_installed(capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["tightrope.cli.app"], "app", App(name="tightrope"))
+    assert main(["compare", "--quick"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "tightrope: `tightrope compare` is part of the laboratory: pip install tightrope-lab\n"
+    )
+
+
+def test_the_laboratory_adds_its_commands_by_an_entry_point():
+    [lab] = entry_points(group="tightrope.commands", name="lab")
+    assert lab.value == "tightrope_lab.commands"
+    for name in LABORATORY:
+        assert name in app
