@@ -60,7 +60,7 @@ def serve_raw(port: int) -> None:
     """What HTTP costs alone, behind the protocol class of the service: a POST that is read and answered, nothing else."""
     import uvicorn
 
-    from tightrope.service.server import UVICORN
+    from tightrope.service.http.server import UVICORN
 
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER)).encode())]
 
@@ -87,7 +87,7 @@ def serve_bare(port: int) -> None:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from tightrope.service.server import UVICORN
+    from tightrope.service.http.server import UVICORN
 
     async def decide(request: Request) -> Response:
         await request.body()
@@ -413,9 +413,9 @@ def _restarted(folder: Path) -> float:
 
 
 def _build(folder: Path, entries: int, share: float) -> tuple[int, list[int], int]:
-    from tightrope.service.bodies import DecisionRequest, OutcomeRequest
     from tightrope.service.experiment import Experiment, Op
-    from tightrope.service.operations import decide, learn
+    from tightrope.service.http.handlers import decide, learn
+    from tightrope.service.requests import DecisionRequest, OutcomeRequest
     from tightrope.service.storage import journal_at
     from tightrope.spec import read_spec
 

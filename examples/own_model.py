@@ -17,10 +17,10 @@ import numpy as np
 
 import tightrope as tr
 from tightrope.environments.build import environment_of, policies_of
-from tightrope.service.bodies import DecisionRequest, OutcomeRequest
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.operations import decide, learn
-from tightrope.service.replay import verify
+from tightrope.service.http.handlers import decide, learn
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, read_spec
 

@@ -14,10 +14,10 @@ import tempfile
 import numpy as np
 
 import tightrope as tr
-from tightrope.service.bodies import DecisionRequest, OutcomeRequest, read_body
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.operations import decide, learn
-from tightrope.service.replay import verify
+from tightrope.service.http.handlers import decide, learn
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import DecisionRequest, OutcomeRequest, read_body
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, read_spec
 

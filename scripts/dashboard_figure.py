@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "service")]
 from PIL import Image  # noqa: E402
 
 from chromium import browser  # noqa: E402
-from tightrope.service.app import Service  # noqa: E402
 from tightrope.service.experiment import Experiment  # noqa: E402
+from tightrope.service.http.app import Service  # noqa: E402
 from tightrope.service.storage.memory import MemoryJournal  # noqa: E402
 from tightrope.spec import read_spec  # noqa: E402
 from workbench import running  # noqa: E402

@@ -16,7 +16,7 @@ import pytest
 
 from tightrope.cli import main
 from tightrope.service import AsyncClient, Client, calls
-from tightrope.service.server import make_service
+from tightrope.service.http.server import make_service
 from tightrope.spec import read_spec
 from workbench import running
 

@@ -19,7 +19,7 @@ import yaml
 
 from script_tools import ROOT, script
 from tightrope.cli.service import Serving, serve
-from tightrope.service.app import ROUTES
+from tightrope.service.http.app import ROUTES
 from tightrope.spec import read_spec
 from tightrope.version import __version__
 

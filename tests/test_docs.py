@@ -153,9 +153,9 @@ def test_from_a_table_to_a_spec_takes_fifteen_lines(place: Path) -> None:
     lines = [line for line in cell.splitlines() if line.strip()]
     assert len(lines) <= 15
     exec(cell, {})
-    from tightrope.service.bodies import DecisionRequest
     from tightrope.service.experiment import Experiment, Op
-    from tightrope.service.operations import decide
+    from tightrope.service.http.handlers import decide
+    from tightrope.service.requests import DecisionRequest
     from tightrope.service.storage.memory import MemoryJournal
     from tightrope.spec import read_spec
 

@@ -52,7 +52,7 @@ CALLS = [
 RUN = """
 import json, os, sys, tempfile, traceback
 import numba, numpy, tightrope.kernels
-import tightrope.fitting, tightrope.oracle, tightrope.policies, tightrope.service.bodies, tightrope.spec
+import tightrope.fitting, tightrope.oracle, tightrope.policies, tightrope.service.requests, tightrope.spec
 import tightrope_lab.league, tightrope.sweep
 from tightrope.cli import main
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tightrope as tr
-from tightrope.service.replay import open_journal, verify
+from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec
 from workbench import Bench, read

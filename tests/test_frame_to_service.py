@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from cli_tools import EXAMPLES
-from tightrope.service.replay import verify
+from tightrope.service.offline.replay import verify
 from tightrope.service.storage import open_journal
 
 FILE = EXAMPLES / "frame_to_service.py"

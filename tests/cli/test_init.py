@@ -14,9 +14,9 @@ import pytest
 
 from tightrope.cli import main
 from tightrope.environments.build import environment_of
-from tightrope.service.bodies import DecisionRequest, read_body
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.operations import decide
+from tightrope.service.http.handlers import decide
+from tightrope.service.requests import DecisionRequest, read_body
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import read_spec
 

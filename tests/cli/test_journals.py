@@ -9,9 +9,9 @@ import pytest
 
 from cli_tools import machine
 from tightrope.cli import main
-from tightrope.service.bodies import DecisionRequest, OutcomeRequest
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.operations import decide, learn
+from tightrope.service.http.handlers import decide, learn
+from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.service.storage import journal_at
 from tightrope.spec import make_spec
 

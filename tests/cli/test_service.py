@@ -15,9 +15,9 @@ import pytest
 
 from cli_tools import machine
 from tightrope.cli import main
-from tightrope.service.bodies import DecisionRequest, OutcomeRequest
 from tightrope.service.experiment import Experiment, Op
-from tightrope.service.operations import decide, learn
+from tightrope.service.http.handlers import decide, learn
+from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.service.storage import journal_at
 from tightrope.spec import make_spec
 
@@ -183,7 +183,7 @@ def test_help_helps(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_openapi_prints_what_a_service_shows(capsys):
-    from tightrope.service.app import document
+    from tightrope.service.http.app import document
 
     assert main(["openapi"]) == 0
     assert json.loads(capsys.readouterr().out) == document()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tightrope.service import create_key
-from tightrope.service.app import document
-from tightrope.service.server import make_service
+from tightrope.service.http.app import document
+from tightrope.service.http.server import make_service
 from tightrope.spec import read_spec
 from waiting import PATIENCE
 from workbench import running, write_spec

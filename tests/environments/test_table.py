@@ -15,7 +15,7 @@ import tightrope as tr
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.environments.table import WeakEvidence, from_table
 from tightrope.errors import InvalidInput
-from tightrope.service.configuration import served_policy
+from tightrope.service.experiment.configuration import served_policy
 from tightrope.spec import SpecError, read_spec
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

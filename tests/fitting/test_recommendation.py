@@ -59,7 +59,7 @@ def test_the_spec_is_simulated_and_served_as_it_is(found, tmp_path):
     policy = policies_of(spec, env)["shadow-price"]
     run = tr.simulate(policy, env, rounds=200, replications=2, seed=0)
     assert run.rounds[-1] == 200
-    from tightrope.service.configuration import served_policy
+    from tightrope.service.experiment.configuration import served_policy
 
     served = served_policy(spec)
     x = found.encoder.transform({"age": 30.0, "ward": "A"})

@@ -27,11 +27,11 @@ from tightrope.models.estimators import NAMED
 from tightrope.models.members import OneByOne
 from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
-from tightrope.service import operations
-from tightrope.service.bodies import SnapshotRequest
-from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.http import handlers
 from tightrope.service.journal import Refitted, entry_of
-from tightrope.service.replay import verify
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec
 from tightrope.testing import ModelSuite
 from waiting import PATIENCE
@@ -517,12 +517,12 @@ def test_it_is_served_with_fits_in_the_background_and_replayed(
 ) -> None:
     """Also from a journal of before fits had entries of their own, in which they take effect at fixed outcomes."""
     with monkeypatch.context() as then:
-        then.setattr("tightrope.service.experiment_state.ENTRIES", since)
+        then.setattr("tightrope.service.experiment.state.ENTRIES", since)
         bench = Bench(spec(estimator="extra-trees", **SMALL), snapshot_every=40)
         play(bench, 0, 40)
         settle(bench, since)
         play(bench, 40, 60)
-        read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
+        read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))
         alive = bench.digest()
     assert verify(bench.journal).digest == alive
     bench.reopened()

@@ -15,9 +15,9 @@ import pytest
 import tightrope as tr
 from tightrope.models import MODELS, Model, model_from_settings
 from tightrope.policies.build import build_policy
-from tightrope.service import operations
-from tightrope.service.bodies import SnapshotRequest
-from tightrope.service.replay import verify
+from tightrope.service.http import handlers
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec, read_spec
 from tightrope.sweep import run_sweep
 from tightrope.testing import ModelSuite, check_model
@@ -201,7 +201,7 @@ def test_it_is_served_from_any_folder_and_replayed(tmp_path: Path, monkeypatch: 
                 )
 
     play(0, 60)
-    read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
+    read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))
     alive = bench.digest()
     assert verify(bench.journal).digest == alive
     bench.reopened()

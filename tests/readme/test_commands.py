@@ -13,7 +13,7 @@ import tightrope as tr
 from readme_claims import README, claim
 from tightrope.cli import main
 from tightrope.extras import remedy
-from tightrope.service.server import make_service
+from tightrope.service.http.server import make_service
 from tightrope.spec import read_spec
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from readme_claims import README, claim
-from tightrope.service.replay import verify
-from tightrope.service.server import make_service
+from tightrope.service.http.server import make_service
+from tightrope.service.offline.replay import verify
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import make_spec, read_spec
 from workbench import Bench, arms, code, read, running

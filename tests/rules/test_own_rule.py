@@ -16,8 +16,8 @@ import tightrope as tr
 from tightrope.environments.build import environment_of
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
 from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When
-from tightrope.service.configuration import served_part
-from tightrope.service.hard_caps import hard_caps
+from tightrope.service.experiment.configuration import served_part
+from tightrope.service.experiment.hard_caps import hard_caps
 from tightrope.spec import SpecError, make_spec, read_spec
 
 

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("workbench")
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """After trouble an experiment tries at once to get its journal back."""
-    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
+    monkeypatch.setattr("tightrope.service.experiment.experiment._RETRY_SECONDS", 0)
 
 
 @pytest.fixture(autouse=True)

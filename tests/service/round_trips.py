@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from tightrope.encoder import Encoder
-from tightrope.service import operations
-from tightrope.service.bodies import ErasureRequest, ModeRequest, RollbackRequest, SnapshotRequest
 from tightrope.service.experiment import Op
+from tightrope.service.http import handlers
 from tightrope.service.journal import (
     Decided,
     Erased,
@@ -34,6 +33,7 @@ from tightrope.service.journal import (
     WarmStarted,
     entry_of,
 )
+from tightrope.service.requests import ErasureRequest, ModeRequest, RollbackRequest, SnapshotRequest
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
 from workbench import Bench, code, read
@@ -220,29 +220,29 @@ def _refit(story: Story) -> None:
 
 def _change_mode(story: Story) -> None:
     bench = story.bench
-    read(bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="none")))
+    read(bench.ask(handlers.change_mode, ModeRequest(mode="shadow", default="none")))
     story.learn(story.decide())
-    read(bench.ask(operations.change_mode, ModeRequest(mode="paused")))
-    read(bench.ask(operations.change_mode, ModeRequest(mode="live")))
+    read(bench.ask(handlers.change_mode, ModeRequest(mode="paused")))
+    read(bench.ask(handlers.change_mode, ModeRequest(mode="live")))
 
 
 def _snapshot(story: Story) -> None:
-    read(story.bench.ask(operations.take_snapshot, SnapshotRequest(label="before lunch")))
+    read(story.bench.ask(handlers.take_snapshot, SnapshotRequest(label="before lunch")))
 
 
 def _roll_back(story: Story) -> None:
     for restore in ("learnt", "all"):
-        at = read(story.bench.ask(operations.take_snapshot, SnapshotRequest(label=restore)))["position"]
+        at = read(story.bench.ask(handlers.take_snapshot, SnapshotRequest(label=restore)))["position"]
         story.decide()
         story.learn(story.decide())
         request = RollbackRequest(position=at, restore=restore)  # type: ignore[arg-type]
-        read(story.bench.ask(operations.roll_back, request))
+        read(story.bench.ask(handlers.roll_back, request))
 
 
 def _erase(story: Story) -> None:
     old, young = story.decide(), story.decide()
     story.learn(old)
-    read(story.bench.experiment.process([Op(operations.erase, ErasureRequest(event_ids=[old, young]))])[0])
+    read(story.bench.experiment.process([Op(handlers.erase, ErasureRequest(event_ids=[old, young]))])[0])
 
 
 def _nothing(story: Story) -> None:

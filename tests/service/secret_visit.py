@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.service import operations
-from tightrope.service.bodies import DecisionRequest, ErasureRequest, RollbackRequest, SnapshotRequest
-from tightrope.service.chain import read as read_parts
 from tightrope.service.experiment import Op
+from tightrope.service.http import handlers
 from tightrope.service.journal import Journal
+from tightrope.service.journal.chain import read as read_parts
+from tightrope.service.requests import DecisionRequest, ErasureRequest, RollbackRequest, SnapshotRequest
 from tightrope.spec import Spec, make_spec
 from workbench import CONTEXT, PAPER, Bench, read
 
@@ -71,7 +71,7 @@ SPECS = specs()
 
 
 def erasing(*events: str) -> Op:
-    return Op(operations.erase, ErasureRequest(event_ids=list(events)))
+    return Op(handlers.erase, ErasureRequest(event_ids=list(events)))
 
 
 def visit(i: int, secret: bool = False) -> dict[str, Any]:
@@ -95,9 +95,9 @@ def play(bench: Bench, first: int, last: int, secret: int = -1) -> None:
 def filled(bench: Bench) -> int:
     """Visits 0 to 39, and the position of a snapshot with a label; visit 13 is the secret one, 7 is waited for."""
     play(bench, 0, 20, secret=13)
-    good: int = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="good")))["position"]
+    good: int = read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="good")))["position"]
     play(bench, 20, 30)
-    read(bench.ask(operations.roll_back, RollbackRequest(position=good, restore="all")))
+    read(bench.ask(handlers.roll_back, RollbackRequest(position=good, restore="all")))
     play(bench, 30, 40)
     return good
 

@@ -23,11 +23,11 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.service import AsyncClient, Client, ServiceError, create_key
-from tightrope.service.app import Service
 from tightrope.service.client import Conflict, Gone, InvalidRequest, NotAllowed, NotFound, Unavailable
 from tightrope.service.experiment import Experiment
-from tightrope.service.keys import Keys
-from tightrope.service.replay import verify
+from tightrope.service.http.app import Service
+from tightrope.service.http.keys import Keys
+from tightrope.service.offline.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
 from waiting import PATIENCE
 from workbench import running, ward, write_spec

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from secret_visit import SECRET_REWARD, SPECS, erasing, filled, play, secrets, stored, visit
-from tightrope.service import operations
-from tightrope.service.backup import copy_to_file
-from tightrope.service.bodies import RollbackRequest
+from tightrope.service.http import handlers
 from tightrope.service.journal import Blank, entry_of
-from tightrope.service.replay import verify
-from tightrope.service.retention import erase_before
+from tightrope.service.offline.backup import copy_to_file
+from tightrope.service.offline.replay import verify
+from tightrope.service.offline.retention import erase_before
+from tightrope.service.requests import RollbackRequest
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, code, read
 
@@ -59,7 +59,7 @@ def test_nothing_of_an_erased_event_is_left_anywhere(name: str, tmp_path: Path) 
     bench.journal.close()
     bench.reopened()
     assert bench.digest() == alive
-    read(bench.ask(operations.roll_back, RollbackRequest(position=good, restore="all")))
+    read(bench.ask(handlers.roll_back, RollbackRequest(position=good, restore="all")))
     play(bench, 60, 70)
     assert verify(bench.journal).digest == bench.digest()
     assert found() == []

@@ -28,12 +28,13 @@ from faults.power import Disk
 from faults.process import Served, free_port
 from faults.replica import Replica
 from faults.state_machine import ServiceMachine
-from tightrope.service import operations
-from tightrope.service.bodies import DecisionRequest, OutcomeRequest, Refusal, read_body
+from tightrope.service.answer import Refusal
 from tightrope.service.experiment import Op
+from tightrope.service.http import handlers
+from tightrope.service.http.server import make_service
 from tightrope.service.journal import JournalDamaged
-from tightrope.service.replay import open_journal, verify
-from tightrope.service.server import make_service
+from tightrope.service.offline.replay import open_journal, verify
+from tightrope.service.requests import DecisionRequest, OutcomeRequest, read_body
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE
 from workbench import Bench, running, visit, ward, write_spec
@@ -348,9 +349,9 @@ def test_a_refused_request_reaches_nothing(bench: Bench, request_: tuple[str, by
     experiment = bench.experiment
     try:
         op = (
-            Op(operations.decide, read_body(body, DecisionRequest))
+            Op(handlers.decide, read_body(body, DecisionRequest))
             if kind == "decisions"
-            else Op(operations.learn, read_body(body, OutcomeRequest))
+            else Op(handlers.learn, read_body(body, OutcomeRequest))
         )
         status = experiment.process([op])[0].status
     except Refusal as refusal:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.fuzz import Attempt, Fuzzer, Reply, Verdict, attack, write_keys, write_specs
-from tightrope.service.server import make_service
+from tightrope.service.http.server import make_service
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -15,11 +15,13 @@ import httpx
 import pytest
 
 from tightrope.encoder import Encoder
-from tightrope.service import bodies, operations
-from tightrope.service.app import Service
-from tightrope.service.bodies import DecisionRequest, Limits, ModeRequest, PageQuery, Refusal, read_body
+from tightrope.service import requests
+from tightrope.service.answer import Refusal
 from tightrope.service.experiment import Experiment
-from tightrope.service.server import make_service
+from tightrope.service.http import handlers
+from tightrope.service.http.app import Service
+from tightrope.service.http.server import make_service
+from tightrope.service.requests import DecisionRequest, Limits, ModeRequest, PageQuery, read_body
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
 from waiting import PATIENCE
@@ -42,7 +44,7 @@ def test_unfinished_bodies_hold_no_one_up() -> None:
 
 
 def test_bodies_on_their_way_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.app._UNFINISHED", 1)
+    monkeypatch.setattr("tightrope.service.http.app._UNFINISHED", 1)
     experiment = Experiment(ward(), MemoryJournal())
     experiment.open()
     head = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
@@ -153,8 +155,8 @@ def test_a_long_body_is_not_read_on_the_loop(monkeypatch: pytest.MonkeyPatch) ->
         threads.append(threading.current_thread().name.partition("_")[0])
         return read_body(*arguments)
 
-    monkeypatch.setattr("tightrope.service.app.read_body", read)
-    monkeypatch.setattr("tightrope.service.app._SHORT", 1000)
+    monkeypatch.setattr("tightrope.service.http.app.read_body", read)
+    monkeypatch.setattr("tightrope.service.http.app._SHORT", 1000)
     with running(Service([experiment])) as web:
         assert web.post("/v1/decisions", content=visit(71)).status_code == 200
         assert web.post("/v1/decisions", content=visit(72) + b" " * 2000).status_code == 200
@@ -208,7 +210,7 @@ def test_what_no_one_declared_is_neither_journaled_nor_pending(
 ) -> None:
     bench = Bench(unseen())
     default = "x" if mode == "shadow" else None
-    bench.ask(operations.change_mode, ModeRequest(mode=mode, default=default))
+    bench.ask(handlers.change_mode, ModeRequest(mode=mode, default=default))
     before = kept(bench)
     try:
         answer = bench.decide(json.dumps({"context": {"ward": "a"}, **body}, ensure_ascii=False).encode())
@@ -273,22 +275,20 @@ def test_a_page_of_a_list_ends_where_it_is_long_enough(monkeypatch: pytest.Monke
     bench = Bench(unseen())
     for i in range(50):
         read(bench.decide({"event_id": str(i), "context": {"ward": "y" * 1_000}}))
-    whole = read(bench.ask(operations.list_decisions, PageQuery(limit=1000)))
+    whole = read(bench.ask(handlers.list_decisions, PageQuery(limit=1000)))
     assert ([one["event_id"] for one in whole["decisions"]], whole["before"]) == (
         [str(i) for i in reversed(range(50))],
         None,
     )
-    monkeypatch.setattr(bodies, "LIMITS", Limits(page_bytes=10_000))
+    monkeypatch.setattr(requests, "LIMITS", Limits(page_bytes=10_000))
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        answer = bench.ask(operations.list_decisions, PageQuery(limit=1000, before=before))
+        answer = bench.ask(handlers.list_decisions, PageQuery(limit=1000, before=before))
         assert len(answer.body) < 11_000
         page = read(answer)
         found += page["decisions"]
         before, pages = page["before"], pages + 1
     assert found == whole["decisions"]
     assert pages > 5
-    monkeypatch.setattr(bodies, "LIMITS", Limits(page_bytes=10))
-    assert len(read(bench.ask(operations.list_decisions, PageQuery(limit=7)))["decisions"]) == 1, (
-        "at least one"
-    )
+    monkeypatch.setattr(requests, "LIMITS", Limits(page_bytes=10))
+    assert len(read(bench.ask(handlers.list_decisions, PageQuery(limit=7)))["decisions"]) == 1, "at least one"

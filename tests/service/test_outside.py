@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tightrope.service import operations
-from tightrope.service.metrics import samples_of
-from tightrope.service.replay import verify
+from tightrope.service.http import handlers
+from tightrope.service.http.metrics import samples_of
+from tightrope.service.offline.replay import verify
 from tightrope.spec import Spec, SpecError, make_spec, read_spec
 from tightrope.starting import propose
 from tightrope.starting.text import spec_text
@@ -126,7 +126,7 @@ def test_a_reward_outside_is_refused_and_changes_nothing() -> None:
             assert "reward must lie in [0, 1], the spec's [reward] range, but got" in answer.body.decode()
     assert (bench.digest(), bench.journal.last()) == (before, rows)
     read(bench.learn("1", reward=1.0))
-    assert read(bench.ask(operations.show_state))["outcomes"]["mean_reward"] == 1.0
+    assert read(bench.ask(handlers.show_state))["outcomes"]["mean_reward"] == 1.0
 
 
 def test_without_a_declared_range_a_reward_is_bounded_all_the_same() -> None:

@@ -14,10 +14,9 @@ import pytest
 
 from tightrope.errors import InvalidInput
 from tightrope.policies import Decision
-from tightrope.service import operations
-from tightrope.service.bodies import EventQuery, ModeRequest
-from tightrope.service.chain import GENESIS
-from tightrope.service.configuration import served_policy
+from tightrope.service.experiment.configuration import served_policy
+from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.http import handlers
 from tightrope.service.journal import (
     Decided,
     JournalDamaged,
@@ -26,8 +25,9 @@ from tightrope.service.journal import (
     entry_of,
     probabilities_of,
 )
-from tightrope.service.policy_input import PolicyInput
-from tightrope.service.replay import export, open_journal, verify
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.offline.replay import export, open_journal, verify
+from tightrope.service.requests import EventQuery, ModeRequest
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.service.storage.sqlite import SqliteJournal
 from tightrope.spec import Spec, make_spec
@@ -94,7 +94,7 @@ def test_with_explain_all_of_them_come_by_name_and_again_to_whoever_asks_later()
     assert answer["probabilities"] == {"high": 0.5, "low": 0.5}
     assert answer["probability"] == 0.5
     assert read(bench.decide(body)) == answer, "a retry gets the stored one"
-    shown = read(bench.ask(operations.show_decision, EventQuery(event_id="visit-1")))
+    shown = read(bench.ask(handlers.show_decision, EventQuery(event_id="visit-1")))
     assert (shown["probability"], shown["probabilities"]) == (0.5, answer["probabilities"])
 
 
@@ -156,7 +156,7 @@ def test_probabilities_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_default_is_served_for_certain() -> None:
     bench = Bench(drawing("uniform"))
-    bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="low"))
+    bench.ask(handlers.change_mode, ModeRequest(mode="shadow", default="low"))
     answer = read(bench.decide(visit(1, explain=True)))
     assert (answer["name"], answer["probability"]) == ("low", 1.0)
     assert answer["probabilities"] == {"none": 0.0, "low": 1.0, "high": 0.0}

@@ -11,12 +11,18 @@ import pytest
 
 from tightrope.policies import POLICIES
 from tightrope.policies.build import build_policy
-from tightrope.service import operations
-from tightrope.service.bodies import DecisionRequest, ModeRequest, PageQuery, RollbackRequest, SnapshotRequest
-from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.http import handlers
 from tightrope.service.journal import JournalError
-from tightrope.service.policy_input import PolicyInput
-from tightrope.service.replay import verify
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import (
+    DecisionRequest,
+    ModeRequest,
+    PageQuery,
+    RollbackRequest,
+    SnapshotRequest,
+)
 from tightrope.spec import Spec, SpecError, make_spec
 from workbench import CONTEXT, Bench, code, read
 
@@ -140,15 +146,15 @@ def play(bench: Bench, name: str, steps: int, seed: int) -> None:
                 del waiting[event_id]
         elif choice == 11:
             mode = ("live", "live", "shadow", "paused")[int(random.integers(4))]
-            read(bench.ask(operations.change_mode, ModeRequest(mode=mode)))  # type: ignore[arg-type]
+            read(bench.ask(handlers.change_mode, ModeRequest(mode=mode)))  # type: ignore[arg-type]
         elif choice == 12 and bench.journal.snapshots():
             at = bench.journal.snapshots()[-1].position
             restore = ("learnt", "all")[int(random.integers(2))]
-            answer = bench.ask(operations.roll_back, RollbackRequest(position=at, restore=restore))  # type: ignore[arg-type]
+            answer = bench.ask(handlers.roll_back, RollbackRequest(position=at, restore=restore))  # type: ignore[arg-type]
             assert answer.status == 200 or "the rules have changed" in answer.body.decode(), answer
         else:
-            read(bench.ask(operations.take_snapshot, SnapshotRequest(label=f"snapshot {i}")))
-    read(bench.ask(operations.change_mode, ModeRequest(mode="live")))
+            read(bench.ask(handlers.take_snapshot, SnapshotRequest(label=f"snapshot {i}")))
+    read(bench.ask(handlers.change_mode, ModeRequest(mode="live")))
 
 
 def test_every_registered_policy_is_among_the_cases() -> None:
@@ -174,7 +180,7 @@ def test_it_is_served_and_replayed_bit_for_bit(name: str) -> None:
     assert bench.digest() == alive, "a snapshot and what came after it"
     play(bench, name, 60, seed=2)
     assert verify(bench.journal).digest == bench.digest()
-    listed = read(bench.ask(operations.list_decisions, PageQuery(limit=20)))["decisions"]
+    listed = read(bench.ask(handlers.list_decisions, PageQuery(limit=20)))["decisions"]
     assert len(listed) == 20
 
 
@@ -217,11 +223,11 @@ def test_shadow_mode_proposes_what_it_would_have_chosen(name: str) -> None:
         twin = ExperimentState.of(state.started("0"))
         twin.restore(state.snapshot()[0])
         live = twin.decide("twin", msgspec.convert(body, DecisionRequest), time=state.time)
-        read(bench.ask(operations.change_mode, ModeRequest(mode="shadow", default="none")))
+        read(bench.ask(handlers.change_mode, ModeRequest(mode="shadow", default="none")))
         shown = read(bench.decide({"event_id": f"shadow-{i}", **body}))
         assert (shown["name"], shown["proposed"]) == ("low", ACTIONS[live.action])
         read(bench.learn(f"shadow-{i}", **outcome(name, random)))
-        read(bench.ask(operations.change_mode, ModeRequest(mode="live")))
+        read(bench.ask(handlers.change_mode, ModeRequest(mode="live")))
     assert verify(bench.journal).digest == bench.digest()
 
 
@@ -240,17 +246,17 @@ def test_rolling_back_what_was_learnt_leaves_what_was_spent(name: str) -> None:
         return bench.experiment._state.policy.state()
 
     rounds(0, 20)
-    at = read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))["position"]
+    at = read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))["position"]
     then = arrays()
     rounds(20, 45)
     before = arrays()
-    read(bench.ask(operations.roll_back, RollbackRequest(position=at, restore="learnt")))
+    read(bench.ask(handlers.roll_back, RollbackRequest(position=at, restore="learnt")))
     now = arrays()
     learnt = {one for one in now if one.startswith(("reward/", "cost/", "rewards/", "usage/"))}
     assert learnt or name in ("uniform", "round-robin")
     for array in now:
         np.testing.assert_array_equal(now[array], (then if array in learnt else before)[array], array)
-    read(bench.ask(operations.roll_back, RollbackRequest(position=at, restore="all")))
+    read(bench.ask(handlers.roll_back, RollbackRequest(position=at, restore="all")))
     now = arrays()
     assert set(now["pending/number"]) <= set(then["pending/number"])
     for array in now:

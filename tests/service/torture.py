@@ -429,8 +429,8 @@ def erased(folder: Path, scale: float) -> Found:
     """Events are erased under every kind of model; the bytes of all files are searched for what they said."""
     from secret_visit import SPECS, erasing, filled, play, secrets
     from tightrope.policies import Policy
-    from tightrope.service.backup import copy_to_file
-    from tightrope.service.replay import verify
+    from tightrope.service.offline.backup import copy_to_file
+    from tightrope.service.offline.replay import verify
     from tightrope.service.storage.sqlite import SqliteJournal
     from workbench import Bench, read
 
@@ -516,7 +516,7 @@ def main() -> int:
     # Tests in one process should not wait a second after each error that they cause.
     import tightrope.service.experiment
 
-    tightrope.service.experiment._RETRY_SECONDS = 0  # type: ignore[misc]
+    tightrope.service.experiment.experiment._RETRY_SECONDS = 0  # type: ignore[misc]
     found: dict[str, Found] = {}
     failed = False
     for name in options.only or PARTS:

@@ -15,10 +15,13 @@ import httpx
 import numpy as np
 import uvicorn
 
-from tightrope.service import operations
-from tightrope.service.app import Service
-from tightrope.service.bodies import (
-    Answer,
+from tightrope.service.answer import Answer
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.http import handlers
+from tightrope.service.http.app import Service
+from tightrope.service.http.server import UVICORN
+from tightrope.service.journal import Journal, Row, Snapshot
+from tightrope.service.requests import (
     DecisionRequest,
     ModeRequest,
     OutcomeRequest,
@@ -26,9 +29,6 @@ from tightrope.service.bodies import (
     SnapshotRequest,
     read_body,
 )
-from tightrope.service.experiment import Experiment, Op
-from tightrope.service.journal import Journal, Row, Snapshot
-from tightrope.service.server import UVICORN
 from tightrope.service.storage.memory import MemoryJournal
 from tightrope.spec import Spec, make_spec
 from waiting import PATIENCE
@@ -109,13 +109,13 @@ class Bench:
         return self.experiment.process([self.deciding(body)])[0]
 
     def deciding(self, body: bytes | dict[str, Any]) -> Op:
-        return Op(operations.decide, read_body(_raw(body), DecisionRequest))
+        return Op(handlers.decide, read_body(_raw(body), DecisionRequest))
 
     def learn(self, event_id: str, **outcome: Any) -> Answer:
         return self.experiment.process([self.learning(event_id, **outcome)])[0]
 
     def learning(self, event_id: str, **outcome: Any) -> Op:
-        return Op(operations.learn, read_body(_raw({"event_id": event_id, **outcome}), OutcomeRequest))
+        return Op(handlers.learn, read_body(_raw({"event_id": event_id, **outcome}), OutcomeRequest))
 
     def measure(self) -> None:
         """What a thread in the background does."""
@@ -124,7 +124,7 @@ class Bench:
             self.experiment.process([job()])
 
     def state(self) -> dict[str, Any]:
-        return read(self.ask(operations.show_state))
+        return read(self.ask(handlers.show_state))
 
     def digest(self) -> str:
         """Of the whole state, bit for bit."""
@@ -244,13 +244,13 @@ def play(bench: Bench, steps: int, seed: int = 0) -> None:
             bench.learn(one, **outcome)
         elif choice == 10:
             mode = ["live", "shadow", "paused"][int(random.integers(3))]
-            bench.ask(operations.change_mode, ModeRequest(mode=mode))  # type: ignore[arg-type]
+            bench.ask(handlers.change_mode, ModeRequest(mode=mode))  # type: ignore[arg-type]
         elif bench.journal.snapshots() and random.integers(2):
             at = bench.journal.snapshots()[-1].position
             restore = ["learnt", "all"][int(random.integers(2))]
             request = RollbackRequest(position=at, restore=restore)  # type: ignore[arg-type]
-            read(bench.ask(operations.roll_back, request))
+            read(bench.ask(handlers.roll_back, request))
         else:
             request = SnapshotRequest(label=f"snapshot {i}")
-            read(bench.ask(operations.take_snapshot, request))
+            read(bench.ask(handlers.take_snapshot, request))
     bench.measure()

@@ -24,7 +24,7 @@ def backup(
     to
         The file to write; by default NAME.sqlite in the folder --out.
     """
-    copying = import_extra("tightrope.service.backup", "service")
+    copying = import_extra("tightrope.service.offline.backup", "service")
     storage = import_extra("tightrope.service.storage", "service")
     journal = storage.open_journal(source, experiment)
     try:
@@ -53,7 +53,7 @@ def restore(backup: Path, journal: Path, *, trust: Trust = False, output: Output
     journal
         Where the journal was. Move what is left of it away, its -wal and -shm too, but leave its .head.
     """
-    found = import_extra("tightrope.service.backup", "service").restore(backup, journal, trust=trust)
+    found = import_extra("tightrope.service.offline.backup", "service").restore(backup, journal, trust=trust)
     lost = f"{found.lost:,} acknowledged entries after it are lost" if found.lost else "nothing known is lost"
     output.show(
         {"entries": found.head.position, "head": found.head.hash.hex(), "lost": found.lost},
@@ -112,9 +112,9 @@ def erase(
     """
     if (event_id is None) == (before is None):
         raise InvalidInput("erase needs --event-id or --before, and not both.")
-    retention = import_extra("tightrope.service.retention", "service")
+    retention = import_extra("tightrope.service.offline.retention", "service")
     storage = import_extra("tightrope.service.storage", "service")
-    known = import_extra("tightrope.service.heads", "service")
+    known = import_extra("tightrope.service.journal.heads", "service")
     journal = storage.journal_to_write(data, experiment)
     known.keep_head(journal, known.heads_folder(heads))
     opened = retention.reopened(journal, trust=trust)

@@ -72,8 +72,8 @@ def serve(
     """
     if not specs:
         raise InvalidInput("serve needs at least one SPEC.toml.")
-    import_extra("tightrope.service.logs", "service").configure(log, requests=log_requests)
-    import_extra("tightrope.service.server", "service").serve(specs, **vars(options))
+    import_extra("tightrope.service.http.logs", "service").configure(log, requests=log_requests)
+    import_extra("tightrope.service.http.server", "service").serve(specs, **vars(options))
 
 
 @command("tightrope openapi examples/hospital.toml --to openapi.json")
@@ -92,7 +92,7 @@ def openapi(*specs: Path, to: Path | None = None, trust: Trust = False) -> None:
     from tightrope.spec import read_spec
 
     read = [read_spec(spec, trust=trust) for spec in specs]
-    api = import_extra("tightrope.service.app", "service").document(read)
+    api = import_extra("tightrope.service.http.app", "service").document(read)
     text = json.dumps(api, ensure_ascii=False, indent=2)
     if to is None:
         print(text)
@@ -126,9 +126,9 @@ def replay(
     export
         Also write all entries to this .csv or .parquet file.
     """
-    replaying = import_extra("tightrope.service.replay", "service")
+    replaying = import_extra("tightrope.service.offline.replay", "service")
     journal = replaying.open_journal(source, experiment)
-    known = import_extra("tightrope.service.heads", "service")
+    known = import_extra("tightrope.service.journal.heads", "service")
     known.keep_head(journal, known.heads_folder(heads))
     try:
         found = replaying.verify(journal, head=head, trust=trust)
@@ -199,7 +199,7 @@ def evaluate(
     from tightrope.files import write_json
     from tightrope.spec import read_spec
 
-    evaluation = import_extra("tightrope.service.evaluation", "service")
+    evaluation = import_extra("tightrope.service.offline.evaluation", "service")
     storage = import_extra("tightrope.service.storage", "service")
     spec = read_spec(policy, trust=trust)
     opened = storage.open_journal(journal, experiment)
@@ -288,7 +288,7 @@ def create(
     rate
         How many requests a second it may send; by default as many as the service bears.
     """
-    keys = import_extra("tightrope.service.keys", "service")
+    keys = import_extra("tightrope.service.http.keys", "service")
     if never_expires and days is not None:
         raise InvalidInput("--days and --never-expires can't both be given.")
     given = {"scopes": scope or keys.LEAST, "experiments": experiment or ("*",)}
@@ -299,4 +299,4 @@ def create(
 @command("tightrope keys revoke keys.json 1a2b3c4d", of=keys_app)
 def revoke(file: Path, key: str) -> None:
     """Remove the key with this id: the part between its first two underscores."""
-    import_extra("tightrope.service.keys", "service").revoke_key(file, key)
+    import_extra("tightrope.service.http.keys", "service").revoke_key(file, key)

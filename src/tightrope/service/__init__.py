@@ -14,9 +14,9 @@ from tightrope.extras import explained
 if TYPE_CHECKING:
     from tightrope.service.calls import ServiceError
     from tightrope.service.client import AsyncClient, Client
-    from tightrope.service.keys import create_key, revoke_key
-    from tightrope.service.replay import export, verify
-    from tightrope.service.server import serve, serving
+    from tightrope.service.http.keys import create_key, revoke_key
+    from tightrope.service.http.server import serve, serving
+    from tightrope.service.offline.replay import export, verify
 
 __all__ = [
     "AsyncClient",
@@ -34,12 +34,12 @@ _HOMES = {
     "AsyncClient": "client",
     "Client": "client",
     "ServiceError": "calls",
-    "create_key": "keys",
-    "export": "replay",
-    "revoke_key": "keys",
-    "serve": "server",
-    "serving": "server",
-    "verify": "replay",
+    "create_key": "http.keys",
+    "export": "offline.replay",
+    "revoke_key": "http.keys",
+    "serve": "http.server",
+    "serving": "http.server",
+    "verify": "offline.replay",
 }
 
 

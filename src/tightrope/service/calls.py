@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.service import answers
+from tightrope.service import responses
 from tightrope.service.transport import Reply
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ def decide(
     default: str | int | None = None,
     explain: bool = False,
     deadline: float | None = None,
-) -> Call[answers.Decision]:
+) -> Call[responses.Decision]:
     """Ask for a decision: `event_id`, `action`, `name`, `sequence` and `probability`, with which the action was served.
 
     With `explain` also the `probabilities` of all actions on offer, by name, and the `explanation`. `usage` is what each action
@@ -291,7 +291,7 @@ def learn(
     usage: Mapping[str, float] | None = None,
     *,
     deadline: float | None = None,
-) -> Call[answers.Outcome]:
+) -> Call[responses.Outcome]:
     """Report the outcome of a decision: the reward, what was used, or both, together or one after the other.
 
     `usage` is what was used, by the names in the rules and in their units: `{"hours": 0.5}` is half an hour, whatever the limit.
@@ -300,12 +300,14 @@ def learn(
     return _post(self, "/v1/outcomes", body, event_id=event_id, deadline=deadline)
 
 
-def decision(self: Settings, /, event_id: str) -> Call[answers.RecordedDecision]:
+def decision(self: Settings, /, event_id: str) -> Call[responses.RecordedDecision]:
     """A decision, its outcome so far, and why it was taken."""
     return _get(self, f"/v1/decisions/{quote(event_id, safe='')}", event_id=event_id)
 
 
-def decisions(self: Settings, /, *, limit: int = 20, before: int | None = None) -> Call[answers.DecisionPage]:
+def decisions(
+    self: Settings, /, *, limit: int = 20, before: int | None = None
+) -> Call[responses.DecisionPage]:
     """The newest decisions, and why they were taken; `before` is what the page before gave."""
     return _get(self, "/v1/decisions", limit=limit, before=before)
 
@@ -317,59 +319,61 @@ def outcomes(
     *,
     limit: int = 20,
     before: int | None = None,
-) -> Call[answers.OutcomePage]:
+) -> Call[responses.OutcomePage]:
     """Outcomes that came late, were rejected, are missing, or are still waited for."""
     return _get(self, "/v1/outcomes", status=status, limit=limit, before=before)
 
 
-def state(self: Settings, /) -> Call[answers.State]:
+def state(self: Settings, /) -> Call[responses.State]:
     """Where the experiment stands."""
     return _get(self, "/v1/state")
 
 
-def history(self: Settings, /) -> Call[answers.History]:
+def history(self: Settings, /) -> Call[responses.History]:
     """Where it stood, at up to 240 moments since its beginning."""
     return _get(self, "/v1/history")
 
 
-def rules(self: Settings, /) -> Call[answers.RuleCosts]:
+def rules(self: Settings, /) -> Call[responses.RuleCosts]:
     """About what each rule costs in reward."""
     return _get(self, "/v1/rules")
 
 
-def changes(self: Settings, /, *, limit: int = 20, before: int | None = None) -> Call[answers.ChangePage]:
+def changes(self: Settings, /, *, limit: int = 20, before: int | None = None) -> Call[responses.ChangePage]:
     """Changes of its configuration, newest first."""
     return _get(self, "/v1/changes", limit=limit, before=before)
 
 
-def snapshots(self: Settings, /) -> Call[answers.SnapshotList]:
+def snapshots(self: Settings, /) -> Call[responses.SnapshotList]:
     """Snapshots that can be rolled back to."""
     return _get(self, "/v1/snapshots")
 
 
-def experiments(self: Settings, /) -> Call[answers.ExperimentList]:
+def experiments(self: Settings, /) -> Call[responses.ExperimentList]:
     """The experiments that the key opens."""
     return Call("GET", urlsplit(self.url).path.rstrip("/") + "/v1/experiments")
 
 
 def change_mode(
     self: Settings, /, mode: Literal["live", "shadow", "paused"], default: str | int | None = None
-) -> Call[answers.ModeState]:
+) -> Call[responses.ModeState]:
     """Go live, into shadow mode (which serves `default`), or pause. Needs the scope `admin`, as all that follow."""
     return _post(self, "/v1/mode", {"mode": mode, "default": default})
 
 
-def take_snapshot(self: Settings, /, label: str) -> Call[answers.Snapshot]:
+def take_snapshot(self: Settings, /, label: str) -> Call[responses.Snapshot]:
     """Keep the present state under a name."""
     return _post(self, "/v1/snapshots", {"label": label})
 
 
-def roll_back(self: Settings, /, position: int, restore: Literal["learnt", "all"]) -> Call[answers.Rollback]:
+def roll_back(
+    self: Settings, /, position: int, restore: Literal["learnt", "all"]
+) -> Call[responses.Rollback]:
     """Go back to the snapshot at a position: what was learnt alone, or rounds, queues and totals too."""
     return _post(self, "/v1/rollback", {"position": position, "restore": restore})
 
 
-def erase(self: Settings, /, event_ids: str | Iterable[str]) -> Call[answers.Erasure]:
+def erase(self: Settings, /, event_ids: str | Iterable[str]) -> Call[responses.Erasure]:
     """Erase the inputs and outcomes of events for good, at most 1,000 at once."""
     listed = [event_ids] if isinstance(event_ids, str) else list(event_ids)
     return _post(self, "/v1/erasures", {"event_ids": listed})

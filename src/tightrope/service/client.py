@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tightrope.service import answers, calls
+from tightrope.service import calls, responses
 from tightrope.service.calls import (
     Attempts,
     Call,
@@ -164,7 +164,7 @@ class Client(_Base):
 
     def decide_many(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
-    ) -> list[answers.Decision | ServiceError]:
+    ) -> list[responses.Decision | ServiceError]:
         """Ask for many decisions, so many at a time: each request holds what `decide` is given, by name.
 
         The answers are in the order of the requests, and the `ServiceError` of one that failed is in its place. The service makes
@@ -174,7 +174,7 @@ class Client(_Base):
 
     def learn_many(
         self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
-    ) -> list[answers.Outcome | ServiceError]:
+    ) -> list[responses.Outcome | ServiceError]:
         """Report many outcomes, so many at a time: each holds what `learn` is given, by name. Answers as of `decide_many`."""
         return self._many(calls.learn, outcomes, concurrency)
 
@@ -258,13 +258,13 @@ class AsyncClient(_Base):
 
     async def decide_many(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
-    ) -> list[answers.Decision | ServiceError]:
+    ) -> list[responses.Decision | ServiceError]:
         """Ask for many decisions, as `Client.decide_many` does."""
         return await self._many(calls.decide, requests, concurrency)
 
     async def learn_many(
         self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
-    ) -> list[answers.Outcome | ServiceError]:
+    ) -> list[responses.Outcome | ServiceError]:
         """Report many outcomes, as `Client.learn_many` does."""
         return await self._many(calls.learn, outcomes, concurrency)
 

@@ -20,9 +20,9 @@ from tightrope.policies.shadow_price.sampling import (
     tail_of,
 )
 from tightrope.policies.shadow_price.solve import PriceSolve
-from tightrope.service import operations
-from tightrope.service.bodies import SnapshotRequest
-from tightrope.service.replay import verify
+from tightrope.service.http import handlers
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec
 from workbench import Bench, read
 
@@ -298,7 +298,7 @@ def test_it_is_served_and_replayed(tmp_path, model, sampling):
             read(
                 bench.learn(str(i), reward=float(random.uniform()), usage={"hours": float(random.uniform())})
             )
-    read(bench.ask(operations.take_snapshot, SnapshotRequest(label="here")))
+    read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))
     assert verify(bench.journal).digest == bench.digest()
     alive = bench.digest()
     bench.reopened()

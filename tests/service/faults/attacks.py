@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from faults.process import Served
-from tightrope.service.backup import copy_to_file, restore
+from tightrope.service.http.keys import create_key, revoke_key
 from tightrope.service.journal import JournalDamaged
-from tightrope.service.keys import create_key, revoke_key
-from tightrope.service.replay import open_journal, verify
+from tightrope.service.offline.backup import copy_to_file, restore
+from tightrope.service.offline.replay import open_journal, verify
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE, until
 

@@ -8,8 +8,9 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tightrope.service import app, experiment, writer
-from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.experiment import experiment, writer_thread
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.http import app
 from tightrope.service.journal import Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
 
@@ -98,7 +99,7 @@ def _state_changed(passed: Callable[[], bool]) -> None:
 
 
 def _half_answered(passed: Callable[[], bool]) -> None:
-    deliver = writer._deliver
+    deliver = writer_thread._deliver
 
     def patched(futures: list[Any], answers: list[Any]) -> None:
         if len(futures) > 1 and passed():
@@ -108,7 +109,7 @@ def _half_answered(passed: Callable[[], bool]) -> None:
         else:
             deliver(futures, answers)
 
-    writer._deliver = patched
+    writer_thread._deliver = patched
 
 
 def _half_an_answer(passed: Callable[[], bool]) -> None:

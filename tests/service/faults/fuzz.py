@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from tightrope.service.app import Service
-from tightrope.service.connections import ConnectionLimits
-from tightrope.service.keys import create_key
+from tightrope.service.http.app import Service
+from tightrope.service.http.connections import ConnectionLimits
+from tightrope.service.http.keys import create_key
 
 # Codes with which a 503 may come.
 _NOT_NOW = frozenset({"overloaded", "paused"})

@@ -13,7 +13,7 @@ import apsw
 from faults.power import Change, Disk, PoweredJournal, PowerLost, journal_on
 from faults.story import Told, batches, bench_on, tell
 from tightrope.service.journal import Decided, JournalError, Learnt, Row, Snapshot, entry_of
-from tightrope.service.replay import verify
+from tightrope.service.offline.replay import verify
 from workbench import visit
 
 

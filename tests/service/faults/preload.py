@@ -5,7 +5,7 @@ from __future__ import annotations
 import uvicorn.lifespan.on
 import uvicorn.protocols.http.auto  # noqa: F401
 
-import tightrope.service.server
+import tightrope.service.http.server
 import tightrope.service.storage.sqlite  # noqa: F401
 from tightrope.service.experiment import Experiment
 from tightrope.service.storage.memory import MemoryJournal

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from faults.crash import arm
-from tightrope.service import server
-from tightrope.service.clock import SteadyClock
+from tightrope.service.experiment.clock import SteadyClock
+from tightrope.service.http import server
 from tightrope.service.journal import Row, Snapshot
 from tightrope.service.storage.sqlite import SqliteJournal
 from waiting import PATIENCE
@@ -230,9 +230,9 @@ def _unfenced() -> None:
 
 def _waits_for_ever() -> None:
     """A database that hangs is waited for."""
-    from tightrope.service import writer
+    from tightrope.service.experiment import writer_thread
 
-    writer._ANSWER_SECONDS = 100.0  # type: ignore[misc]
+    writer_thread._ANSWER_SECONDS = 100.0  # type: ignore[misc]
     _postgresql("connection").PATIENCE = _postgresql("lease").LEASE = 100.0
 
 
@@ -246,7 +246,7 @@ def _says_half_characters() -> None:
     """A refusal quotes what came as it came, also what UTF-8 has no bytes for."""
     import msgspec
 
-    from tightrope.service.bodies import Answer, Refusal
+    from tightrope.service.answer import Answer, Refusal
 
     def answer(self: Refusal) -> Answer:
         error = {"error": {"code": self.code, "message": self.message}}
@@ -257,7 +257,7 @@ def _says_half_characters() -> None:
 
 def _any_usage() -> None:
     """Usage may be any number where its range was inferred."""
-    from tightrope.service.policy_input import PolicyInput
+    from tightrope.service.experiment.policy_input import PolicyInput
 
     PolicyInput.require_in_ranges = lambda self, usage: None  # type: ignore[method-assign]
 
@@ -276,21 +276,21 @@ def _any_context() -> None:
 
 def _any_reward() -> None:
     """Rewards may lie outside the range of the spec."""
-    from tightrope.service.policy_input import PolicyInput
+    from tightrope.service.experiment.policy_input import PolicyInput
 
     PolicyInput.require_reward = lambda self, reward: None  # type: ignore[method-assign]
 
 
 def _any_group() -> None:
     """Groups and defaults that nobody declared are taken and kept."""
-    from tightrope.service.policy_input import PolicyInput
+    from tightrope.service.experiment.policy_input import PolicyInput
 
     PolicyInput.require_declared = lambda self, request: None  # type: ignore[method-assign]
 
 
 def _key_of_the_head() -> None:
     """A key that was good when the head came is good for the body."""
-    from tightrope.service.keys import Key, Keys
+    from tightrope.service.http.keys import Key, Keys
 
     find, known = Keys.find, dict[str | None, Key]()
 
@@ -304,7 +304,7 @@ def _key_of_the_head() -> None:
 
 def _rules_fail() -> None:
     """A fault rather than a mutant: every `GET /v1/rules` ends in an error inside the service."""
-    from tightrope.service.app import ROUTES
+    from tightrope.service.http.app import ROUTES
 
     def fail(batch: Any, request: Any) -> Any:
         raise RuntimeError("always")
@@ -315,9 +315,9 @@ def _rules_fail() -> None:
 
 def _rules_fail_with_their_batch() -> None:
     """The same, where the writer runs the read, and answers all of a batch with the failure of one."""
-    from tightrope.service import app
     from tightrope.service.experiment import Experiment, Op
-    from tightrope.service.reading import Reader
+    from tightrope.service.experiment.reader_thread import Reader
+    from tightrope.service.http import app
 
     async def on_the_writer(self: Reader, op: Op) -> None:
         return None

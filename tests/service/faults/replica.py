@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from tightrope.service.experiment_state import ExperimentState
+from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.journal import Decided, Journal, Learnt
 
 

@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from faults.model import EXPIRE, MAX_PENDING, Model, model_spec, shown
 from faults.power import Change, Disk, PowerLost, journal_on
-from tightrope.service import operations
-from tightrope.service.bodies import Answer, ModeRequest, SnapshotRequest
-from tightrope.service.replay import verify
+from tightrope.service.answer import Answer
+from tightrope.service.http import handlers
+from tightrope.service.offline.replay import verify
+from tightrope.service.requests import ModeRequest, SnapshotRequest
 from workbench import Bench
 
 EVENTS = st.integers(0, 24).map(lambda i: f"event-{i}")
@@ -96,7 +97,7 @@ class ServiceMachine(RuleBasedStateMachine):
         request = ModeRequest(mode=mode, default="other" if mode == "shadow" else None)
         self.model.begin(self.now)
         self.model.mode = mode
-        assert self.bench.ask(operations.change_mode, request).status == 200
+        assert self.bench.ask(handlers.change_mode, request).status == 200
 
     @precondition(lambda self: self.labels < 5)
     @rule()
@@ -104,7 +105,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.labels += 1
         self.model.begin(self.now)
         request = SnapshotRequest(label=f"label {self.labels}")
-        assert self.bench.ask(operations.take_snapshot, request).status == 200
+        assert self.bench.ask(handlers.take_snapshot, request).status == 200
 
     # What goes wrong
 

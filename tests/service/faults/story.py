@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tightrope.service import operations
-from tightrope.service.bodies import Answer, ModeRequest, RollbackRequest, SnapshotRequest
+from tightrope.service.answer import Answer
 from tightrope.service.experiment import Op
+from tightrope.service.http import handlers
 from tightrope.service.journal import Journal, Row, Snapshot
+from tightrope.service.requests import ModeRequest, RollbackRequest, SnapshotRequest
 from workbench import Bench, visit, ward
 
 Batch = list[Op]
@@ -62,15 +63,15 @@ def batches(bench: Bench, length: int, seed: int = 0) -> Iterator[Batch]:
             else:
                 batch.append(bench.learning(f"nobody-{at}", reward=1.0))
         if at % 9 == 4:
-            batch.append(Op(operations.take_snapshot, SnapshotRequest(label=f"after {at}")))
+            batch.append(Op(handlers.take_snapshot, SnapshotRequest(label=f"after {at}")))
         if at % 11 == 7:
-            batch.append(Op(operations.change_mode, ModeRequest(mode="shadow", default="other")))
+            batch.append(Op(handlers.change_mode, ModeRequest(mode="shadow", default="other")))
         if at % 11 == 10:
-            batch.append(Op(operations.change_mode, ModeRequest(mode="live")))
+            batch.append(Op(handlers.change_mode, ModeRequest(mode="live")))
         named = [one for one in bench.journal.snapshots() if one.label is not None]
         if at % 13 == 12 and named:
             request = RollbackRequest(position=named[0].position, restore="all" if at % 2 else "learnt")
-            batch.append(Op(operations.roll_back, request))
+            batch.append(Op(handlers.roll_back, request))
         yield batch
 
 

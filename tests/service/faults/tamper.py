@@ -10,9 +10,7 @@ from typing import Any
 
 import apsw
 
-from tightrope.service.audit import audit
 from tightrope.service.experiment import Experiment
-from tightrope.service.heads import keep_head
 from tightrope.service.journal import (
     GENESIS,
     Journal,
@@ -25,6 +23,8 @@ from tightrope.service.journal import (
     digest_of,
     entry_of,
 )
+from tightrope.service.journal.audit import audit
+from tightrope.service.journal.heads import keep_head
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, arms, read
 

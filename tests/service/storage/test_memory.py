@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightrope.service.conformance import JournalSuite
+from tightrope.service.journal.conformance import JournalSuite
 from tightrope.service.storage.memory import MemoryJournal
 
 

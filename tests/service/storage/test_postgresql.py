@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from secret_visit import SPECS, erasing, filled, play, secrets, stored
-from tightrope.service import operations
-from tightrope.service.app import Service
-from tightrope.service.backup import copy_to_file
-from tightrope.service.bodies import ErasureRequest
-from tightrope.service.conformance import JournalSuite
 from tightrope.service.experiment import Experiment
+from tightrope.service.http import handlers
+from tightrope.service.http.app import Service
 from tightrope.service.journal import Journal, JournalError, Refused, row_of
-from tightrope.service.replay import copy_journal, open_journal, verify
+from tightrope.service.journal.conformance import JournalSuite
+from tightrope.service.offline.backup import copy_to_file
+from tightrope.service.offline.replay import copy_journal, open_journal, verify
+from tightrope.service.requests import ErasureRequest
 from tightrope.service.storage import journal_at
 from tightrope.service.storage.memory import MemoryJournal
 from workbench import Bench, arms, code, read, running, visit, ward
@@ -40,7 +40,7 @@ def bench_on(database: Server, name: str, **options: Any) -> Bench:
 def test_the_same_events_give_the_same_journal_as_in_memory(
     database: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tightrope.service.chain._salt", lambda: bytes(16))
+    monkeypatch.setattr("tightrope.service.journal.chain._salt", lambda: bytes(16))
     one, other = bench_on(database, "same", snapshot_every=30), Bench(ward("same"), snapshot_every=30)
     for bench in (one, other):
         for i in range(60):
@@ -206,7 +206,7 @@ def test_events_are_erased_and_a_journal_is_copied_to_a_file(database: Server, t
         read(bench.decide(visit(i)))
         bench.learn(f"visit-{i}", reward=0.5, usage={"hours": 0.25})
     before = verify(bench.journal).head
-    answer = bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"]))
+    answer = bench.ask(handlers.erase, ErasureRequest(event_ids=["visit-3"]))
     assert read(answer)["entries"] == 2
     assert code(bench.decide(visit(3))) == (410, "erased")
     report = verify(bench.journal, head=before)

@@ -9,14 +9,9 @@ from typing import Any
 import apsw
 import pytest
 
-from tightrope.service.conformance import JournalSuite
-from tightrope.service.journal import (
-    Journal,
-    JournalError,
-    JournalLocked,
-    Row,
-)
-from tightrope.service.replay import verify
+from tightrope.service.journal import Journal, JournalError, JournalLocked, Row
+from tightrope.service.journal.conformance import JournalSuite
+from tightrope.service.offline.replay import verify
 from tightrope.service.storage import journal_at
 from tightrope.service.storage.sqlite import SqliteJournal
 from workbench import Bench, code, play, visit, ward
@@ -47,7 +42,7 @@ def test_a_journal_keeps_its_state_across_files_and_restarts(tmp_path: Path) -> 
 
 
 def test_a_full_disk_fails_closed_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightrope.service.experiment._RETRY_SECONDS", 0)
+    monkeypatch.setattr("tightrope.service.experiment.experiment._RETRY_SECONDS", 0)
     journal = SqliteJournal(tmp_path / "ward.sqlite")
     bench = Bench(ward(), journal)
     connection = journal._connection

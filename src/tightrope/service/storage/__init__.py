@@ -1,7 +1,7 @@
 """Where journals are kept: one module for each storage, named like the scheme of its addresses.
 
 To add a storage is to add a module here, with a function `journal(address, experiment, read_only=…)` that returns its `Journal`:
-`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `tightrope.service.conformance.JournalSuite`. Where the
+`tightrope serve --database NAME:…` finds it by its name. Its tests inherit `journal.conformance.JournalSuite`. Where the
 experiments of a process lead or stand by together, it also has `journals(address, experiments)`, which returns those of all.
 
 An address may hold a password, so it need not be on the command line: `env:NAME` is what the environment variable NAME holds,

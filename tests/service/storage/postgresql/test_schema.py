@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tightrope.errors import InvalidInput
-from tightrope.service import chain, operations
-from tightrope.service.bodies import ErasureRequest
-from tightrope.service.journal import JournalError, entry_of
-from tightrope.service.replay import open_journal, verify
+from tightrope.service.http import handlers
+from tightrope.service.journal import JournalError, chain, entry_of
+from tightrope.service.offline.replay import open_journal, verify
+from tightrope.service.requests import ErasureRequest
 from tightrope.service.storage import journals_at, migrate
 from workbench import Bench, read, visit, ward
 
@@ -92,7 +92,7 @@ def test_an_erasure_with_a_role_that_may_not_change_rows(schema: Any) -> None:
     migrate(schema("owner"), schema("service"))
     bench = served(schema("service"))
     before = {row.position: row for row in bench.journal.rows()}
-    answer = bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"]))
+    answer = bench.ask(handlers.erase, ErasureRequest(event_ids=["visit-3"]))
     assert answer.status == 200, answer.body
     assert read(answer)["entries"] >= 2
     after = {row.position: row for row in bench.journal.rows()}
@@ -132,7 +132,7 @@ def test_a_service_that_owns_its_tables_works_and_says_so(schema: Any, caplog: A
     with caplog.at_level(logging.WARNING, "tightrope.service"):
         bench = served(schema("owner"))
     assert "may change journal rows: `tightrope migrate`" in caplog.text
-    assert bench.ask(operations.erase, ErasureRequest(event_ids=["visit-3"])).status == 200
+    assert bench.ask(handlers.erase, ErasureRequest(event_ids=["visit-3"])).status == 200
     assert verify(bench.journal).erased > 0
     bench.experiment.close()
 

@@ -1,0 +1,581 @@
+"""One experiment: its state and its journal, changed in batches that are durable before anyone hears of them.
+
+>>> from tightrope.service.requests import DecisionRequest, OutcomeRequest
+>>> from tightrope.service.http.handlers import decide, learn
+>>> from tightrope.service.storage.memory import MemoryJournal
+>>> from tightrope.spec import make_spec
+>>> spec = make_spec({"name": "beds", "actions": ["icu", "other"], "policy": {"kind": "uniform"}})
+>>> beds = Experiment(spec, MemoryJournal())
+>>> beds.open()
+>>> [first] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
+>>> first
+Answer(status=200, body=b'{"event_id":"visit-1","action":1,"name":"other","sequence":0,"probability":0.5}', retry_after=None)
+>>> [again] = beds.process([Op(decide, DecisionRequest(event_id="visit-1"))])
+>>> again == first
+True
+>>> beds.process([Op(learn, OutcomeRequest(event_id="visit-1", reward=1.0))])[0].status
+200
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from tightrope.concerns import Concern
+from tightrope.errors import InvalidInput
+from tightrope.policies.pessimistic_optimistic.slater import measure
+from tightrope.service.answer import Answer, Refusal
+from tightrope.service.experiment.background import prepare
+from tightrope.service.experiment.batch import Batch, Op
+from tightrope.service.experiment.clock import SteadyClock
+from tightrope.service.experiment.configuration import changed_fields, continued, differences, served_part
+from tightrope.service.experiment.rebuild import finish_erasure, rebuilt
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.experiment.usage_ranges import carried_ranges, inferred_ranges
+from tightrope.service.experiment.warm_start import past_of
+from tightrope.service.journal import (
+    KINDS,
+    Journal,
+    JournalDamaged,
+    JournalError,
+    JournalUnreachable,
+    Snapshotted,
+    Started,
+    WarmStarted,
+    entry_of,
+    label_after_erasure,
+)
+from tightrope.service.journal.audit import Audit
+from tightrope.service.journal.heads import Head, HeadFile
+from tightrope.service.requests import DecisionRequest, OutcomeRequest
+from tightrope.spec import Spec, make_spec
+from tightrope.version import __version__
+
+log = logging.getLogger("tightrope.service")
+
+# "differs": stands by, and has another spec or other settings than the active process, or knows of entries that it lacks.
+# "damaged": an audit has found that the journal was changed. "broken": what callers ask for only fails; "stuck": a batch is
+# overdue; "dead": its thread has ended. These three are the writer's to say.
+Status: TypeAlias = Literal[
+    "closed", "ready", "standby", "differs", "failing", "damaged", "broken", "stuck", "dead"
+]
+
+_KEPT_SNAPSHOTS: Final = 16
+_RETRY_SECONDS: Final = 1
+# So many decisions in a row, or outcomes, that end in an error of ours: then the experiment is not ready.
+ERRORS_IN_A_ROW: Final = 20
+_WARM_UP_ROUNDS: Final = 5
+# While standing by, the active process's configuration is compared so often.
+_COMPARE_SECONDS: Final = 2.0
+
+
+# What callers ask for all the time.
+_CALLS: Final = (DecisionRequest, OutcomeRequest)
+
+
+class Experiment:
+    """The one place where an experiment changes. One thread at a time may call `open`, `process` and `close`.
+
+    Parameters
+    ----------
+    expire_after : float
+        Seconds until a decision without its whole outcome is no longer waited for.
+    max_pending : int
+        Decisions waited for at most.
+    snapshot_every : int
+        Entries between two snapshots; more where many decisions are pending, since each snapshot holds them.
+    accept_changes : bool
+        Whether to go on under a spec that differs from the journal's, where what was learnt fits.
+    accept_clock : bool
+        Whether to believe the machine's clock at the start, however long after the journal's last entry it is.
+    reset_caps : sequence of str
+        Hard caps, by the names that `/v1/state` gives them, that begin at 0 when such a change is accepted. Without a change
+        nothing is reset: a service that starts twice does not refill them twice.
+    clock : callable, optional
+        Seconds since 1970; by default a `SteadyClock`, which does not jump when the machine's clock does.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        journal: Journal,
+        *,
+        expire_after: float = 30 * 86_400.0,
+        max_pending: int = 100_000,
+        snapshot_every: int = 20_000,
+        accept_changes: bool = False,
+        accept_clock: bool = False,
+        reset_caps: Sequence[str] = (),
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.journal = journal
+        self.status: Status = "closed"
+        self.trouble = "not open yet"
+        state = ExperimentState(spec, expire_after=expire_after, max_pending=max_pending)
+        self._config = state.started(__version__)
+        self._state: ExperimentState | None = None
+        self._snapshot_every = snapshot_every
+        self._accept_changes = accept_changes
+        self._accept_clock = accept_clock
+        self._reset_caps = list(reset_caps)
+        self._heads = HeadFile(journal.head_file)
+        self._snapshot_at = 0
+        self.clock = SteadyClock() if clock is None else clock
+        self._next_try = 0.0
+        self._next_comparison = 0.0
+        # Whether it has been active or stood by: from then on the journal's settings hold, which another process may have made.
+        self._begun = False
+        self._measuring = False
+        self._measure_from = 0
+        # Of decisions and of outcomes, by the type of the request: how many ended in an error of ours since the last that did not.
+        self._errors: Counter[type] = Counter()
+        # Whether the chain is still to be checked as a whole, which an audit does; how many rows it found to hold; what it found.
+        self._unchecked = False
+        self.checked = 0
+        self._damage: JournalDamaged | None = None
+        # Kinds of concerns that are in the log since the process started.
+        self._logged: set[str] = set()
+
+    @property
+    def state(self) -> ExperimentState | None:
+        """What other threads may look at, and not change; None unless the experiment is ready."""
+        return self._state if self.status == "ready" and self.journal.held() else None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the last decisions, or the last outcomes, have all ended in an error of ours."""
+        return max(self._errors.values(), default=0) >= ERRORS_IN_A_ROW
+
+    @property
+    def purging(self) -> bool:
+        """Whether snapshots still hold what was erased: each batch makes some of them anew, an empty one too."""
+        return self._state is not None and bool(self._state.stale)
+
+    # Its life
+
+    def open(self) -> None:
+        """Take the journal and rebuild the state; or stand by where another process has it.
+
+        Raises
+        ------
+        JournalLocked
+            Another process writes the journal, and it is not of the kind where one stands by.
+        JournalError
+            The journal can't be read or written, or was written for another spec. One that can't be reached is waited for: the
+            status is "failing" until `process` finds it.
+        """
+        try:
+            active = self.journal.open()
+        except JournalUnreachable as error:
+            self._fail(error)
+            return
+        if active:
+            self._load()
+        else:
+            self._heads.follow(self.journal)
+            self._step_down()
+            self._compare()
+
+    def close(self) -> None:
+        """Keep a snapshot, so that the next start has nothing to replay, and let go of the journal."""
+        state = self._state
+        if self.status == "ready" and state is not None and state.position > self._snapshot_at:
+            batch = Batch(state, self.journal, self._now())
+            batch.snapshot(None)
+            self._snapshot_when_due(batch)
+            with contextlib.suppress(JournalError):
+                self.journal.append(batch.rows, batch.snapshots, batch.drop)
+                self._heads.write(Head(state.position, state.head))
+        self._heads.close()
+        self.status, self.trouble, self._state = "closed", "the service is stopping", None
+        self.journal.close()
+
+    def warm_up(self) -> None:
+        """Compile what decisions need, on a copy: no caller should wait for that.
+
+        Some of it is needed later than in the first round: prices are computed when rounds have doubled.
+        """
+        state, used = ExperimentState(self.spec), _example_of_late_usage(self.spec)
+        with contextlib.suppress(InvalidInput, Refusal):
+            for round_number in range(_WARM_UP_ROUNDS):
+                entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
+                state.learn(entry.number, reward=0.5, usage=used or None)
+            if state.measures:
+                measure(state.policy.slater_sample())
+
+    def process(self, ops: Sequence[Op]) -> list[Answer]:
+        """Run operations in order, make what they changed durable at once, and only then give their answers.
+
+        One that ends in an error of ours is answered 500, alone: the others are run again without it, from what the journal holds.
+        """
+        failed: dict[int, Answer] = {}
+        while True:
+            left = [k for k in range(len(ops)) if k not in failed]
+            if failed and not left:
+                self._recovered()
+                return [failed[k] for k in range(len(ops))]
+            done = self._run([ops[k] for k in left])
+            if not isinstance(done, int):
+                answers = failed | dict(zip(left, done, strict=True))
+                return [answers[k] for k in range(len(ops))]
+            failed[left[done]] = _INTERNAL
+
+    def _run(self, ops: Sequence[Op]) -> list[Answer] | int:
+        """One attempt at a batch: the answers, or the number of the operation that failed, of which nothing was kept."""
+        if self.status == "ready" and not self.journal.held():
+            self._step_down()
+        if self._damage is not None and self.status != "damaged":
+            self.status, self.trouble, self._state = "damaged", str(self._damage), None
+            self.journal.stand_aside(True)
+        state = self._state if self.status == "ready" else self._recovered()
+        if state is None:
+            return [unavailable(self.status)] * len(ops)
+        answers: list[Answer] = []
+        try:
+            events = {event_id for op in ops if (event_id := op.event_id) is not None}
+            batch = Batch(state, self.journal, self._now(), self.journal.find(events) if events else ())
+            expired = state.expire(batch.now)
+            if expired is not None:
+                batch.write(expired)
+            refitted = state.fits.take()
+            if refitted is not None:
+                batch.write(refitted)
+            for op in ops:
+                batch.by, position = op.by, state.position
+                try:
+                    answers.append(op.operation(batch, op.request))
+                    if self._errors:
+                        self._errors.pop(type(op.request), None)
+                except (Refusal, InvalidInput, JournalDamaged) as error:
+                    # A row of the past that is damaged: the state does not depend on it, unless it was half changed.
+                    if isinstance(error, JournalDamaged) and state.position != position:
+                        raise
+                    answers.append(refused(self.name, error))
+                except Exception as error:
+                    if not op.reads:
+                        self._doubt(op, error)
+                        return len(answers)
+                    log.exception("experiment %r: a read failed", self.name)
+                    answers.append(_INTERNAL)
+            batch.by = None
+            if batch.forgets:
+                batch.snapshot(label_after_erasure(state.position))
+            batch.purge()
+            self._snapshot_when_due(batch)
+            if batch.rows or batch.snapshots or batch.drop:
+                self._append(batch)
+        except JournalError as error:
+            self._fail(error)
+            return [unavailable(self.status)] * len(ops)
+        except Exception as error:
+            log.exception("experiment %r: a batch failed", self.name)
+            self.doubt(ops, error)
+            words = "an error inside the service; try again with the same event_id"
+            return [Refusal(500, "internal", words).answer()] * len(ops)
+        return answers
+
+    def slater_job(self) -> Callable[[], Op] | None:
+        """Where Slater's constant is due: a function for any thread that measures it and gives the operation to run next."""
+        state = self._state
+        if self.status != "ready" or state is None or self._measuring or not state.slater_due:
+            return None
+        rounds = state.policy.rounds
+        if rounds < self._measure_from:
+            return None
+        sample = state.policy.slater_sample()
+        self._measuring = True
+
+        def job() -> Op:
+            value: float | None = None
+            try:
+                value = measure(sample)
+            except Exception:
+                # On a thread of its own there is no one else to tell, and a stale δ is still a valid one.
+                log.exception("experiment %r: Slater's constant stays as it was", self.name)
+
+            def take(batch: Batch, request: None) -> Answer:
+                self._measuring = False
+                if value is None:
+                    self._measure_from = 2 * rounds
+                else:
+                    batch.write(batch.state.take_slater(value, rounds))
+                return Answer.of({"slater": value, "rounds": rounds})
+
+            return Op(take)
+
+        return job
+
+    def audit_job(self) -> Audit | None:
+        """Where the chain is still to be checked as a whole: what does it, beside all else. Its result may come from any thread."""
+        if self.status != "ready" or not self._unchecked:
+            return None
+        self._unchecked = False
+        journal = self.journal.reader()
+
+        def told(found: int | JournalDamaged) -> None:
+            if isinstance(found, int):
+                self.checked = found
+            else:
+                self._damage = found
+
+        return None if journal is None else Audit(self.name, journal, told)
+
+    # Helpers
+
+    def _append(self, batch: Batch) -> None:
+        """Make a batch durable, and note where the chain now ends."""
+        self.journal.append(batch.rows, [*batch.snapshots, *batch.rewritten.values()], batch.drop)
+        self._heads.write(Head(batch.state.position, batch.state.head))
+        if batch.erased or (batch.rewritten and not batch.state.stale):
+            self.journal.overwrite([*batch.erased.values()])
+        for entry in batch.changes:
+            kind = entry.__struct_config__.tag
+            if not isinstance(entry, Snapshotted) or entry.label is not None:
+                log.info("experiment %r: %s, asked for by key %s", self.name, kind, entry.by or "none")
+
+    def _recovered(self) -> ExperimentState | None:
+        """After trouble, from time to time: try to get the state back."""
+        if self.status in ("standby", "differs", "failing") and time.monotonic() >= self._next_try:
+            try:
+                if self.journal.open():
+                    self.journal.probe()
+                    self._load()
+                elif self.status == "failing":
+                    self._step_down()
+                elif time.monotonic() >= self._next_comparison:
+                    self._compare()
+            except Exception as error:
+                defect = not isinstance(error, JournalError)
+                if defect or str(error) != self.trouble:
+                    log.error("experiment %r: still no journal: %s", self.name, error, exc_info=defect)
+                self.status, self.trouble, self._state = "failing", str(error), None
+                self._next_try = time.monotonic() + _RETRY_SECONDS
+                # Another process may do better.
+                self.journal.stand_aside(True)
+        return self._state
+
+    def _step_down(self) -> None:
+        log.info(
+            "experiment %r: the journal is another process's, or its connection is gone; standing by",
+            self.name,
+        )
+        self.status, self.trouble, self._state = "standby", _UNAVAILABLE["standby"], None
+        self._begun = True
+        self._next_comparison = 0.0
+
+    def _compare(self) -> None:
+        """Whether this process could go on where the active one stops, and would do the same."""
+        self._next_comparison = time.monotonic() + _COMPARE_SECONDS
+        try:
+            self._heads.follow(self.journal)
+        except JournalDamaged as error:
+            self.journal.stand_aside(True)
+            if str(error) != self.trouble:
+                log.error("experiment %r: this process can't take over: %s", self.name, error)
+            self.status, self.trouble = "differs", str(error)
+            return
+        row = self.journal.recorded()
+        if row is None:
+            self.journal.stand_aside(False)
+            return
+        present = entry_of(row)
+        assert isinstance(present, Started)
+        recorded = make_spec(present.spec, source=self.spec.source, trust=self.spec.trust)
+        spec = continued(self.spec, recorded)
+        parts, settings = changed_fields(
+            present, msgspec.structs.replace(self._config, spec=served_part(spec))
+        )
+        self.journal.stand_aside(bool(parts) and not self._accept_changes)
+        status: Status = "differs" if parts or settings else "standby"
+        trouble = _UNAVAILABLE["standby"]
+        if status == "differs":
+            then = "can't take over without --accept-changes"
+            then = then if parts else "would take over and leave them as they are"
+            then = "would take over and change them" if self._accept_changes else then
+            fields = ", ".join([*parts, *settings])
+            trouble = f"{fields} differ from those of the active process: this one {then}"
+        if trouble != self.trouble:
+            level = logging.INFO if status == "standby" else logging.ERROR
+            log.log(level, "experiment %r: %s", self.name, trouble)
+        self.status, self.trouble = status, trouble
+
+    def doubt(self, ops: Sequence[Op], error: Exception) -> None:
+        """What was asked went wrong in a way that `process` did not expect: go on from the journal."""
+        self._errors.update(type(op.request) for op in ops if isinstance(op.request, _CALLS))
+        self._fail(error)
+
+    def _doubt(self, op: Op, error: Exception) -> None:
+        """A defect of ours. The state may be half way: it is rebuilt from the journal."""
+        log.exception("experiment %r: an operation failed, and nothing of it is kept", self.name)
+        self.doubt([op], error)
+        if self._errors[type(op.request)] == ERRORS_IN_A_ROW:
+            log.error(
+                "experiment %r: not ready: %d errors in a row, and no success", self.name, ERRORS_IN_A_ROW
+            )
+
+    def _fail(self, error: Exception) -> None:
+        log.error("experiment %r: no decisions until its journal is read again: %s", self.name, error)
+        self.status, self.trouble, self._state = "failing", str(error) or type(error).__name__, None
+        self._next_try = time.monotonic()
+
+    def _load(self) -> None:
+        """The state from the newest sound snapshot and the rows after it."""
+        self._state = None
+        self._measuring = False
+        began = time.monotonic()
+        if self.journal.last() == 0:
+            wait, most = self._config.expire_after, self._config.max_pending
+            past = None if self.spec.warm_start is None else past_of(self.spec)
+            ranges = inferred_ranges(self.spec, past)
+            state = ExperimentState(self.spec, expire_after=wait, max_pending=most, ranges=ranges)
+            self._heads.require(self.journal)
+            batch = Batch(state, self.journal, self._now())
+            batch.write(state.started(__version__))
+            if past is not None:
+                taught = state.warm_start(past)
+                batch.write(taught)
+                log.info("experiment %r: has learnt from %d rows of %s", self.name, taught.rows, taught.file)
+            self._append(batch)
+        else:
+            self._heads.require(self.journal)
+            finish_erasure(self.journal)
+            state, self._snapshot_at = rebuilt(self.journal, self.spec)
+            if isinstance(self.clock, SteadyClock):
+                wait = min(state.expire_after, self._config.expire_after)
+                oldest = next((event.time for *_, event in state.waiting.values()), math.inf)
+                self.clock.resume(state.time / 1e6, safe=oldest / 1e6 + wait, accept=self._accept_clock)
+            if self.spec.warm_start is not None and not self.journal.select([KINDS[WarmStarted]], limit=1):
+                words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
+                log.warning(words, self.name)
+            self._reconfigure(state)
+        prepare(state.policy)
+        state.policy.notify = self._log_concern
+        for concern in state.concerns:
+            self._log_concern(concern)
+        self._heads.write(Head(state.position, state.head))
+        self._state = state
+        self._begun = self._unchecked = True
+        self.status, self.trouble = "ready", ""
+        took = time.monotonic() - began
+        log.info("experiment %r: ready at position %d after %.2f s", self.name, state.position, took)
+
+    def _log_concern(self, concern: Concern) -> None:
+        if concern.kind not in self._logged:
+            self._logged.add(concern.kind)
+            log.warning("experiment %r: %s", self.name, concern)
+
+    def _reconfigure(self, state: ExperimentState) -> None:
+        """Bring a rebuilt state to the configuration that was asked for, by way of the journal."""
+        spec = continued(self.spec, state.spec)
+        if spec is not self.spec:
+            if spec.policies[0].kind != self.spec.policies[0].kind:
+                log.info("experiment %r goes on with %r, as it began", self.name, spec.policies[0].kind)
+            self.spec, self._config = spec, msgspec.structs.replace(self._config, spec=served_part(spec))
+        present = state.started(__version__)
+        changed, settings = changed_fields(present, self._config)
+        if settings and self._begun and not self._accept_changes:
+            kept = {name: getattr(present, name) for name in settings}
+            log.warning("experiment %r goes on with %s, as the journal has it", self.name, kept)
+            self._config = msgspec.structs.replace(self._config, **kept)
+        ranges = present.ranges
+        if changed:
+            ranges = carried_ranges(spec, state.spec, ranges)
+        wanted = msgspec.structs.replace(self._config, ranges=ranges)
+        # A journal of an earlier format goes on as it is until something else changes.
+        if msgspec.structs.replace(wanted, format=present.format) == present:
+            if self._reset_caps:
+                log.warning("experiment %r: nothing has changed, so no hard cap is reset", self.name)
+            return
+        if changed and not self._accept_changes:
+            raise JournalError(
+                f"{self.spec.source}: the spec differs from what the journal of {self.name!r} says: "
+                f"{'; '.join(differences(state.spec, spec))}. Start with --accept-changes, which keeps "
+                "what was learnt and spent; or put it back; or give the experiment a new name, to start afresh."
+            )
+        batch = Batch(state, self.journal, self._now())
+        reset = self._reset_caps if changed else []
+        try:
+            batch.write(state.reconfigure(msgspec.structs.replace(wanted, reset_caps=reset)))
+        except InvalidInput as error:
+            raise JournalError(str(error)) from error
+        self._append(batch)
+
+    def _snapshot_when_due(self, batch: Batch) -> None:
+        """Take one where none was asked for, and drop the oldest without a label."""
+        state = batch.state
+        every = max(self._snapshot_every, len(state.waiting))
+        if not batch.snapshots and state.position - self._snapshot_at >= every:
+            batch.snapshot(None)
+        if batch.snapshots:
+            self._snapshot_at = state.position
+            nameless = [one.position for one in self.journal.snapshots() if one.label is None]
+            batch.drop += nameless[: max(0, len(nameless) - _KEPT_SNAPSHOTS + 1)]
+
+    def _now(self) -> int:
+        return int(self.clock() * 1e6)
+
+
+# What the journal says of itself, with paths and errors of the disk, is for the log, not for callers.
+_UNAVAILABLE: Final = {
+    "standby": "another process is active for this experiment; this one stands by",
+    "failing": "the journal can't be written now; try again with the same event_id",
+    "damaged": "the journal was changed or is damaged: no decisions until it is put back; the service's log says what was found",
+    "closed": "the service is starting or stopping",
+}
+
+
+def unavailable(status: Status) -> Answer:
+    """What callers are told while an experiment does not take decisions."""
+    code = "standby" if status in ("standby", "differs") else "unavailable"
+    words = _UNAVAILABLE.get("standby" if code == "standby" else status, _UNAVAILABLE["failing"])
+    return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
+
+
+def refused(name: str, error: Refusal | InvalidInput | JournalDamaged) -> Answer:
+    """What the caller is told where an operation on the experiment `name` refuses."""
+    if isinstance(error, Refusal):
+        return error.answer()
+    if isinstance(error, JournalDamaged):
+        log.error("experiment %r: %s", name, error)
+        words = "what the journal holds of this is damaged, and can't be read; the log says where"
+        return Refusal(409, "damaged", words).answer()
+    message = str(error).rstrip(".")
+    return Refusal(422, "invalid", message if len(message) <= 600 else message[:597] + "...").answer()
+
+
+_INTERNAL: Final = Refusal(
+    500, "internal", "an error inside the service; nothing of this request was kept"
+).answer()
+
+
+def _example_of_late_usage(spec: Spec) -> dict[str, float]:
+    """The least that an outcome may say was used."""
+    late = (rule.quantity for rule in spec.rules or () if rule.seen == "after")
+    return {quantity.usage: quantity.range[0] for quantity in late if quantity.usage is not None}
+
+
+def _example(spec: Spec) -> DecisionRequest:
+    """A request that the spec may accept."""
+    context = spec.features().example() if spec.context_names else None
+    low: dict[str, Any] = {
+        usage: rule.quantity.range[0]
+        for rule in spec.rules or ()
+        if (usage := rule.quantity.usage) is not None and rule.seen == "before" and usage not in spec.usage
+    }
+    grouped = any(rule.among is not None for rule in spec.rules or ())
+    return DecisionRequest(
+        context=context,
+        features=None if spec.vector is None else list(spec.vector.example()),
+        usage=low or None,
+        group=[] if grouped else None,
+    )

@@ -1,0 +1,224 @@
+"""A request as the policy takes it: numbers of actions, features, usage, its costs; or an error that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tightrope.actions import ActionNames
+from tightrope.errors import InvalidInput
+from tightrope.features import Category
+from tightrope.messages import did_you_mean
+from tightrope.models import Model
+from tightrope.policies import Policy
+from tightrope.rules.rule import members
+from tightrope.service.experiment.usage_ranges import Ranges
+from tightrope.service.requests import LIMITS, DecisionRequest
+from tightrope.spec import Spec
+from tightrope.validation import Array
+
+_KEPT_COSTS = 256
+
+
+class PolicyInput:
+    """Reads requests for one spec. It has no state that matters: equal requests are read equally at any time.
+
+    Examples
+    --------
+    >>> from tightrope.spec import make_spec
+    >>> read = PolicyInput(make_spec({"actions": ["a", "b"]}))
+    >>> read.actions(["b", 0])
+    [1, 0]
+    """
+
+    def __init__(self, spec: Spec, ranges: Ranges | None = None) -> None:
+        rules = spec.rules
+        self.awaits_usage = rules is not None and not bool(rules.seen.all())
+        self._actions = spec.actions
+        self._context, self._context_names = spec.context, spec.context_names
+        self._rules = rules
+        self._features = spec.features() if spec.context_names else None
+        self._vector = spec.vector
+        self._reward_range = spec.reward_range
+        self._ranges = dict(ranges or {})
+        self._names = ActionNames(spec.actions or None)
+        self._none_before = rules is None or not bool(rules.seen.any())
+        self._grouped = any(rule.among is not None for rule in rules or ())
+        named = {one for rule in rules or () for one in members(rule.among)}
+        self._groups = tuple(sorted(named)) if rules is None or rules.groups is None else rules.groups
+        self._fixed = {
+            name: one.usage
+            for one in spec.rule_specs
+            if one.rule.seen == "before" and one.usage is not None and (name := one.rule.quantity.usage)
+        }
+        self._late_usage = {rule.quantity.usage for rule in rules or () if rule.seen == "after"}
+        self._costs: dict[Any, Array] = {}
+        seen = np.zeros(0, dtype=bool) if rules is None else rules.seen
+        self.known_columns, self.late_columns = np.flatnonzero(seen), np.flatnonzero(~seen)
+
+    def actions(self, actions: Sequence[int | str], what: str = "actions") -> list[int]:
+        """The numbers of actions that are given by name or number."""
+        if what != "actions":
+            return [self._names.id(action, what) for action in actions]
+        return self._names.ids(actions, once=True)
+
+    def require_declared(self, request: DecisionRequest) -> None:
+        """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
+        if request.default is not None:
+            self.actions([request.default], "default")
+        if not request.group:
+            return
+        groups = [request.group] if isinstance(request.group, str) else request.group
+        if not self._groups:
+            raise InvalidInput("group can't be given: the spec declares no groups, and no rule is for one.")
+        for i, group in enumerate(groups):
+            if group not in self._groups:
+                near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
+                raise InvalidInput(
+                    f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
+                )
+            if group in groups[:i]:
+                raise InvalidInput(f"group must name each group once, but {group!r:.100} comes twice.")
+        size = sum(len(one.encode()) for one in (request.event_id or "", *groups))
+        if size > LIMITS.pending_bytes:
+            most = LIMITS.pending_bytes
+            raise InvalidInput(
+                f"group and event_id must have at most {most} bytes together, but have {size}."
+            )
+
+    def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
+        """x (p,), or a row for each action on offer."""
+        if self._features is not None:
+            if request.features is not None:
+                raise InvalidInput("features can't be given: the spec declares a [context], so send that.")
+            if request.context is None:
+                raise InvalidInput(f"context is missing; needed: {', '.join(self._context_names)}.")
+            return self._features.vector(request.context)
+        if request.context:
+            raise InvalidInput("context can't be given: the spec declares no [context].")
+        if self._vector is None:
+            if request.features is not None:
+                words = "can't be given: the spec declares no [features], their number and their range."
+                raise InvalidInput(f"features {words}")
+            return None
+        if request.features is None:
+            raise InvalidInput(f"features are missing: {self._vector.count} numbers are needed.")
+        return self._vector.rows(request.features, len(self._actions) if ids is None else len(ids))
+
+    def usage(self, request: DecisionRequest) -> Mapping[str, Any]:
+        """What each action uses: as the spec fixes it, and as the caller says."""
+        if request.usage is None:
+            return self._fixed
+        for name in request.usage:
+            if name in self._fixed:
+                raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
+            if name in self._late_usage:
+                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
+        self.require_in_ranges(request.usage)
+        return {**self._fixed, **request.usage}
+
+    def outside(self, request: DecisionRequest) -> list[str]:
+        """The fields of a context that was read whose number is outside its range."""
+        if self._features is None or request.context is None:
+            return []
+        return self._features.outside(request.context)
+
+    def require_reward(self, reward: float) -> None:
+        """Refuse a reward outside the range that the spec declares."""
+        known = self._reward_range
+        if known is not None and not known[0] <= reward <= known[1]:
+            words = f"must lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range, but got {reward:g}"
+            raise InvalidInput(f"reward {words}.")
+
+    def require_in_ranges(self, usage: Mapping[str, Any]) -> None:
+        """Refuse what is outside the ranges that were inferred; those that are declared are the rules' own to check."""
+        for name, given in usage.items():
+            known = self._ranges.get(name)
+            if known is None:
+                continue
+            entries: Iterable[tuple[Any, float]] = (("", given),)
+            if isinstance(given, Mapping):
+                entries = ((f".{action}", value) for action, value in given.items())
+            elif isinstance(given, list):
+                entries = ((f"[{i}]", value) for i, value in enumerate(given))
+            for at, value in entries:
+                if not known[0] <= value <= known[1]:
+                    raise InvalidInput(
+                        f"usage.{name}{at} must lie in [{known[0]:g}, {known[1]:g}], the range that was inferred when the "
+                        f"experiment began, but got {value:g}: if that is too narrow, declare `range` in its rule."
+                    )
+
+    def costs(
+        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
+    ) -> Array | None:
+        """W (J, K), None where no constraint is seen before acting."""
+        rules = self._rules
+        if rules is None:
+            for name in ("usage", "group"):
+                if getattr(request, name) is not None:
+                    raise InvalidInput(f"{name} can't be given: the spec has no rules.")
+            return None
+        if self._grouped and request.group is None:
+            raise InvalidInput(
+                "group is missing (an empty list for a context in no group): a rule is for a group."
+            )
+        key: Any = None
+        if request.usage is None:
+            group = request.group
+            key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
+            kept = self._costs.get(key)
+            if kept is not None:
+                return None if self._none_before else kept
+        W = rules.costs(usage=usage, group=request.group, actions=ids)
+        if key is not None:
+            if len(self._costs) >= _KEPT_COSTS:
+                self._costs.clear()
+            self._costs[key] = W
+        return None if self._none_before else W
+
+    def offer(
+        self,
+        policy: Policy,
+        request: DecisionRequest,
+        x: Array | None,
+        W: Array | None,
+        ids: list[int] | None,
+    ) -> dict[str, Any]:
+        """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
+        offer: dict[str, Any] = {
+            "features": self.rows(policy._reward, x, ids),
+            "costs": W if policy.n_constraints else None,
+            "cost_features": self.rows(policy._cost, x, ids),
+            "actions": ids,
+        }
+        if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
+            offer["group"] = request.group
+        if policy.sees_context:
+            offer["context"] = self._context_number(request)
+        return offer
+
+    def rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
+        """Features as a model reads them: x itself, or φ of each action on offer."""
+        if x is None or model is None or not model.takes_features:
+            return None
+        if model.n_actions is not None:
+            return x
+        # One model over all actions: φ = e_j ⊗ x.
+        offered = range(len(self._actions)) if ids is None else ids
+        phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
+        for row, action in enumerate(offered):
+            phi[row, action] = x if x.ndim == 1 else x[row]
+        return phi.reshape(len(offered), -1)
+
+    def _context_number(self, request: DecisionRequest) -> int:
+        """The number of a context made of categories, the last field running fastest."""
+        if request.context is None or not self._context:
+            raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
+        number = 0
+        for name, field in self._context.items():
+            assert isinstance(field, Category)
+            values = field.values
+            number = number * len(values) + values.index(str(request.context[name]))
+        return number

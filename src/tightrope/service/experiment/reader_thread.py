@@ -1,0 +1,123 @@
+"""Reads that need no turn of the writer: on a thread and a connection of their own, beside the one that decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from queue import SimpleQueue
+from typing import Final
+
+from tightrope.errors import InvalidInput
+from tightrope.service.answer import Answer, Refusal
+from tightrope.service.experiment.batch import Batch, Op
+from tightrope.service.experiment.experiment import Experiment, refused
+from tightrope.service.journal import Journal, JournalDamaged, JournalError
+
+# The state is not locked against the writer, which may have changed it half way: a read that fails is tried again.
+_TRIES: Final = 3
+_REST: Final = 0.5
+_PATIENCE: Final = 10.0
+_GOODBYE: Final = 2.0
+
+log = logging.getLogger("tightrope.service")
+
+
+class Reader:
+    """Runs operations that write nothing, one at a time, on another connection to an experiment's journal.
+
+    What the journal acknowledged before a read is in the read. Where there is no such connection, or the experiment is not ready,
+    there is no answer: the writer knows what to say. A read that fails is answered here, and is never the writer's to repeat.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._journal: Journal | None = None
+        self._rested_at = 0.0
+        self._inbox: SimpleQueue[tuple[Op, asyncio.Future[Answer | None]] | None] = SimpleQueue()
+        # A daemon: a read that hangs does not keep the process from ending.
+        name = f"reader of {experiment.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    async def read(self, op: Op) -> Answer | None:
+        """The answer, or None where the writer must be asked."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._inbox.put((op, answer))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await answer
+        except TimeoutError:
+            words = "the journal can't be read now"
+            raise Refusal(503, "unavailable", words, retry_after=1) from None
+
+    def stop(self) -> None:
+        """Finish what was asked for and close the connection; wait for that a little."""
+        if self._thread.is_alive():
+            self._inbox.put(None)
+            self._thread.join(_GOODBYE)
+
+    def _run(self) -> None:
+        while (asked := self._inbox.get()) is not None:
+            op, answer = asked
+            if not answer.cancelled():
+                found = self._read(op)
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                    answer.get_loop().call_soon_threadsafe(_deliver, answer, found)
+        self._close()
+
+    def _read(self, op: Op) -> Answer | None:
+        # A rest as long as the read before: reads one after the other take at most half of a core from decisions.
+        time.sleep(max(0.0, self._rested_at - time.monotonic()))
+        began = time.monotonic()
+        answer = self._asked(op)
+        now = time.monotonic()
+        self._rested_at = now + min(now - began, _REST)
+        return answer
+
+    def _asked(self, op: Op) -> Answer | None:
+        name = self._experiment.name
+        failed: Answer | None = None
+        for _ in range(_TRIES):
+            state = self._experiment.state
+            if state is None:
+                self._close()
+                return failed
+            try:
+                journal = self._opened()
+                if journal is None:
+                    return None
+                found = journal.find([op.event_id]) if op.event_id is not None else ()
+                return op.operation(Batch(state, journal, state.time, found), op.request)
+            except (Refusal, InvalidInput, JournalDamaged) as error:
+                return refused(name, error)
+            except JournalError as error:
+                log.warning("experiment %r: a read failed: %s", name, error)
+                words = "the journal can't be read now"
+                failed = Refusal(503, "unavailable", words, retry_after=1).answer()
+            except Exception:
+                log.exception("experiment %r: a read failed", name)
+                failed = Refusal(500, "internal", "an error inside the service: this can't be shown").answer()
+            self._close()
+        return failed
+
+    def _opened(self) -> Journal | None:
+        if self._journal is None:
+            journal = self._experiment.journal.reader()
+            if journal is not None:
+                journal.open()
+            self._journal = journal
+        return self._journal
+
+    def _close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+
+
+def _deliver(answer: asyncio.Future[Answer | None], found: Answer | None) -> None:
+    if not answer.done():
+        answer.set_result(found)

@@ -1,0 +1,182 @@
+"""A state from its journal: the newest sound snapshot, and the rows after it; and snapshots without what was erased."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.journal import (
+    KINDS,
+    Erased,
+    Journal,
+    JournalDamaged,
+    Row,
+    Snapshot,
+    Started,
+    bound_snapshots,
+    entry_of,
+    erased,
+    fault_of,
+    hash_of,
+    is_chained,
+    row_at,
+)
+from tightrope.service.journal.chain import GENESIS
+from tightrope.spec import Spec
+from tightrope.trust import grant
+
+log = logging.getLogger("tightrope.service")
+
+# Bytes of snapshots that one batch makes anew, or a little more.
+PIECE: Final = 1 << 19
+
+
+def trust_recorded(journal: Journal) -> None:
+    """Trust the code that the configurations of a journal name."""
+    end: int | None = None
+    while page := journal.select([KINDS[Started]], before=end):
+        for row in page:
+            entry = entry_of(row)
+            assert isinstance(entry, Started)
+            grant(entry.spec)
+        end = page[-1].position
+
+
+def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
+    """The state at the journal's end, and the position of the snapshot that it comes from.
+
+    Messages call the recorded configurations by the name of `spec`; what they name is trusted if `spec` is.
+    """
+    if spec.trust:
+        trust_recorded(journal)
+    name, source = spec.name, spec.source
+    first = next(journal.rows(), None)
+    assert first is not None
+    state = ExperimentState.begin(first, source)
+    snapshot_at = state.position
+    bound = bound_snapshots(journal)
+    last = journal.last()
+    for snapshot in reversed(journal.snapshots()):
+        if snapshot.position > last:
+            at = snapshot.position
+            raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
+        saved = journal.snapshot(snapshot.position)
+        assert saved is not None
+        fault = fault_of(saved, journal, bound)
+        if fault is None and bound and saved.position not in bound:
+            fault = "is of before the chain, and later ones are missing"
+        if fault is None:
+            # The configuration that was in force then.
+            [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+            entry = entry_of(row)
+            assert isinstance(entry, Started)
+            state = ExperimentState.of(entry, source)
+            state.restore(saved.state, saved.position, _hash_at(journal, saved.position))
+            # The entry that speaks of it follows it.
+            snapshot_at = saved.position + (saved.position in bound)
+            break
+        words = "experiment %r: the snapshot at position %d %s; using an older one"
+        log.error(words, name, snapshot.position, fault)
+    for row in journal.rows(after=state.position):
+        state.replay(row)
+    return state, snapshot_at
+
+
+def finish_erasure(journal: Journal) -> None:
+    """Erase what the newest entries about it name and is still there: the process may have died in between.
+
+    Entries of one batch are erased together, so nothing is left before an entry of which nothing is.
+    """
+    left: dict[int, Row] = {}
+    for entry in _erasures(journal):
+        found = [one for whole in rows_in(journal, entry.rows) if (one := erased(whole)) != whole]
+        if entry.rows and not found:
+            break
+        left |= {one.position: one for one in found}
+    if left:
+        journal.overwrite(list(left.values()))
+
+
+def _erasures(journal: Journal) -> Iterator[Erased]:
+    """The entries about erasures, newest first."""
+    end: int | None = None
+    while page := journal.select([KINDS[Erased]], before=end):
+        for row in page:
+            entry = entry_of(row)
+            assert isinstance(entry, Erased)
+            yield entry
+        end = page[-1].position
+
+
+class Purge(NamedTuple):
+    """Snapshots that were made anew, positions of those to drop, and the entry that says so."""
+
+    snapshots: list[Snapshot]
+    drop: list[int]
+    entry: Erased
+
+
+def purged(journal: Journal, stale: Mapping[int, Collection[int]], newer: Mapping[int, Snapshot]) -> Purge:
+    """Make snapshots anew without what they hold of erased decisions, until they had `PIECE` bytes: decisions wait for that.
+
+    `stale` says which at which positions; `newer` are those that are not as the journal has them. One that can't be read is of
+    no use to anyone, and is dropped: what was in it has to go.
+    """
+    found = Purge([], [], Erased(rows=[]))
+    size = 0
+    for position, numbers in stale.items():
+        if size >= PIECE:
+            break
+        saved, digest = newer.get(position) or journal.snapshot(position), ""
+        if saved is not None:
+            size += len(saved.state)
+            try:
+                anew = _without(journal, saved, numbers)
+            except JournalDamaged as error:
+                words = "the snapshot %r at position %d can't be read, and an erasure drops it: %s"
+                log.error(words, saved.label, position, error)
+                found.drop.append(position)
+            else:
+                found.snapshots.append(anew)
+                digest = anew.digest
+        found.entry.snapshots.append((position, digest))
+    return found
+
+
+def _without(journal: Journal, saved: Snapshot, numbers: Collection[int]) -> Snapshot:
+    if not saved.sound:
+        raise JournalDamaged("it does not match its own digest")
+    [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
+    config = entry_of(row)
+    assert isinstance(config, Started)
+    state = ExperimentState.of(config)
+    state.restore(saved.state)
+    state.policy.forget_inputs(numbers)
+    packed, digest = state.snapshot()
+    return saved._replace(digest=digest, state=packed)
+
+
+def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row]:
+    """The rows at some ranges of positions, both ends included."""
+    for first, last in ranges:
+        for row in journal.rows(after=first - 1):
+            if row.position > last:
+                break
+            yield row
+
+
+def _hash_at(journal: Journal, position: int) -> bytes:
+    """The hash of a row; before the chain it is that of all rows up to there, which takes a while, once."""
+    row = row_at(journal, position)
+    if row is None:
+        raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
+    if is_chained(row):
+        return hash_of(row, None)
+    head = GENESIS
+    for before in journal.rows():
+        head = hash_of(before, head)
+        if before.position == position:
+            break
+    return head

@@ -1,0 +1,691 @@
+"""The state of an experiment as a function of its journal.
+
+Every change goes through a method that returns the journal's entry for it. `replay` goes the other way: it repeats what an
+entry says and refuses the journal if a single bit of the answer comes out differently.
+
+>>> from tightrope.spec import make_spec
+>>> spec = make_spec({"actions": ["a", "b"], "rule": [{"kind": "capacity", "action": "a", "at_most": 0.5}]})
+>>> state = ExperimentState(spec)
+>>> entry = state.decide("visit-1", DecisionRequest(), time=0)
+>>> spec.actions[entry.action], state.totals.tolist()
+('b', [-0.5])
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from tightrope.concerns import Concern, ignore
+from tightrope.errors import InvalidInput
+from tightrope.history import Past
+from tightrope.policies import Decision, Explanation, Policy
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
+from tightrope.rules import Column, Units
+from tightrope.service.answer import Refusal
+from tightrope.service.experiment.background import Fits
+from tightrope.service.experiment.configuration import (
+    constraint_names,
+    known_before,
+    late_shifts,
+    require_fit,
+    served_part,
+    served_policy,
+)
+from tightrope.service.experiment.counts import Counts, Tally
+from tightrope.service.experiment.hard_caps import Spent, affordable, carried_over, exhausted, hard_caps
+from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.experiment.usage_ranges import Ranges
+from tightrope.service.experiment.warm_start import teach
+from tightrope.service.journal import (
+    ENTRIES,
+    KINDS,
+    Blank,
+    Decided,
+    Entry,
+    Erased,
+    Expired,
+    JournalDamaged,
+    Learnt,
+    Measured,
+    ModeChanged,
+    Refitted,
+    Refused,
+    RolledBack,
+    Row,
+    Snapshotted,
+    Started,
+    WarmStarted,
+    Written,
+    canonical,
+    difference,
+    digest_of,
+    entry_of,
+    fitting,
+    hash_of,
+    packed_arrays,
+    packed_state,
+    unpacked_arrays,
+    unpacked_state,
+)
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.requests import DecisionRequest, Used, fingerprint
+from tightrope.spec import Spec, make_spec
+from tightrope.validation import Array
+
+Mode = Literal["live", "shadow", "paused"]
+
+# At most so many at a time: more than a batch adds, and their event ids fit into a row of the journal.
+_EXPIRE_AT_ONCE = 300
+_TRAIL = 240
+# What a snapshot holds as it is.
+_KEPT = (
+    *("mode", "default", "measured", "expire_after", "max_pending"),
+    *("configured", "trail", "stride"),
+)
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What the service notes beside a pending decision. `holds` are the hard caps that keep the high end of its cost reserved.
+
+    There are as many as decisions pending, so the garbage collector is spared them: they can't be part of a cycle.
+    """
+
+    event_id: str
+    time: int
+    group: str | tuple[str, ...] | None
+    holds: tuple[int, ...]
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A pending decision in a snapshot."""
+
+    event_id: str
+    time: int
+    action: int
+    awaits: int
+    group: str | tuple[str, ...] | None
+    holds: tuple[int, ...]
+
+
+class ExperimentState:
+    """The policy of one experiment, its hard caps and everything else that a decision depends on.
+
+    A decision without its whole outcome is waited for `expire_after` seconds; beyond `max_pending` the oldest expire.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        *,
+        expire_after: float = 30 * 86_400.0,
+        max_pending: int = 100_000,
+        ranges: Ranges | None = None,
+    ) -> None:
+        self.spec = spec
+        # Of usage that no rule declares a range for.
+        self.ranges: Ranges = dict(ranges or {})
+        self.format = ENTRIES
+        self.expire_after = float(expire_after)  # in a snapshot 60 would be other bytes than 60.0
+        self.max_pending = max_pending
+        self.position = 0
+        self.time = 0
+        # When time was last told to a policy that counts in seconds.
+        self.clock = 0
+        # How many rows have changed anything, which to keep a snapshot does not, and the time of the last.
+        self.changes = (0, 0)
+        # The hash of the row at `position`: no part of the state, since it also covers what no decision depends on.
+        self.head = GENESIS
+        self.mode: Mode = "live"
+        self.default: int | None = None
+        self.measured = 0
+        self.policy = served_policy(spec)
+        # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
+        self.policy.notify = ignore
+        self.measures = self.policy.defer_slater()
+        self.fits = Fits(self.policy, self.format)
+        self.caps = hard_caps(spec)
+        # What was spent under caps that there are no longer: one that comes back goes on from there.
+        self.spent: list[Spent] = []
+        self.tally = Tally(actions=[0] * len(spec.actions))
+        # For people alone.
+        self.counts = Counts.begin(len(self.columns), len(spec.actions), len(self.caps))
+        self.trail: list[list[float]] = []
+        self.stride = 1
+        # Which constraints the decisions from a number on were judged by, and since which entry.
+        self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
+        self.configured = 1
+        self._input = PolicyInput(spec, self.ranges)
+        # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
+        self.stale: dict[int, list[int]] = {}
+        # Cumulative costs, where the policy itself does not count them.
+        self._totals = np.zeros(len(constraint_names(spec)))
+
+    # What it knows
+
+    @property
+    def waiting(self) -> PendingDecisions:
+        """The decisions whose outcome is still to come, each with its `Event` as the last entry."""
+        return self.policy.decisions
+
+    @property
+    def queue(self) -> Array:
+        """The dual variables (K,): queues or prices; 0 for a policy that has none."""
+        return self.policy.dual if self.policy.n_constraints else np.zeros(len(self._totals))
+
+    @property
+    def prices(self) -> Array | None:
+        """What one more unit of what each rule counts would earn, (K,); None for a policy without prices."""
+        return self.units.unit_prices(self.queue) if hasattr(self.policy, "prices") else None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The constraints."""
+        return () if self.spec.rules is None else self.spec.rules.columns
+
+    @property
+    def units(self) -> Units:
+        """What turns costs into the units of the rules."""
+        return Units.of(self.spec.rules, len(self.columns))
+
+    @property
+    def infeasible(self) -> list[bool]:
+        """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
+        found = getattr(self.policy, "infeasible", np.zeros(len(self._totals), dtype=bool))
+        return [bool(one) for one in found]
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """What the policy can't do as it is asked to."""
+        return self.policy.concerns()
+
+    @property
+    def totals(self) -> Array:
+        """Cumulative costs (K,)."""
+        return self.policy.totals if self.policy.n_constraints else self._totals.copy()
+
+    @property
+    def slater(self) -> float | None:
+        """Slater's constant, as given or as measured last."""
+        return getattr(self.policy, "slater", None)
+
+    @property
+    def slater_due(self) -> bool:
+        """Whether the number of rounds has doubled since Slater's constant was measured."""
+        return self.measures and self.policy.rounds.bit_length() > self.measured.bit_length()
+
+    def explain(self, entry: Decided) -> Explanation:
+        """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
+        ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
+        chosen = entry.action if entry.proposed is None else entry.proposed
+        row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
+        labels = self.policy.labels._replace(actions=self.spec.actions)
+        if labels.constraints is not None:
+            names = next(names for first, names in reversed(self.labels) if first <= entry.number)
+            labels = labels._replace(constraints=names)
+        why = Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        # The words speak of the rules of today.
+        return why if entry.number >= self.labels[-1][0] else replace(why, words=())
+
+    # What changes it
+
+    def warm_start(self, past: Past) -> WarmStarted:
+        """Learn from the table that the spec names, before the first decision."""
+        teach(self.policy, self.spec, self._input, past)
+        state = packed_state(packed_arrays(self.policy.state()))
+        return self._begin_from(
+            WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state)
+        )
+
+    def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
+        """Choose, move the queue, reserve what hard caps need.
+
+        Raises
+        ------
+        InvalidInput
+            The request is not what the spec asks for; nothing has changed.
+        Refusal
+            The experiment is paused, or its hard caps leave nothing to choose; nothing has changed.
+        """
+        if self.mode == "paused":
+            words = "the experiment is paused: no decisions until it is live"
+            raise Refusal(503, "paused", words, retry_after=5)
+        read = self._input
+        read.require_declared(request)
+        ids = None if request.actions is None else read.actions(request.actions)
+        x = read.vector(request, ids)
+        usage = read.usage(request)
+        W = read.costs(request, usage, ids)
+        needs: list[list[Decimal]] | None = None
+        if self.caps:
+            needs, keep = affordable(self.caps, self.spec.actions, ids, usage, request.group)
+            asked = needs, ids, len(keep) < len(needs)
+            if len(keep) < len(needs):
+                ids = keep if ids is None else [ids[row] for row in keep]
+                needs = [needs[row] for row in keep]
+                W = None if W is None else np.ascontiguousarray(W[keep])
+                x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
+        policy, proposed = self.policy, None
+        offer = read.offer(policy, request, x, W, ids)
+        if self.mode == "shadow":
+            served = self._default(request, ids)
+            seen, decision = policy.propose(**offer), policy.follow(served, **offer)
+            row = served if ids is None else ids.index(served)
+            proposed = seen.action
+        else:
+            seen = decision = policy.decide(**offer)
+            row = decision.row
+        if W is not None and not policy.n_constraints:
+            self._totals[read.known_columns] += W[row, read.known_columns]
+        if needs is not None:
+            now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
+            self.counts.of_caps(self.caps, *asked, now)
+        self.counts.of_decision(self.columns, request.group, ids)
+        self.counts.of_context(read.outside(request))
+        holds: tuple[int, ...] = ()
+        if needs is not None:
+            holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
+        self.tally.actions[decision.action] += 1
+        self.tally.shadow += proposed is not None
+        awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
+        group = tuple(request.group) if isinstance(request.group, list) else request.group
+        self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
+        self._pass_time(time)
+        self._mark(time)
+        # A default is served for certain, whatever the policy would have drawn.
+        probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
+        return Decided(
+            event_id=event_id,
+            request=request,
+            fingerprint=fingerprint(request),
+            number=decision.number,
+            action=decision.action,
+            trace=seen.trace.tobytes(),
+            queue=self.queue.tobytes(),
+            offered=ids,
+            proposed=proposed,
+            probability=probability,
+            probabilities=probabilities,
+        )
+
+    def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> Learnt:
+        """Apply an outcome, or a part of one, to a decision in `waiting`.
+
+        Raises
+        ------
+        InvalidInput
+            The outcome is not what the spec asks for; nothing has changed.
+        """
+        _, action, *_, event = self.waiting[number]
+        if reward is not None:
+            self.require_reward(reward)
+        observed: Array | None = None
+        if usage is not None:
+            if self.spec.rules is None or not self._input.awaits_usage:
+                raise InvalidInput("usage is not seen after acting here: an outcome is the reward alone.")
+            self._input.require_in_ranges(usage)
+            observed = self.spec.rules.observed(usage, action=action, group=event.group)
+        self.policy.learn(number, reward, observed)
+        if reward is not None:
+            self.tally.rewards += 1
+            self.tally.reward_sum += reward
+        if usage is not None and observed is not None:
+            self.counts.of_usage(self.columns, event.group)
+            if not self.policy.n_constraints:
+                self._totals[self._input.late_columns] += observed
+            for k in event.holds:
+                cap = self.caps[k]
+                assert cap.usage is not None
+                cap.replace_reserved(usage[cap.usage])
+        if number not in self.waiting:
+            self.tally.complete += 1
+        elif usage is not None and event.holds:
+            self.waiting.note(number, msgspec.structs.replace(event, holds=()))
+        return Learnt(event_id=event.event_id, number=number, reward=reward, usage=usage)
+
+    def require_reward(self, reward: float) -> None:
+        """Refuse a reward outside the range that the spec declares."""
+        self._input.require_reward(reward)
+
+    def expire(self, time: int) -> Expired | None:
+        """Stop waiting for what is too old at `time`, or too much; None if there is nothing. What is reserved stays used."""
+        due = time - int(self.expire_after * 1e6)
+        excess = len(self.waiting) - self.max_pending
+        numbers: list[int] = []
+        for number, (*_, event) in self.waiting.items():
+            if (event.time > due and len(numbers) >= excess) or len(numbers) == _EXPIRE_AT_ONCE:
+                break
+            numbers.append(number)
+        return self._drop(numbers) if numbers else None
+
+    def refuse(
+        self,
+        event_id: str,
+        reason: Literal["late", "unknown", "differs"],
+        reward: float | None = None,
+        usage: Used | None = None,
+    ) -> Refused:
+        """Count an outcome that can't be applied."""
+        setattr(self.tally, reason, getattr(self.tally, reason) + 1)
+        return Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
+
+    def take_slater(self, slater: float, rounds: int) -> Measured:
+        """Go on with Slater's constant as measured on the first `rounds` rounds."""
+        self.policy.take_slater(slater)
+        self.measured = rounds
+        return Measured(rounds=rounds, slater=slater)
+
+    def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
+        """Go live, into shadow mode, or pause."""
+        if default is not None and mode != "shadow":
+            raise InvalidInput(f"default is for shadow mode, but got mode {mode!r}.")
+        self.default = None if default is None else self._input.actions([default], "default")[0]
+        self.mode = mode
+        return ModeChanged(mode=mode, default=self.default)
+
+    def reconfigure(self, entry: Started) -> Started:
+        """Go on under another configuration: rules, of those seen after acting the limits, hard caps, schedules, how long to wait.
+
+        What was learnt and spent stays: models, rounds, pending decisions; queues and cumulative costs of the constraints that
+        there were before. What was spent counts for every hard cap of that usage (`carried_over`), unless `reset_caps` names it.
+
+        Raises
+        ------
+        InvalidInput
+            What was learnt does not fit the new configuration; nothing has changed.
+        """
+        spec = make_spec(entry.spec, source=self.spec.source)
+        if served_part(spec) != served_part(self.spec):
+            self._adopt(spec, entry)
+        elif entry.reset_caps:
+            raise InvalidInput(
+                "reset_caps: a hard cap is reset with a change of the spec, and there is none."
+            )
+        self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
+        self.ranges = dict(entry.ranges)
+        self.format = entry.format
+        self.fits = Fits(self.policy, self.format)
+        return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
+
+    def started(self, version: str) -> Started:
+        """The entry that states the configuration."""
+        return Started(
+            format=self.format,
+            version=version,
+            spec=served_part(self.spec),
+            expire_after=self.expire_after,
+            max_pending=self.max_pending,
+            ranges=self.ranges,
+        )
+
+    def roll_back(self, position: int, state: bytes, restore: Literal["learnt", "all"]) -> RolledBack:
+        """Take what was learnt, or rounds, queues and cumulative costs too, from a snapshot's state.
+
+        Hard caps, counts and the numbers of decisions stay: they tell what happened. Decisions that were pending then and are
+        still pending now stay pending; with "all", younger ones are dropped.
+        """
+        saved = unpacked_state(state)
+        then = unpacked_arrays(saved["policy"])
+        with fitting():
+            dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
+        if restore == "all" and self.policy.n_constraints:
+            # With the totals, which they explain.
+            self.counts.rules = msgspec.convert(saved["counts"], Counts).rules
+        self.tally.rolled_back += len(dropped)
+        return RolledBack(position=position, restore=restore, state=state)
+
+    def erase(self, entry: Erased) -> Erased:
+        """Drop what is kept of decisions whose inputs are gone; nor are they waited for."""
+        self._drop([number for number in entry.numbers if number in self.waiting])
+        self.policy.forget_inputs(entry.numbers)
+        for position in entry.stale:
+            self.stale[position] = sorted({*self.stale.get(position, ()), *entry.numbers})
+        for position, _ in entry.snapshots:
+            self.stale.pop(position, None)
+        return entry
+
+    def advance(self, row: Row, head: bytes) -> None:
+        """Take note that `row`, whose hash is `head`, is in the journal."""
+        self.position, self.time, self.head = row.position, row.time, head
+        if row.kind != KINDS[Snapshotted]:
+            self.changes = (self.changes[0] + 1, row.time)
+
+    # Replay, snapshots
+
+    @classmethod
+    def begin(cls, row: Row, source: str = "journal") -> ExperimentState:
+        """The state at the first row of a journal."""
+        entry = entry_of(row)
+        if not isinstance(entry, Started) or row.position != 1:
+            raise JournalDamaged(
+                f"row {row.position}: a journal begins with the experiment's configuration at row 1."
+            )
+        state = cls.of(entry, source)
+        state.advance(row, hash_of(row, GENESIS))
+        return state
+
+    @classmethod
+    def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
+        """The state before any decision, in a journaled configuration."""
+        spec = make_spec(entry.spec, source=source)
+        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
+        state.format = entry.format
+        state.fits = Fits(state.policy, state.format)
+        return state
+
+    def replay(self, row: Row) -> Entry:
+        """Repeat the entry that follows, and compare."""
+        if row.position != self.position + 1:
+            raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
+        head = hash_of(row, self.head)
+        entry = entry_of(row)
+        if isinstance(entry, Blank):
+            if entry.kind == "refused" and entry.reason is not None:
+                # What it said has changed nothing but a count.
+                self.refuse(entry.event_id or "", entry.reason)
+                self.advance(row, head)
+                return entry
+            raise JournalDamaged(
+                f"row {row.position} can't be repeated, since its inputs were erased: a whole snapshot after it is missing."
+            )
+        try:
+            again = self._repeat(entry, row.time)
+        except (InvalidInput, Refusal, KeyError) as error:
+            raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
+        again.by = entry.by
+        if canonical(again) != canonical(entry):
+            raise JournalDamaged(
+                f"row {row.position} does not come out as it was recorded: {difference(entry, again)}. Was it written by another "
+                "release of Tightrope or of the libraries below it? Stop the service in order before an upgrade."
+            )
+        self.advance(row, head)
+        return entry
+
+    def snapshot(self) -> tuple[bytes, str]:
+        """The whole state in bytes, and its SHA-256: equal states give equal bytes."""
+        packed = packed_state(
+            {
+                **dict(zip(("position", "time"), self.changes)),
+                **{name: getattr(self, name) for name in _KEPT},
+                # Two lists, not pairs: 100,000 pairs would wake the garbage collector.
+                "waiting": [
+                    list(self.waiting),
+                    [
+                        _Waiting(event.event_id, event.time, action, awaits, event.group, event.holds)
+                        for awaits, action, *_, event in self.waiting.values()
+                    ],
+                ],
+                "caps": [[cap.name, str(cap.used)] for cap in self.caps],
+                "tally": self.tally,
+                "labels": self.labels,
+                "policy": packed_arrays(self.policy.state()),
+                **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
+                **({"clock": self.clock} if self.policy.counts_seconds else {}),
+                **({"spent": self.spent} if self.spent else {}),
+                **({"stale": list(self.stale.items())} if self.stale else {}),
+                "counts": self.counts,
+            }
+        )
+        return packed, digest_of(packed)
+
+    def restore(self, state: bytes, position: int | None = None, head: bytes = GENESIS) -> None:
+        """Become what `snapshot` saw, at the row `position` whose hash is `head`."""
+        saved = unpacked_state(state)
+        self.position = saved["position"] if position is None else position
+        self.time, self.head = saved["time"], head
+        self.changes = (saved["position"], saved["time"])
+        for name in _KEPT:
+            setattr(self, name, saved[name])
+        for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
+            if cap.name != name:
+                raise JournalDamaged(
+                    f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
+                )
+            cap.used = Decimal(used)
+        self.spent = msgspec.convert(saved.get("spent", []), list[Spent])
+        self.stale = dict(saved.get("stale", []))
+        self.tally = msgspec.convert(saved["tally"], Tally)
+        self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
+        self._totals[:] = saved.get("totals", self._totals)
+        self.clock = saved.get("clock", 0)
+        self.counts = msgspec.convert(saved["counts"], Counts)
+        with fitting():
+            self.policy.load(unpacked_arrays(saved["policy"]))
+        numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
+        for number, one in zip(numbers, entries, strict=True):
+            self.waiting.note(number, Event(one.event_id, one.time, one.group, one.holds), one.awaits)
+        self.waiting.set_groups([one.group for one in entries])
+
+    # Helpers
+
+    def _repeat(self, entry: Written, time: int) -> Written:
+        match entry:
+            case Decided():
+                return self.decide(entry.event_id, entry.request, time=time)
+            case Learnt():
+                return self.learn(entry.number, entry.reward, entry.usage)
+            case Expired():
+                return self._drop(entry.numbers)
+            case Refused():
+                return self.refuse(entry.event_id, entry.reason, entry.reward, entry.usage)
+            case Measured():
+                return self.take_slater(entry.slater, entry.rounds)
+            case Refitted():
+                return self.fits.repeat(entry.models)
+            case ModeChanged():
+                return self.change_mode(entry.mode, entry.default)
+            case RolledBack():
+                return self.roll_back(entry.position, entry.state, entry.restore)
+            case Started():
+                return self.reconfigure(entry)
+            case WarmStarted():
+                return self._begin_from(entry)
+            case Snapshotted():
+                return Snapshotted(of=self.position, digest=self.snapshot()[1], label=entry.label)
+            case Erased():
+                return self.erase(entry)
+
+    def _begin_from(self, entry: WarmStarted) -> WarmStarted:
+        """Take over what was learnt before the first decision: here and in a replay by the same way."""
+        with fitting():
+            self.policy.load(unpacked_arrays(unpacked_state(entry.state)))
+        return msgspec.structs.replace(entry, state=packed_state(packed_arrays(self.policy.state())))
+
+    def _adopt(self, spec: Spec, entry: Started) -> None:
+        old, new = self.policy, served_policy(spec)
+        caps = hard_caps(spec)
+        require_fit(self.spec, spec, old, new)
+        moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
+        same = known_before(self.spec) == known_before(spec)
+        new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
+        new.notify = old.notify
+        self.policy = new
+        self.measures = new.defer_slater()
+        if not (same and getattr(old, "slater", None) is not None):
+            # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
+            self.measured = 0
+        for number, (*_, event) in self.waiting.items():
+            if event.holds:
+                holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))
+                self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
+        new_columns = () if spec.rules is None else spec.rules.columns
+        self.counts.adopt(self.columns, new_columns, self.caps, caps)
+        names = constraint_names(spec)
+        was = dict(zip(self.labels[-1][1], self._totals.tolist()))
+        self._totals = np.array([was.get(name, 0.0) for name in names])
+        if self.labels[-1][1] != names:
+            self.labels.append((old.rounds, names))
+            self.trail = []
+        self.spec, self.caps, self.configured = spec, caps, self.position + 1
+        self.spent = spent
+        self._input = PolicyInput(spec, entry.ranges)
+
+    def _drop(self, numbers: list[int]) -> Expired:
+        event_ids = [self.waiting[number][-1].event_id for number in numbers]
+        for number in numbers:
+            self.policy.forget(number)
+        self.tally.expired += len(numbers)
+        return Expired(numbers=numbers, event_ids=event_ids)
+
+    def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
+        if request.default is not None:
+            served = self._input.actions([request.default], "default")[0]
+        elif self.default is not None:
+            served = self.default
+        else:
+            raise InvalidInput("default is missing: in shadow mode it says which action is served.")
+        if ids is not None and served not in ids:
+            if self.caps and (request.actions is None or served in self._input.actions(request.actions)):
+                raise exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
+            raise InvalidInput(
+                f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
+            )
+        return served
+
+    def _pass_time(self, time: int) -> None:
+        """Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace."""
+        if self.policy.counts_seconds:
+            self.policy.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
+            self.clock = max(time, self.clock)
+
+    def _mark(self, time: int) -> None:
+        """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""
+        if sum(self.tally.actions) % self.stride:
+            return
+        tally = self.tally
+        self.trail.append(
+            [
+                float(sum(tally.actions)),
+                float(time),
+                float(tally.rewards),
+                tally.reward_sum,
+                *self.totals.tolist(),
+                *self.queue.tolist(),
+                *map(float, tally.actions),
+                *self.counts.allowed(self.columns),
+            ]
+        )
+        if len(self.trail) >= _TRAIL:
+            self.trail = self.trail[1::2]
+            self.stride *= 2
+
+
+def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:
+    """As the journal keeps them: that of the action, and those of all on offer where these are not 1 and 0; None if not known."""
+    if not policy.randomised and decision.probability == 1.0:
+        return 1.0, None
+    try:
+        # Once: a policy may compute them when they are read.
+        chances = decision.probabilities
+    except InvalidInput:
+        # More actions than it computes them for. The decision stands.
+        return None, None
+    probability = float(chances[decision.row])
+    if math.isnan(probability):
+        return None, None
+    return probability, None if probability == 1.0 else chances.tobytes()

@@ -1,0 +1,214 @@
+"""The thread of an experiment: it takes what was asked, in batches, and brings the answers back to the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, Final, Protocol
+
+from tightrope.service.answer import Answer, Refusal
+from tightrope.service.experiment.batch import Op
+from tightrope.service.experiment.experiment import Experiment, Status, unavailable
+from tightrope.service.journal.audit import Audit
+from tightrope.service.requests import ErasureRequest
+
+log = logging.getLogger("tightrope.service")
+
+# A batch waits for one fsync. Beyond this size the fsync no longer matters, and the first of the batch waits for the last.
+_BATCH: Final = 256
+_TICK_SECONDS: Final = 0.2
+# A request that is not answered by then is answered 503, whatever the storage does; nor is a writer waited for at the end.
+_ANSWER_SECONDS: Final = 6.0
+_STOP_SECONDS: Final = 9.0
+
+
+class Meter(Protocol):
+    """Who counts what the thread does."""
+
+    def observe(self, name: str, experiment: str, value: float) -> None:
+        """One more value of a histogram."""
+
+    def writer_failed(self, experiment: str) -> None:
+        """One more error that the thread met and outlived."""
+
+
+class Writer:
+    """The thread that runs what is asked of an experiment: a batch is whatever came while the last one was written.
+
+    From `start` on, only this thread touches the experiment.
+    """
+
+    def __init__(self, experiment: Experiment, metrics: Meter) -> None:
+        self.experiment = experiment
+        self._metrics = metrics
+        self._inbox: deque[tuple[Op, asyncio.Future[Answer]]] = deque()
+        # The batch that is worked on, and since when.
+        self._asked: list[tuple[Op, asyncio.Future[Answer]]] = []
+        # Answers of erasures, held back until the last snapshot is made anew.
+        self._held: list[tuple[asyncio.Future[Answer], Answer]] = []
+        self._busy_since = math.inf
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._audit: Audit | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writer of {experiment.name}", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs, as far as it should."""
+        return self._loop is None or self._stopping or self._thread.is_alive()
+
+    @property
+    def status(self) -> Status:
+        """What the experiment says of itself, unless its thread can't; "ready" only while the journal is held and all goes well."""
+        if not self.alive:
+            return "dead"
+        if self._overdue():
+            return "stuck"
+        experiment = self.experiment
+        if experiment.status == "ready" and not experiment.journal.held():
+            return "standby"
+        return (
+            "broken" if experiment.status in ("ready", "failing") and experiment.broken else experiment.status
+        )
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin; answers come back on `loop`."""
+        self._loop = loop
+        self._thread.start()
+        self._watch()
+
+    def submit(self, op: Op) -> asyncio.Future[Answer]:
+        """Run an operation; the answer comes when what it changed is durable. Call it on the loop."""
+        assert self._loop is not None
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        if not self._inbox:
+            # The thread is woken when the requests that have come together are all here: a batch is one fsync.
+            self._loop.call_soon(self._notify)
+        self._inbox.append((op, answer))
+        return answer
+
+    def _notify(self) -> None:
+        with self._wake:
+            if self._inbox:
+                self._wake.notify()
+
+    def stop(self) -> None:
+        """Finish what was submitted, close the experiment, end; a writer that does not end in time is left."""
+        stop_writers([self])
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not self._inbox and not self._stopping and not self.experiment.purging:
+                    self._wake.wait(_TICK_SECONDS)
+                if self._stopping and not self._inbox:
+                    break
+                self._asked = [self._inbox.popleft() for _ in range(min(len(self._inbox), _BATCH))]
+                self._busy_since = time.monotonic()
+            asked = self._asked
+            began = time.perf_counter()
+            try:
+                answers = self.experiment.process([op for op, _ in asked])
+                job = self.experiment.slater_job()
+                self._start_audit()
+            except Exception as error:
+                # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
+                log.exception("experiment %r: its writer met an error of ours", self.experiment.name)
+                self._metrics.writer_failed(self.experiment.name)
+                self.experiment.doubt([op for op, _ in asked], error)
+                words = "an error inside the service; try again with the same event_id"
+                answers, job = [Refusal(500, "internal", words).answer()] * len(asked), None
+            self._busy_since = math.inf
+            if asked:
+                self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
+                self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
+                self._answer(asked, answers)
+            self._release()
+            if job is not None:
+                threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
+        if self._audit is not None:
+            self._audit.stop()
+        self.experiment.close()
+        self._release()
+
+    def _answer(self, asked: list[tuple[Op, asyncio.Future[Answer]]], answers: list[Answer]) -> None:
+        """Give the answers of a batch, but for erasures that go on in the next ones."""
+        told = [(future, answer) for (_, future), answer in zip(asked, answers, strict=True)]
+        if self.experiment.purging:
+            erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
+            self._held += [pair for pair, held in zip(told, erasures) if held]
+            told = [pair for pair, held in zip(told, erasures) if not held]
+        self._on_loop(_deliver, [future for future, _ in told], [answer for _, answer in told])
+
+    def _release(self) -> None:
+        """Where an erasure is through, say so; where it can't go on now, say that, and it goes on when it can."""
+        if self._held and not self.experiment.purging:
+            status = self.experiment.status
+            held, self._held = self._held, []
+            answers = [answer if status == "ready" else unavailable(status) for _, answer in held]
+            self._on_loop(_deliver, [future for future, _ in held], answers)
+
+    def _start_audit(self) -> None:
+        """Where the journal was opened anew: have its whole chain checked, beside all else."""
+        audit = self.experiment.audit_job()
+        if audit is not None:
+            if self._audit is not None:
+                self._audit.stop()
+            self._audit = audit
+            audit.start()
+
+    def _overdue(self) -> bool:
+        return time.monotonic() - self._busy_since > _ANSWER_SECONDS
+
+    def _watch(self) -> None:
+        """On the loop, from time to time: who waits for a writer that is stuck or dead is told so."""
+        assert self._loop is not None
+        if self._overdue() or not self.alive:
+            with self._wake:
+                waiting = [future for _, future in (*self._asked, *self._inbox)]
+                waiting += [future for future, _ in self._held]
+                self._inbox.clear()
+            answer = unavailable("failing")
+            _deliver(waiting, [answer] * len(waiting))
+        if not self._stopping or self._thread.is_alive():
+            self._loop.call_later(_TICK_SECONDS, self._watch)
+
+    def _measure(self, job: Callable[[], Op]) -> None:
+        self._on_loop(self.submit, job())
+
+    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            log.debug("the loop is closed: answers are dropped, what they say is in the journal")
+
+
+def stop_writers(writers: Collection[Writer]) -> None:
+    """Stop several at once, within `_STOP_SECONDS` in all, whatever their storages do."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    for one in writers:
+        with one._wake:
+            one._stopping = True
+            one._wake.notify()
+    for one in writers:
+        if one._thread.ident is None:
+            continue
+        one._thread.join(max(0.0, deadline - time.monotonic()))
+        if one._thread.is_alive():
+            log.error(
+                "experiment %r: its writer does not end; what it was told to keep is in doubt",
+                one.experiment.name,
+            )
+
+
+def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> None:
+    for future, answer in zip(futures, answers, strict=True):
+        if not future.done():
+            future.set_result(answer)

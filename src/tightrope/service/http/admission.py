@@ -1,0 +1,116 @@
+"""Which requests get in: fair shares of what may be under way, rates by key, and a budget for bodies that take their time.
+
+>>> admission = Admission(["icu", "ward"], 8)
+>>> tickets = [admission.enter("icu") for _ in range(6)]
+>>> admission.enter("icu")
+Traceback (most recent call last):
+...
+tightrope.service.answer.Refusal: too many requests are under way
+>>> admission.waiting("icu"), admission.enter("ward") > tickets[-1]
+(6, True)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from tightrope.service.answer import Refusal
+
+
+class Admission:
+    """Requests under way: half of the slots belong to the experiments in equal parts, the other half to whoever comes first.
+
+    So one experiment alone gets nearly all, and can't shut the others out.
+    """
+
+    def __init__(self, experiments: Iterable[str], slots: int) -> None:
+        self._since: dict[str, dict[int, float]] = {name: {} for name in experiments}
+        self._own = slots // (2 * max(1, len(self._since)))
+        self._common = slots - self._own * len(self._since)
+        self._borrowed = 0
+        self._tickets = itertools.count()
+
+    def enter(self, experiment: str) -> int:
+        """A slot for a request, by its ticket; or a `Refusal` with 503."""
+        inside = self._since[experiment]
+        if len(inside) >= self._own:
+            if self._borrowed >= self._common:
+                raise Refusal(503, "overloaded", "too many requests are under way", retry_after=1)
+            self._borrowed += 1
+        ticket = next(self._tickets)
+        inside[ticket] = time.monotonic()
+        return ticket
+
+    def leave(self, experiment: str, ticket: int) -> None:
+        """Give the slot back."""
+        inside = self._since[experiment]
+        del inside[ticket]
+        self._borrowed -= len(inside) >= self._own
+
+    def waiting(self, experiment: str) -> int:
+        """How many requests of an experiment are under way."""
+        return len(self._since[experiment])
+
+    def oldest(self, experiment: str) -> float:
+        """How many seconds ago the oldest of them got in; 0 if there is none."""
+        first = next(iter(self._since[experiment].values()), None)
+        return 0.0 if first is None else time.monotonic() - first
+
+
+class Rates:
+    """Requests a second by key: a bucket for each, which holds the requests of one second and is filled evenly.
+
+    >>> seconds = iter([0.0, 0.1, 0.2, 0.9]).__next__
+    >>> rates = Rates(seconds)
+    >>> rates.take("1a2b3c4d", 2.0), rates.take("1a2b3c4d", 2.0)
+    (None, None)
+    >>> rates.take("1a2b3c4d", 2.0)
+    Traceback (most recent call last):
+    ...
+    tightrope.service.answer.Refusal: this key may send 2 requests a second
+    >>> rates.take("1a2b3c4d", 2.0)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str, rate: float) -> None:
+        """Count a request of a key, or refuse it with 429."""
+        now = self._clock()
+        most = max(1.0, rate)
+        left, then = self._buckets.get(key, (most, now))
+        left = min(most, left + (now - then) * rate)
+        if left < 1.0:
+            self._buckets[key] = left, now
+            pause = math.ceil((1.0 - left) / rate)
+            words = f"this key may send {rate:g} requests a second"
+            raise Refusal(429, "rate", words, retry_after=min(pause, 3600))
+        self._buckets[key] = left - 1.0, now
+
+
+class BodyBudget:
+    """Memory for bodies that have not come whole: so much in all, and at most half of it for one key."""
+
+    def __init__(self, total: int) -> None:
+        self._half = total // 2
+        self._left = total
+        self._by: Counter[str | None] = Counter()
+
+    def take(self, by: str | None, size: int) -> None:
+        """Reserve some bytes, or refuse with 503."""
+        if size > self._left or (by is not None and self._by[by] + size > self._half):
+            raise Refusal(503, "overloaded", "too many bodies are on their way", retry_after=1)
+        self._left -= size
+        self._by[by] += size
+
+    def give_back(self, by: str | None, size: int) -> None:
+        """Free them."""
+        self._left += size
+        self._by[by] -= size
+        if not self._by[by]:
+            del self._by[by]

@@ -1,0 +1,554 @@
+"""HTTP: which request is which operation, who may ask for it, and what happens when too many do.
+
+All routes are in the table `ROUTES`. `POST /v1/decisions` and `POST /v1/outcomes`, which are asked for all the time, are answered
+without a framework; the rest goes through Starlette.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette import routing
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from tightrope.service import responses
+from tightrope.service.answer import Answer, Refusal
+from tightrope.service.experiment import Experiment, Op
+from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW
+from tightrope.service.experiment.reader_thread import Reader
+from tightrope.service.experiment.writer_thread import Writer, stop_writers
+from tightrope.service.http import dashboard, handlers, openapi
+from tightrope.service.http.admission import Admission, BodyBudget, Rates
+from tightrope.service.http.connections import WHOLE, whole_body, write_whole
+from tightrope.service.http.keys import Key, Keys
+from tightrope.service.http.metrics import Metrics, Sample, clock_samples, samples_of
+from tightrope.service.http.openapi import Route
+from tightrope.service.http.tracing import spans
+from tightrope.service.requests import LIMITS, Limits, read_body
+from tightrope.spec import Spec
+
+log = logging.getLogger("tightrope.service")
+requests_log = logging.getLogger("tightrope.service.requests")
+
+_BODY_SECONDS: Final = 20.0
+# Bodies that may be on their way whole, and by which parts memory is reserved for each.
+_UNFINISHED: Final = 64
+_PIECE: Final = 64 << 10
+# A body up to this is read on the loop, within a few milliseconds whatever it holds; a longer one on a thread.
+_SHORT: Final = 16 << 10
+_SAMPLE_SECONDS: Final = 1.0
+ROLES: Final = {
+    "ready": "active",
+    "standby": "standby",
+    "differs": "differing",
+    "failing": "failing",
+    "broken": "broken",
+    "damaged": "damaged",
+    "stuck": "stuck",
+    "dead": "dead",
+    "closed": "closed",
+}
+# Why an experiment in this status is not ready, for whoever asks: without names.
+_REASONS: Final = {
+    "standby": "another process is active",
+    "differs": "another process is active, with another spec or other settings, or this one knows of entries that are gone",
+    "failing": "a journal can't be read or written now",
+    "damaged": "a journal was changed or is damaged, as a check of its whole chain has found; the log has the row",
+    "broken": f"{ERRORS_IN_A_ROW} decisions or outcomes in a row ended in an error inside the service, which the log has; "
+    "the next one that is answered 200 ends this",
+    "stuck": "a batch is overdue",
+    "dead": "a thread has ended: start the process anew",
+    "closed": "starting or stopping",
+}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Service:
+    """Some experiments behind HTTP: an ASGI application, whose lifespan starts and stops their threads.
+
+    Parameters
+    ----------
+    experiments : list of Experiment
+        Open already. Their names differ.
+    keys : Keys, optional
+        Without, everyone who reaches the port may do everything; requests that come by way of a browser's page are refused.
+    max_in_flight : int
+        Decisions, outcomes and changes that may be under way at once; one more is answered 503. Each experiment has its share of
+        them. Reads have an eighth as many beside them.
+    """
+
+    def __init__(
+        self,
+        experiments: list[Experiment],
+        *,
+        keys: Keys | None = None,
+        limits: Limits = LIMITS,
+        max_in_flight: int = 512,
+    ) -> None:
+        self.experiments = {experiment.name: experiment for experiment in experiments}
+        self.metrics = Metrics()
+        self._writers = {name: Writer(one, self.metrics) for name, one in self.experiments.items()}
+        self._readers = {name: Reader(one) for name, one in self.experiments.items()}
+        self._only = experiments[0].name if len(experiments) == 1 else None
+        self._keys = keys
+        if keys is not None:
+            keys.passed = self._passed
+        self._limits = limits
+        self._writes = Admission(self.experiments, max_in_flight)
+        self._reads = Admission(self.experiments, max(8, max_in_flight // 8))
+        self._rates = Rates()
+        self._bodies = BodyBudget(_UNFINISHED * max(1 << 20, limits.body_bytes))
+        # One thread: long bodies wait for each other, not the loop for them.
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self._samples: dict[str, tuple[float, list[Sample]]] = {}
+        self._spans = spans()
+        self._hot = {(one.method, one.path): one for one in ROUTES if one.scope in ("decide", "outcome")}
+        others = [one for one in ROUTES if one not in self._hot.values()]
+        starlette = Starlette(
+            routes=[*map(self._behind_starlette, others), *dashboard.routes()],
+            lifespan=self._lifespan,
+            exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
+        )
+        # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
+        starlette.router.redirect_slashes = False
+        self._starlette: ASGIApp = starlette
+
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, noted: dict[str, Any] | None = None
+    ) -> None:
+        """One request, or the lifespan; what is known of a request goes to its span by way of `noted`."""
+        if scope["type"] != "http":
+            await self._starlette(scope, receive, send)
+            return
+        if self._spans is not None and noted is None:
+            with self._spans.of(scope) as noted:
+                await self(scope, receive, send, noted)
+            return
+        began = time.perf_counter()
+        # Out of the scope, which it refers to: a circle for each request would keep the garbage collector busy.
+        cycle = scope.get("extensions", {}).pop(WHOLE, None)
+        route = self._hot.get((scope["method"], scope["path"]))
+        path, status = "other", 500
+        try:
+            if route is not None:
+                path = route.path
+                whole = None if cycle is None else whole_body(cycle)
+                answer = await self._answer(route, scope, receive, whole)
+                status = answer.status
+            else:
+                path, status = await self._counted(scope, receive, send)
+        finally:
+            seconds = time.perf_counter() - began
+            # A request that is refused says nothing of an experiment.
+            self.metrics.answered(scope.get("experiment", ""), path, status, seconds)
+            if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
+                _tell(scope, path, status, seconds, noted)
+        if route is not None:
+            await _send(cycle, send, answer)
+
+    async def _answer(
+        self, route: Route, scope: Scope, receive: Receive, whole: bytes | None = None
+    ) -> Answer:
+        """What an experiment answers: only when what it says is durable. `whole` is the body, if all of it has come."""
+        text = scope["query_string"].decode("latin-1")
+        query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
+        by: str | None = None
+        try:
+            key = self._bearer(scope)
+            by = scope["key"] = None if key is None else key.id
+            name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
+            if route.method == "POST" and route.request is not None:
+                body = await self._body(receive, by) if whole is None else whole
+                if len(body) <= _SHORT:
+                    op = Op(route.handler, read_body(body, route.request, self._limits), by)
+                else:
+                    read = functools.partial(read_body, body, route.request, self._limits)
+                    loop = asyncio.get_running_loop()
+                    op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
+                if self._keys is not None and (whole is None or len(body) > _SHORT):
+                    # It took its time, in which the key may have been revoked.
+                    self._admitted(
+                        route, self._keys.find(_header(scope, b"authorization"), afresh=True), name
+                    )
+            else:
+                given = route.query({**query, **scope["path_params"]})
+                op = Op(route.handler, given, by, reads=route.method == "GET")
+            admission = self._reads if route.method == "GET" else self._writes
+            ticket = admission.enter(name)
+            try:
+                answer = await self._readers[name].read(op) if route.apart else None
+                answer = answer or await self._writers[name].submit(op)
+            finally:
+                admission.leave(name, ticket)
+        except Refusal as refusal:
+            answer = refusal.answer()
+        if route.scope == "admin":
+            known = {"route": route.path, "experiment": scope.get("experiment", ""), "key": by}
+            log.info("admin call", extra={**known, "status": answer.status})
+        return answer
+
+    # Who may ask, and for what
+
+    def _bearer(self, scope: Scope) -> Key | None:
+        """The key of whoever asks; None where none is needed."""
+        if self._keys is None:
+            _require_no_browser(scope)
+            return None
+        key = self._keys.find(_header(scope, b"authorization"))
+        if key.rate is not None:
+            self._rates.take(key.id, key.rate)
+        return key
+
+    def _passed(self) -> float:
+        """The time of the last entry in any journal that is open here."""
+        states = (one.state for one in self.experiments.values())
+        return max((state.time / 1e6 for state in states if state is not None), default=0.0)
+
+    def _admitted(self, route: Route, key: Key | None, name: str | None) -> str:
+        """The name of the experiment that is asked for, if the bearer may."""
+        if key is not None:
+            assert route.scope is not None
+            key.require(route.scope, name or "")
+        if name is None:
+            words = "several experiments are served here: say which by ?experiment=NAME"
+            raise Refusal(400, "experiment", words)
+        if name not in self._writers:
+            raise Refusal(404, "unknown", f"no experiment is named {name!r:.220}")
+        return name
+
+    def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
+        """The experiments that the bearer may read, and whether these are all that there are or may be."""
+        key = self._bearer(scope)
+        if key is None:
+            return list(self.experiments.values()), True
+        found = [one for name, one in self.experiments.items() if key.opens("read", name)]
+        if not found:
+            raise Refusal(403, "forbidden", "this key does not open 'read' of any experiment")
+        return found, "*" in key.experiments
+
+    # The service as a whole: the summary in the document is the docstring
+
+    async def list_experiments(self, request: Request) -> Response:
+        """The experiments that the key opens."""
+        shown = [
+            {"name": one.name, "status": self._writers[one.name].status, "actions": list(one.spec.actions)}
+            for one in self._readable(request.scope)[0]
+        ]
+        return JSONResponse({"experiments": shown})
+
+    async def show_health(self, request: Request) -> Response:
+        """Whether the process answers and all of its threads run."""
+        alive = all(writer.alive for writer in self._writers.values())
+        return _health({"status": "alive" if alive else "dead"}, alive)
+
+    async def show_readiness(self, request: Request) -> Response:
+        """Whether every experiment takes decisions."""
+        counts = Counter(one.status for one in self._writers.values())
+        ready = counts == {"ready": len(self.experiments)}
+        # How many there are is nobody's business who has no key to them.
+        shown: dict[str, Any] = {"ready": ready}
+        if not ready:
+            shown["why"] = sorted(_REASONS[status] for status in counts if status != "ready")
+        if self._keys is None:
+            shown["experiments"] = counts
+        return _health(shown, ready)
+
+    async def show_metrics(self, request: Request) -> Response:
+        """Numbers for Prometheus."""
+        experiments, everything = self._readable(request.scope)
+        shown = frozenset(one.name for one in experiments) | ({""} if everything else set())
+        samples = [sample for one in experiments for sample in await self._samples_of(one)]
+        if self._keys is not None and everything:
+            words = "Whether the file of keys could be read when it last changed."
+            samples.append(Sample("keys_file_good", words, {}, float(not self._keys.trouble)))
+        text = self.metrics.text(samples, shown)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def _samples_of(self, experiment: Experiment) -> list[Sample]:
+        """What is known of an experiment now. What its thread has to say may be a second old, and is left out while it is busy."""
+        name, label = experiment.name, {"experiment": experiment.name}
+        oldest = max(self._writes.oldest(name), self._reads.oldest(name))
+        now = self._writers[name].status
+        found = [
+            Sample("ready", "Whether it takes decisions.", label, float(now == "ready")),
+            Sample("in_flight", "Requests under way.", label, float(self._writes.waiting(name))),
+            Sample("reads_in_flight", "Reads under way.", label, float(self._reads.waiting(name))),
+            Sample(
+                "audited_position", "Entries whose chain was found to hold.", label, float(experiment.checked)
+            ),
+            Sample("oldest_request_seconds", "Age of the oldest request that waits.", label, oldest),
+        ]
+        for status, role in ROLES.items():
+            here = float(now == status)
+            found.append(
+                Sample("role", "1 for the role that this process has.", {**label, "role": role}, here)
+            )
+        left = experiment.journal.disk_left()
+        if left is not None:
+            words = "Bytes that are free where the journal is kept."
+            found.append(Sample("disk_free_bytes", words, label, float(left)))
+        found += clock_samples(name, experiment.clock)
+        then, samples = self._samples.get(name, (-math.inf, []))
+        if now not in ("ready", "broken"):
+            samples = []
+        elif time.monotonic() - then > _SAMPLE_SECONDS:
+            samples = []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SAMPLE_SECONDS):
+                    answer = await self._writers[name].submit(Op(handlers.show_state, reads=True))
+                    samples = (
+                        samples_of(name, msgspec.json.decode(answer.body)) if answer.status == 200 else []
+                    )
+            self._samples[name] = time.monotonic(), samples
+        return found + samples
+
+    async def show_openapi(self, request: Request) -> Response:
+        """This document."""  # noqa: D404
+        return JSONResponse(self._document(request))
+
+    async def show_docs(self, request: Request) -> Response:
+        """This document for people."""  # noqa: D404
+        safety = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
+        return HTMLResponse(openapi.page(self._document(request)), headers=safety)
+
+    def _document(self, request: Request) -> dict[str, Any]:
+        """The API, with the columns of contexts where the bearer may read the experiment: they are no one else's business."""
+        try:
+            specs = [one.spec for one in self._readable(request.scope)[0]]
+        except Refusal:
+            specs = []
+        return document(specs, keys=self._keys is not None)
+
+    # Starlette
+
+    def _behind_starlette(self, route: Route) -> routing.Route:
+        async def respond(request: Request) -> Response:
+            if route.of == "service":
+                page: Awaitable[Response] = route.handler(self, request)
+                return await page
+            return _response(await self._answer(route, request.scope, request.receive))
+
+        # An event id may hold slashes.
+        path = route.path.replace("{event_id}", "{event_id:path}")
+        return routing.Route(path, respond, methods=[route.method])
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> tuple[str, int]:
+        """Let Starlette answer; the route's path and the status come back."""
+        status = 500
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        if "\n" in scope["path"]:
+            # Which Starlette's patterns would overlook at the end of a path.
+            refusal = Refusal(404, "not-found", "a path holds no line feeds")
+            await _send(None, send, refusal.answer())
+            return "other", refusal.status
+        await self._starlette(scope, receive, note)
+        route = scope.get("route")
+        path = route.path.replace(":path}", "}") if isinstance(route, routing.Route) else "other"
+        return path, status
+
+    async def _body(self, receive: Receive, by: str | None) -> bytes:
+        """The body, refused as soon as it is too long or too slow, or where too many are on their way."""
+        limit, size, reserved = self._limits.body_bytes, 0, 0
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if not message.get("more_body", False) or size > limit:
+                        break
+                    while reserved < size + _PIECE:
+                        self._bodies.take(by, _PIECE)
+                        reserved += _PIECE
+        except TimeoutError:
+            raise Refusal(408, "slow", f"the body did not come within {_BODY_SECONDS:g} s") from None
+        finally:
+            if reserved:
+                self._bodies.give_back(by, reserved)
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "disconnected", "the caller left before the body had come")
+        if size > limit:
+            raise Refusal(413, "too-large", f"the body must have at most {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        for writer in self._writers.values():
+            writer.start(loop)
+        try:
+            yield
+        finally:
+            for reader in self._readers.values():
+                await loop.run_in_executor(None, reader.stop)
+            await loop.run_in_executor(None, stop_writers, self._writers.values())
+            self._parser.shutdown(wait=False)
+
+
+_KEY: Final = (401, 403, 429)
+_READ: Final = (*_KEY, 400, 404, 503)
+_LIST: Final = (*_READ, 422)
+_WRITE: Final = (*_LIST, 408, 413)
+_NOT_READY: Final = {503: "At least one does not."}
+_DEAD: Final = {503: "A thread has ended: the process must be started anew."}
+
+# method, path, who may ask (the key's scope), what is called, what it answers, how it may refuse
+ROUTES: Final = (
+    Route("POST", "/v1/decisions", "decide", handlers.decide, responses.Decision, (*_WRITE, 409, 410)),
+    Route("GET", "/v1/decisions", "read", handlers.list_decisions, responses.DecisionPage, _LIST, apart=True),
+    Route(
+        *("GET", "/v1/decisions/{event_id}", "read"),
+        *(handlers.show_decision, responses.RecordedDecision, (*_READ, 409, 410)),
+        apart=True,
+    ),
+    Route("POST", "/v1/outcomes", "outcome", handlers.learn, responses.Outcome, (*_WRITE, 409, 410)),
+    Route("GET", "/v1/outcomes", "read", handlers.list_outcomes, responses.OutcomePage, _LIST, apart=True),
+    Route("GET", "/v1/state", "read", handlers.show_state, responses.State, _READ),
+    Route("GET", "/v1/history", "read", handlers.show_history, responses.History, _READ),
+    Route("GET", "/v1/rules", "read", handlers.show_rules, responses.RuleCosts, _READ, apart=True),
+    Route("GET", "/v1/changes", "read", handlers.list_changes, responses.ChangePage, _LIST, apart=True),
+    Route("GET", "/v1/snapshots", "read", handlers.list_snapshots, responses.SnapshotList, _READ, apart=True),
+    Route("POST", "/v1/snapshots", "admin", handlers.take_snapshot, responses.Snapshot, _WRITE),
+    Route("POST", "/v1/rollback", "admin", handlers.roll_back, responses.Rollback, (*_WRITE, 409)),
+    Route("POST", "/v1/mode", "admin", handlers.change_mode, responses.ModeState, _WRITE),
+    Route("POST", "/v1/erasures", "admin", handlers.erase, responses.Erasure, (*_WRITE, 409)),
+    Route(
+        "GET",
+        "/v1/experiments",
+        "read",
+        Service.list_experiments,
+        responses.ExperimentList,
+        _KEY,
+        of="service",
+    ),
+    Route("GET", "/metrics", "read", Service.show_metrics, "text/plain", _KEY, of="service"),
+    Route("GET", "/healthz", None, Service.show_health, responses.Health, otherwise=_DEAD, of="service"),
+    Route(
+        "GET",
+        "/readyz",
+        None,
+        Service.show_readiness,
+        responses.Readiness,
+        otherwise=_NOT_READY,
+        of="service",
+    ),
+    Route("GET", "/openapi.json", None, Service.show_openapi, of="service"),
+    Route("GET", "/docs", None, Service.show_docs, "text/html", of="service"),
+)
+
+
+def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of the service, with the contexts of some experiments.
+
+    >>> document()["paths"]["/v1/decisions"]["post"]["operationId"]
+    'decide'
+    """
+    return openapi.with_contexts(openapi.document(ROUTES, keys=keys), specs)
+
+
+# --- requests ---
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
+
+
+def _require_no_browser(scope: Scope) -> None:
+    """Without keys, what protects a service on loopback from any page that its user visits."""
+    host, origin = _header(scope, b"host") or "", _header(scope, b"origin")
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if name not in _LOOPBACK:
+        raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise Refusal(403, "forbidden", "without keys no other page may send requests")
+
+
+# --- answers ---
+
+
+def _tell(scope: Scope, path: str, status: int, seconds: float, noted: dict[str, Any] | None) -> None:
+    """The request in the log and in its span."""
+    known = {
+        "route": path,
+        "status": status,
+        "experiment": scope.get("experiment"),
+        "key": scope.get("key"),
+    }
+    said = {name: value for name, value in known.items() if value is not None}
+    requests_log.debug("request", extra={"method": scope["method"], **said, "seconds": round(seconds, 6)})
+    if noted is not None:
+        noted |= {"http.route": path, "http.response.status_code": status}
+        noted |= {f"tightrope.{name}": said[name] for name in ("experiment", "key") if name in said}
+
+
+def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    length = str(len(answer.body)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+    if answer.retry_after is not None:
+        headers.append((b"retry-after", str(answer.retry_after).encode()))
+    if answer.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return headers
+
+
+async def _send(cycle: RequestResponseCycle | None, send: Send, answer: Answer) -> None:
+    headers = _headers(answer)
+    if cycle is None or not write_whole(cycle, answer.status, headers, answer.body):
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+def _response(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status)
+    response.raw_headers = _headers(answer)
+    return response
+
+
+def _health(shown: dict[str, Any], good: bool) -> Response:
+    """200, or 503 with the time after which to ask again."""
+    return JSONResponse(shown, 200 if good else 503, None if good else {"retry-after": "1"})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return _response(error.answer())
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = "not-found" if error.status_code == 404 else "http"
+    response = _response(Refusal(error.status_code, code, error.detail).answer())
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = value
+    return response
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return _response(Refusal(500, "internal", "an error inside the service").answer())

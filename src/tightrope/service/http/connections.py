@@ -1,0 +1,294 @@
+"""Connections: how much, how long and how many of them the server bears before anyone has shown a key.
+
+Uvicorn bounds none of this with httptools: the bytes and the time of a request's head, sockets that stay silent, how many there
+are, requests sent ahead of their answers, answers that nobody reads, what is left of a body after its refusal. (h11, its other
+parser, which is slower, bounds the bytes of a head alone.) So the protocol is Uvicorn's own with limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from tightrope.service.answer import Refusal
+
+# In a request's `scope["extensions"]`: what `whole_body` and `write_whole` take. A body mostly comes with its head, and then there
+# is nothing to wait for; an answer mostly goes out at once.
+WHOLE: Final = "tightrope.whole"
+
+_SWEEP_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """What one connection may ask of the server before and beside its requests, and how many there may be."""
+
+    # Open at once. One more takes the place of the one that has kept the server waiting longest, else it is answered 503.
+    connections: int = 1_000
+    # Of a request: its line and headers, and whatever else is not its body.
+    head_bytes: int = 32 << 10
+    # From the connection, or from the head's first byte, to the head's last; after an answer Uvicorn's `timeout_keep_alive`, 5 s.
+    head_seconds: float = 10.0
+    # Requests that may be sent ahead of the answer to the first.
+    ahead: int = 32
+    # What is still taken of a body that was refused, so that its sender reads why.
+    unread_bytes: int = 64 << 10
+    # How long an answer may lie in the buffer, and how long the rest of a refused body may take.
+    unread_seconds: float = 20.0
+
+
+class Gate:
+    """What Uvicorn calls for each new connection (`http=`), and what closes those that keep the server waiting.
+
+    >>> Gate(ConnectionLimits(connections=200)).limits.head_bytes
+    32768
+    """
+
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self.limits = limits or ConnectionLimits()
+        self._watched: set[ServerState] = set()
+        self.serials = itertools.count()
+
+    def __call__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> BoundedHttp:
+        """The protocol of a new connection."""
+        return BoundedHttp(config, server_state, app_state, _loop, gate=self)
+
+    def entered(self, one: BoundedHttp) -> bool:
+        """Whether there is room for a connection that has just been made; another one may have to go."""
+        if one.server_state not in self._watched:
+            self._watched.add(one.server_state)
+            self._sweep(one.loop, one.server_state)
+        if len(one.connections) <= self.limits.connections:
+            return True
+        idle = [other for other in _bounded(one.server_state) if other is not one and other.idle]
+        if not idle:
+            return False
+        # Many may come within one tick of the loop's clock: then the first of them goes.
+        min(idle, key=lambda other: (other.waiting_since or 0.0, other.serial)).transport.abort()
+        return True
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop, state: ServerState) -> None:
+        now = loop.time()
+        for one in _bounded(state):
+            if one.overdue(now):
+                one.transport.abort()
+        if state.connections:
+            loop.call_later(_SWEEP_SECONDS, self._sweep, loop, state)
+        else:
+            self._watched.discard(state)
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._gate = gate
+        self._limits = gate.limits
+        self.serial = next(gate.serials)
+        # Since when the server waits for the head of a request; None while it answers one.
+        self.waiting_since: float | None = self.loop.time()
+        self._patience = self._limits.head_seconds
+        # Since when it waits for the rest of a body that it has refused, or for an answer to be read.
+        self._draining_since: float | None = None
+        self._stalled_since: float | None = None
+        self._drained = 0
+        # Of the present request: the bytes of chunks in which no body came and no request ended.
+        self._overhead = 0
+        self._chunk = 0
+        self._progress = False
+        self._refusal: Refusal | None = None
+        # The request that is being answered; `cycle` is the last that was read.
+        self._running: RequestResponseCycle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost but the caller's time."""
+        return self.waiting_since is not None and (self.cycle is None or self.cycle.response_complete)
+
+    def overdue(self, now: float) -> bool:
+        """Whether the other side has had its time."""
+        limits = self._limits
+        for since, most in (
+            (None if self.flow.read_paused else self.waiting_since, self._patience),
+            (self._draining_since, limits.unread_seconds),
+            (self._stalled_since, limits.unread_seconds),
+        ):
+            if since is not None and now - since > most:
+                return True
+        return False
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let it in, in place of another if need be, or say that there are too many."""
+        super().connection_made(transport)
+        if not self._gate.entered(self):
+            self._refusal = Refusal(503, "overloaded", "too many connections are open", retry_after=1)
+            self.send_400_response("")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The caller is gone: nobody answers what it sent ahead."""
+        for cycle in [
+            *([] if self._running is None else [self._running]),
+            *(one for one, _ in self.pipeline),
+        ]:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes."""
+        self._progress = False
+        self._chunk = len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if not self._progress:
+            self._overhead += len(data)
+            if self._overhead > self._limits.head_bytes:
+                self._refuse_head()
+                self.send_400_response("")
+        elif self._draining_since is not None:
+            self._drained += len(data)
+            if self._drained > self._limits.unread_bytes:
+                self.transport.close()
+
+    def pause_writing(self) -> None:
+        """What was answered is not read."""
+        self._stalled_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It is read again."""
+        self._stalled_since = None
+        super().resume_writing()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self.waiting_since, self._patience = self.loop.time(), self._limits.head_seconds
+        self._overhead = 0
+
+    def on_headers_complete(self) -> None:
+        """The head is complete."""
+        if self._chunk > self._limits.head_bytes:
+            head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if head > self._limits.head_bytes:
+                self._refuse_head()
+                raise ValueError
+        if len(self.pipeline) >= self._limits.ahead:
+            words = f"at most {self._limits.ahead} requests may be sent ahead of their answers"
+            self._refusal = Refusal(400, "malformed", words)
+            raise ValueError
+        self.waiting_since = None
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
+        self.scope["extensions"] = {WHOLE: self.cycle}  # type: ignore[dict-item]
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self._progress = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a request, or of what was left of one."""
+        self._progress = True
+        if self._draining_since is not None:
+            self._draining_since, self.waiting_since = None, self.loop.time()
+        super().on_message_complete()
+
+    # What Uvicorn calls
+
+    def on_response_complete(self) -> None:
+        """An answer is sent: on to the next request, the end of this one's body, or a wait, whose end needs no timer here."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        now = self.loop.time()
+        if self.pipeline:
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
+            if self.waiting_since is not None:
+                # The next head has begun, and was not read on while this answer was made.
+                self.waiting_since = now
+        elif self.cycle.more_body:
+            self._draining_since, self._drained = now, 0
+        elif self.waiting_since is None:
+            self.waiting_since, self._patience = now, self.timeout_keep_alive
+        else:
+            self.waiting_since = now
+
+    def send_400_response(self, msg: str) -> None:
+        """What the parser or a limit refused, in the form of all other refusals; then the connection is closed."""
+        refusal = self._refusal or Refusal(400, "malformed", "not HTTP/1.1 as this server reads it")
+        answer = refusal.answer()
+        retry = b"" if answer.retry_after is None else b"retry-after: %d\r\n" % answer.retry_after
+        self.transport.write(
+            STATUS_LINE[answer.status]
+            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
+            % len(answer.body)
+            + retry
+            + b"\r\n"
+            + answer.body
+        )
+        self.transport.close()
+
+    def _refuse_head(self) -> None:
+        most = self._limits.head_bytes
+        words = f"line and headers of a request must have at most {most} bytes"
+        self._refusal = Refusal(431, "too-large", words)
+
+
+def whole_body(cycle: RequestResponseCycle) -> bytes | None:
+    """The body, if all of it has come."""
+    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    return bytes(cycle.body)
+
+
+def write_whole(
+    cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bool:
+    """Write head and body by one call of the system, where nothing speaks against it; else False, and nothing is written."""
+    if cycle.disconnected or not cycle.keep_alive or cycle.flow.write_paused or cycle.access_log:
+        return False
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        parts += name, b": ", value, b"\r\n"
+    cycle.transport.write(b"".join((*parts, b"\r\n", body)))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
+
+
+def _bounded(state: ServerState) -> list[BoundedHttp]:
+    return [one for one in state.connections if isinstance(one, BoundedHttp)]

@@ -1,0 +1,220 @@
+"""Keys: who may do what with which experiment. The file holds hashes alone.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder) / "keys.json"
+...     secret = create_key(path, scopes=["decide"], experiments=["ward"])
+...     keys = Keys(path)
+...     key = keys.find(f"Bearer {secret}")
+...     key.require("decide", "ward")
+...     key.require("read", "ward")
+Traceback (most recent call last):
+...
+tightrope.service.answer.Refusal: this key does not open 'read' of this experiment
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, get_args
+
+import msgspec
+
+from tightrope.errors import InvalidInput
+from tightrope.files import write
+from tightrope.service.answer import Refusal
+
+Scope: TypeAlias = Literal["decide", "outcome", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+log = logging.getLogger("tightrope.service")
+
+# What a key may do, and for how long, where nobody says.
+LEAST: tuple[Scope, ...] = ("decide",)
+DAYS = 90.0
+
+_CHECK_SECONDS = 1.0
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the file holds of a key."""
+
+    # The part of the key that is no secret.
+    id: str
+    # SHA-256 of the whole key. A key is 256 random bits, so a slow hash would protect nothing more.
+    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    scopes: tuple[Scope, ...]
+    # Their names; "*" is all.
+    experiments: tuple[str, ...]
+    # From when on it opens nothing; None: never.
+    expires: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    # Requests a second; None: as many as the service bears.
+    rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+    def opens(self, scope: Scope, experiment: str) -> bool:
+        """Whether the key is good for this."""
+        return scope in self.scopes and ("*" in self.experiments or experiment in self.experiments)
+
+    def require(self, scope: Scope, experiment: str) -> None:
+        """Refuse with 403 what the key is not good for."""
+        if not self.opens(scope, experiment):
+            # The same words whether the experiment exists or not.
+            raise Refusal(403, "forbidden", f"this key does not open {scope!r} of this experiment")
+
+
+class Keys:
+    """The keys in a file, read again when it changes. One that can't be read, or only half, leaves those in force that were."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._keys: dict[str, Key] = {}
+        self._stamp: tuple[int, int, int] | None = None
+        self._next_check = 0.0
+        # The latest time that is known, and when on the steady clock: a wall clock that is set back revives no key.
+        self._latest, self._latest_at = time.time(), time.monotonic()
+        # The time of the journals, which have seen more than this process: the clock may have been set back before its start.
+        self.passed: Callable[[], float] = lambda: 0.0
+        # What is wrong with the file now, which an earlier one stands in for.
+        self.trouble = ""
+        self._load()
+
+    def find(self, authorization: str | None, *, afresh: bool = False) -> Key:
+        """The key in an `Authorization` header; or a `Refusal` with 401, for none that is known or one that has expired.
+
+        The file is looked at again once a second, or `afresh`.
+        """
+        if afresh or time.monotonic() >= self._next_check:
+            self._refresh()
+        scheme, _, token = (authorization or "").partition(" ")
+        _, _, rest = token.strip().partition("_")
+        known = self._keys.get(rest.partition("_")[0])
+        given = hashlib.sha256(token.strip().encode(errors="replace")).hexdigest()
+        if scheme.lower() != "bearer" or known is None or not hmac.compare_digest(known.hash, given):
+            raise Refusal(401, "unauthorized", "a key is needed: send it as `Authorization: Bearer KEY`")
+        if known.expires is not None and self._now() >= known.expires.timestamp():
+            raise Refusal(401, "unauthorized", "this key has expired")
+        return known
+
+    def _now(self) -> float:
+        """The time by which keys expire: the wall clock's, and never before what it was, or what a journal says."""
+        at = time.monotonic()
+        self._latest = max(time.time(), self._latest + (at - self._latest_at))
+        self._latest_at = at
+        return self._latest
+
+    def _refresh(self) -> None:
+        self._next_check = time.monotonic() + _CHECK_SECONDS
+        self._latest = max(self._now(), self.passed())
+        trouble = ""
+        try:
+            self._load()
+        except InvalidInput as error:
+            trouble = str(error)
+        if trouble and trouble != self.trouble:
+            log.error("keys stay as they were: %s", trouble)
+        self.trouble = trouble
+
+    def _load(self) -> None:
+        try:
+            status = self.path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp != self._stamp:
+                self._keys = {key.id: key for key in _read(self.path)}
+                self._stamp = stamp
+        except FileNotFoundError:
+            # A file that is gone revokes everything.
+            self._keys, self._stamp = {}, None
+        except OSError as error:
+            raise InvalidInput(f"{self.path}: can't be read: {error.strerror or error}") from error
+
+
+def create_key(
+    path: str | os.PathLike[str],
+    *,
+    scopes: Sequence[str] = LEAST,
+    experiments: Sequence[str] = ("*",),
+    days: float | None = DAYS,
+    rate: float | None = None,
+) -> str:
+    """Add a key to the file, which is made where it is missing, and return it. It can't be recovered from the file.
+
+    Parameters
+    ----------
+    path : path
+    scopes : sequence of "decide", "outcome", "read", "admin"
+        What it may do; by default only to decide.
+    experiments : sequence of str
+        Names; "*" is all.
+    days : float, optional
+        How long it opens anything, 90 by default; None for ever.
+    rate : float, optional
+        Requests a second, beyond which it is answered 429.
+    """
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidInput(f"scopes must be among {', '.join(SCOPES)}, but got {scope!r}.")
+    if not scopes or not experiments:
+        raise InvalidInput("a key needs at least one scope and one experiment.")
+    for what, value in (("days", days), ("rate", rate)):
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidInput(f"{what} must be a positive number, but got {value!r}.")
+    target = Path(path)
+    known = _read(target) if target.exists() else []
+    name = secrets.token_hex(4)
+    secret = f"tr_{name}_{secrets.token_urlsafe(32)}"
+    key = Key(
+        name,
+        hashlib.sha256(secret.encode()).hexdigest(),
+        tuple(scopes),  # type: ignore[arg-type]
+        tuple(experiments),
+        None if days is None else _in_days(days),
+        rate,
+    )
+    _write(target, [*known, key])
+    return secret
+
+
+def revoke_key(path: str | os.PathLike[str], name: str) -> None:
+    """Remove the key with this id, the part of the key between the first two underscores.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "keys.json"
+    ...     secret = create_key(path)
+    ...     revoke_key(path, secret.split("_")[1])
+    ...     len(_read(path))
+    0
+    """
+    target = Path(path)
+    known = _read(target)
+    if name not in [key.id for key in known]:
+        raise InvalidInput(f"{target}: no key has the id {name!r}.")
+    _write(target, [key for key in known if key.id != name])
+
+
+def _in_days(days: float) -> datetime:
+    try:
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    except OverflowError:
+        raise InvalidInput(f"days must lead to a year before 10000, but got {days!r}.") from None
+
+
+def _read(path: Path) -> list[Key]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Key])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: not a list of keys: {error}") from error
+
+
+def _write(path: Path, keys: list[Key]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, msgspec.json.format(msgspec.json.encode(keys)) + b"\n", private=True)

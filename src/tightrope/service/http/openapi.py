@@ -1,0 +1,295 @@
+"""What a route is: which request calls what, who may ask, what is answered. The table itself is `app.ROUTES`.
+
+From the table come the application and the API in words: for programs (OpenAPI 3.1) and for people (a page without scripts or
+outside hosts).
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import Template
+from typing import Any, Final, Literal, NamedTuple, get_type_hints
+
+import msgspec
+
+from tightrope.service.answer import Refusal
+from tightrope.service.http.keys import Scope
+from tightrope.service.requests import Name
+from tightrope.service.responses import Error
+from tightrope.spec import Spec
+from tightrope.version import __version__
+
+
+@dataclass(frozen=True)
+class Route:
+    """A row of the table."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    # What a key must open; None: anyone may ask.
+    scope: Scope | None
+    # An operation on an experiment, or a method of `Service` about all of them. Its docstring's first line is the summary.
+    handler: Callable[..., Any]
+    # Of the JSON that comes back, one of `responses`; or the media type of something else.
+    answer: type[Any] | str = dict
+    # Statuses, whose meaning is the same for all routes.
+    refusals: tuple[int, ...] = ()
+    # Other statuses that come with the answer's schema, and what they mean.
+    otherwise: Mapping[int, str] = field(default_factory=dict)
+    of: Literal["experiment", "service"] = "experiment"
+    # Whether it is read beside the writer, on a connection of its own.
+    apart: bool = False
+
+    @cached_property
+    def request(self) -> Any:
+        """What its operation takes, by its signature: of a POST the type of the body, of a GET that of path and query; or None."""
+        given = get_type_hints(self.handler)["request"] if self.of == "experiment" else None
+        return None if given is type(None) else given
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What path and query may hold, beside the experiment's name."""
+        return self.request.__struct_fields__ if self.method == "GET" and self.request else ()
+
+    def query(self, given: Mapping[str, str]) -> Any:
+        """The request of a GET, from the texts in its path and query."""
+        values = {
+            name: PARAMETERS[name].read(name, given.get(name))
+            for name in self.parameters
+            if PARAMETERS[name].required or name in given
+        }
+        return None if self.request is None else self.request(**values)
+
+
+class Parameter(NamedTuple):
+    """A part of a path or a query: its schema, what it means, and how its text is read."""
+
+    schema: dict[str, Any]
+    words: str
+    read: Callable[[str, str | None], Any]
+    where: Literal["path", "query"] = "query"
+    required: bool = False
+
+
+def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of a table of routes.
+
+    >>> from tightrope.service.http.app import ROUTES
+    >>> sorted(document(ROUTES)["paths"])[:3]
+    ['/docs', '/healthz', '/metrics']
+    """
+    bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
+    sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
+    _, schemas = msgspec.json.schema_components(
+        [*bodies, *sent_back, Error], ref_template=_ref("{name}")["$ref"]
+    )
+    for name, schema in schemas.items():
+        _describe(schema)
+        if name in EXAMPLES:
+            schema["examples"] = [EXAMPLES[name]]
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, keys)
+    components: dict[str, Any] = {"schemas": schemas}
+    words = "A key from `tightrope keys create`. A service on loopback may need none."
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": words}}
+    words = "Decisions under rules that hold at all times. A 200 means that what it says is on disk."
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tightrope", "version": __version__, "description": words},
+        "paths": paths,
+        "components": components,
+    }
+
+
+def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
+    """The OpenAPI document with what callers of these experiments send as `context`: which columns, which values.
+
+    >>> from tightrope.spec import make_spec
+    >>> spec = make_spec({"actions": ["a"], "context": {"age": {"type": "number", "min": 0, "max": 120}}}, name="beds")
+    >>> api = {"components": {"schemas": {"DecisionRequest": {"properties": {"context": {}}}}}}
+    >>> with_contexts(api, [spec])["components"]["schemas"]["DecisionRequest"]["properties"]["context"]["anyOf"][0]["title"]
+    'context of beds'
+    """
+    known = [
+        {"title": f"context of {spec.name}", **spec.features().schema()}
+        for spec in specs
+        if spec.context_names
+    ]
+    if known:
+        properties = api["components"]["schemas"]["DecisionRequest"]["properties"]
+        properties["context"] |= {"anyOf": [*known, {"type": "null"}], "default": None}
+    return api
+
+
+def page(api: dict[str, Any]) -> str:
+    """The document as HTML."""
+    parts = []
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            rows = "".join(
+                f"<tr><td>{code}</td><td>{html.escape(one['description'])}</td></tr>"
+                for code, one in operation["responses"].items()
+            )
+            fields = "".join(
+                f"<li><code>{html.escape(one['name'])}</code> ({one['in']}): {html.escape(one['description'])}</li>"
+                for one in operation.get("parameters", ())
+            )
+            if body := operation.get("requestBody"):
+                name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                fields += f'<li>body: <a href="#{name}">{name}</a></li>'
+            parts.append(
+                f"<section><h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"
+                f"<p>{html.escape(operation['summary'])}</p><ul>{fields}</ul>"
+                f"<table><tr><th>status</th><th>meaning</th></tr>{rows}</table></section>"
+            )
+    for name, schema in api["components"]["schemas"].items():
+        text = html.escape(json.dumps(schema, indent=2, ensure_ascii=False))
+        parts.append(f'<section id="{name}"><h2>{name}</h2><pre>{text}</pre></section>')
+    words = {name: html.escape(api["info"][name]) for name in ("version", "description")}
+    template = Template(Path(__file__).with_name("api.html").read_text(encoding="utf-8"))
+    return template.substitute(words, sections="".join(parts))
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    r"""The words of a docstring: what it is, and for each of its attributes what that is.
+
+    >>> schema = {"description": "A bed.\n\nAttributes\n----------\nward, room : str\n    Where.", "properties": {"room": {}}}
+    >>> _describe(schema)
+    >>> schema
+    {'description': 'A bed.', 'properties': {'room': {'description': 'Where.'}}}
+    """
+    whole, _, attributes = inspect.cleandoc(schema.get("description", "")).partition("\n\nAttributes\n")
+    schema["description"] = " ".join(whole.split())
+    for head, words in re.findall(r"^(\w.*)\n((?:    .*\n?)+)", attributes, re.MULTILINE):
+        for name in re.findall(r"\w+", re.sub(r":[^,]*", "", head)):
+            if name in schema["properties"]:
+                schema["properties"][name]["description"] = " ".join(words.split())
+
+
+def _operation(route: Route, keys: bool) -> dict[str, Any]:
+    if isinstance(route.answer, str):
+        content: dict[str, Any] = {route.answer: {"schema": _TEXT}}
+    else:
+        content = _json({"type": "object"} if route.answer is dict else _ref(route.answer.__name__))
+    responses: dict[str, Any] = {"200": {"description": "Done, and durable.", "content": content}}
+    for code, words in route.otherwise.items():
+        responses[str(code)] = {"description": words, "content": content}
+    for code in sorted(route.refusals):
+        responses[str(code)] = {"description": _REFUSALS[code], "content": _json(_ref("Error"))}
+        if code in (429, 503):
+            responses[str(code)]["headers"] = {"Retry-After": {"description": _RETRY, "schema": _COUNT}}
+    summary = (route.handler.__doc__ or "").partition("\n")[0]
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__,
+        "tags": [route.scope or "open"],
+        "summary": summary,
+        "responses": responses,
+    }
+    if route.of == "experiment":
+        # What is in the path first, then the experiment.
+        named = [(name, PARAMETERS[name]) for name in ("experiment", *route.parameters)]
+        operation["parameters"] = [
+            {
+                "name": name,
+                "in": one.where,
+                "required": one.required,
+                "schema": one.schema,
+                "description": one.words,
+            }
+            for name, one in sorted(named, key=lambda pair: pair[1].where)
+        ]
+    if route.method == "POST" and route.request is not None:
+        operation["requestBody"] = {"required": True, "content": _json(_ref(route.request.__name__))}
+    if route.scope is not None:
+        operation["security"] = [{"key": []}] if keys else [{}, {"key": []}]
+        operation["description"] = f"Needs a key with the scope `{route.scope}`."
+    return operation
+
+
+def _whole(name: str, text: str | None) -> int:
+    most = PARAMETERS[name].schema["maximum"]
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
+        raise Refusal(422, "invalid", f"{name} must be a whole number from 1 to {most}, but got {text!r}")
+    return int(text)
+
+
+def _choice(name: str, text: str | None) -> str | None:
+    allowed = PARAMETERS[name].schema["enum"]
+    if text not in allowed:
+        raise Refusal(422, "invalid", f"{name} must be one of {', '.join(allowed)}, but got {text!r}")
+    return text
+
+
+def _event_id(name: str, text: str | None) -> str:
+    try:
+        event_id: str = msgspec.convert(text, Name)
+        event_id.encode()
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        raise Refusal(404, "unknown", "no decision can have such an event_id") from None
+    return event_id
+
+
+_TEXT: Final = {"type": "string"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}
+_POSITION: Final = {"type": "integer", "minimum": 1, "maximum": 1 << 62}
+_STATUS: Final = {"enum": ["late", "rejected", "missing", "pending"]}
+
+PARAMETERS: Final = {
+    "event_id": Parameter(_TEXT, "The caller's name for the decision.", _event_id, "path", True),
+    "experiment": Parameter(_TEXT, "Its name; needed where several are served.", lambda name, text: text),
+    "limit": Parameter(_LIMIT, "At most so many rows; 20 by default.", _whole),
+    "before": Parameter(_POSITION, "What the page before gave as `before`.", _whole),
+    "status": Parameter(_STATUS, "Which outcomes.", _choice, required=True),
+}
+
+_RETRY: Final = "After so many seconds the same request may be sent again."
+
+# One of each that a caller sends or gets all the time, from `examples/hospital.toml`.
+EXAMPLES: Final[dict[str, Any]] = {
+    "DecisionRequest": {"event_id": "visit-1", "context": {"age": 71, "sex": "f", "prior_inpatient": 2}},
+    "OutcomeRequest": {"event_id": "visit-1", "reward": 1.0},
+    "ModeRequest": {"mode": "shadow", "default": "other"},
+    "SnapshotRequest": {"label": "before the new rules"},
+    "ErasureRequest": {"event_ids": ["visit-1"]},
+    "RollbackRequest": {"position": 20000, "restore": "learnt"},
+    "Decision": {
+        "event_id": "visit-1",
+        "action": 2,
+        "name": "family",
+        "sequence": 0,
+        "probability": 0.8125,
+    },
+    "Outcome": {"event_id": "visit-1", "sequence": 0, "awaits": []},
+    "Error": {"error": {"code": "invalid", "message": "context.age must lie in [0, 120], but got 171"}},
+}
+
+_REFUSALS: Final = {
+    400: "Not JSON (the message names the byte), or several experiments and none named.",
+    401: "No known key.",
+    403: "The key does not open this.",
+    404: "No such event, experiment, snapshot or route.",
+    408: "The body came too slowly.",
+    409: "At odds with what was recorded for this event; or that is `damaged`; or hard caps leave nothing to choose (`exhausted`).",
+    410: "The outcome came after its decision had expired, and is counted as late; or what the event was about is erased.",
+    413: "The body is too long.",
+    429: "The key has sent more requests a second than it may.",
+    422: "A field is not what it must be; the message names it.",
+    503: "Not now: overloaded, paused, standing by, or the journal can't be written. Retry with the same event_id.",
+}

@@ -1,0 +1,166 @@
+"""The whole chain of a journal, checked behind a service that has started: beside it, slowly, on a connection of its own.
+
+A start looks at the newest snapshot, the rows after it and the head. What was changed before that is found here: a row whose hash
+or columns do not fit, rows that are missing, rows that were erased without an entry that says so, snapshots that are not the ones
+that were taken. Decisions are not repeated: `tightrope replay` does that.
+
+>>> from tightrope.service.journal.entries import Refused
+>>> from tightrope.service.journal.rows import row_of
+>>> from tightrope.service.storage.memory import MemoryJournal
+>>> journal = MemoryJournal()
+>>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+>>> audit(journal)
+1
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.contract import Journal, bound_snapshots, fault_of
+from tightrope.service.journal.entries import Blank, Entry, Erased
+from tightrope.service.journal.errors import JournalDamaged, JournalError
+from tightrope.service.journal.rows import Row, entry_of, hash_of, is_chained
+
+log = logging.getLogger("tightrope.service")
+
+_PAGE: Final = 200
+# So many times as long as a page took: an audit takes a fifth of a core, and less of the interpreter's lock.
+_REST: Final = 4.0
+_NICE: Final = 10
+
+
+class ChainWalk:
+    """Rows from the first on: each follows the one before it, and its columns say what its entry says."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.head = GENESIS
+        # Rows of before the chain, those whose personal part was erased, and what entries say about that.
+        self.unchained = 0
+        self.blank: set[int] = set()
+        self.named: list[tuple[int, int]] = []
+
+    def step(self, row: Row) -> Entry:
+        """The entry in the row that follows."""
+        if row.position != self.position + 1:
+            raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
+        entry = entry_of(row)
+        self.head = hash_of(row, self.head)
+        if not is_chained(row):
+            if self.unchained < self.position:
+                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
+            self.unchained += 1
+        if isinstance(entry, Blank):
+            self.blank.add(row.position)
+        elif isinstance(entry, Erased):
+            self.named += entry.rows
+        self.position = row.position
+        return entry
+
+    def end(self) -> None:
+        """Refuse rows that were erased without a word."""
+        unnamed = [at for at in sorted(self.blank) if not any(a <= at <= b for a, b in self.named)]
+        if unnamed:
+            raise JournalDamaged(
+                f"row {unnamed[0]} was erased, but no entry says so: that is not this program's doing."
+            )
+
+
+def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: None) -> int:
+    """Check the chain and the snapshots of an open journal that may be written meanwhile; how many rows there were.
+
+    `rest` is called after each page with the seconds to rest for.
+
+    Raises
+    ------
+    JournalDamaged
+        Names the first row or snapshot that is not as it was written.
+    """
+    walk = ChainWalk()
+    while True:
+        began = time.monotonic()
+        # Page by page: a read that goes on would keep SQLite's log from being emptied.
+        page = list(itertools.islice(journal.rows(after=walk.position), _PAGE))
+        if not page:
+            break
+        for row in page:
+            walk.step(row)
+        rest(_REST * (time.monotonic() - began))
+    walk.end()
+    for listed in journal.snapshots():
+        began = time.monotonic()
+        fault = _fault(journal, listed.position)
+        # An erasure may have rewritten it in between, and the entry that says so has come with it.
+        if fault is not None and (fault := _fault(journal, listed.position)) is not None:
+            raise JournalDamaged(f"the snapshot at position {listed.position} {fault}.")
+        rest(_REST * (time.monotonic() - began))
+    return walk.position
+
+
+def _fault(journal: Journal, position: int) -> str | None:
+    saved = journal.snapshot(position)
+    return None if saved is None else fault_of(saved, journal, bound_snapshots(journal))
+
+
+class Audit:
+    """An audit on a thread of its own: `told` hears how many rows are as they were written, or what is not.
+
+    A journal that can't be read now is tried again by whoever starts another one.
+    """
+
+    def __init__(self, name: str, journal: Journal, told: Callable[[int | JournalDamaged], object]) -> None:
+        self._name, self._journal, self._told = name, journal, told
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"audit of {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give it up."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            # Linux has priorities by thread.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        began = time.monotonic()
+        try:
+            self._journal.open()
+            rows = audit(self._journal, self._rest)
+        except _GivenUp:
+            return
+        except JournalDamaged as error:
+            log.critical("experiment %r: the journal was changed or is damaged: %s", self._name, error)
+            self._told(error)
+        except JournalError as error:
+            log.warning("experiment %r: the chain can't be checked now: %s", self._name, error)
+        else:
+            took = time.monotonic() - began
+            log.info("experiment %r: the chain of all %d entries holds (%.1f s)", self._name, rows, took)
+            self._told(rows)
+        finally:
+            with contextlib.suppress(JournalError):
+                self._journal.close()
+
+    def _rest(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise _GivenUp
+
+
+class _GivenUp(Exception):
+    pass

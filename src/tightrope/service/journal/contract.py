@@ -1,0 +1,167 @@
+"""What an experiment needs of a storage: the contract `Journal`, which every module in `storage/` fulfils.
+
+A journal is a list of rows, numbered from 1 without gaps, and snapshots of the state at some of these positions. `append` is all
+or nothing, and durable when it returns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tightrope.service.journal.entries import KINDS, Erased, Snapshotted
+from tightrope.service.journal.errors import JournalError
+from tightrope.service.journal.packing import digest_of
+from tightrope.service.journal.rows import Row, entry_of, is_chained
+
+FORMAT: Final = 1  # of the tables
+
+
+class Snapshot(NamedTuple):
+    """The state after the entry at `position`, a SHA-256 of it in hexadecimal, and the name that people gave it."""
+
+    position: int
+    time: int
+    digest: str
+    label: str | None
+    state: bytes
+
+    @property
+    def sound(self) -> bool:
+        """Whether the state is the one that the digest was made of."""
+        return digest_of(self.state) == self.digest
+
+
+class Journal(ABC):
+    """What an experiment needs of a storage. One thread at a time calls it; only `append` and `probe` write.
+
+    Every method raises `JournalError` where the storage fails, and `JournalDamaged` where it holds what can't be right. After an
+    error `open` is called again before anything else. `tightrope.service.conformance.JournalSuite` checks all of this.
+    """
+
+    # Where the hash of the last row is kept beside the journal, and not in it; None: nowhere.
+    head_file: Path | None = None
+    # Of a storage that has no folder of its own: which place it is, so that `heads.keep_head` gives it a file of its own.
+    place: str | None = None
+
+    def open(self) -> bool:
+        """Get ready to read and write, also after a failure. False: another process is active, ask again later.
+
+        Raises
+        ------
+        JournalLocked
+            Another process writes here, and waiting for it is not how this storage works.
+        """
+        return True
+
+    def held(self) -> bool:
+        """Whether this process may still write, as far as it knows; asked often and from any thread, so it does not wait.
+
+        False: another process is active, or may be from now on. What was read here may be out of date, and `append` fails.
+        """
+        return True
+
+    def recorded(self) -> Row | None:
+        """While standing by: the configuration that the active process goes by, its newest `Started`; None if nobody knows."""
+        return None
+
+    def watched(self, position: int) -> list[Row]:
+        """While standing by: the row at a position and the last one, as far as there are such."""
+        return []
+
+    def stand_aside(self, aside: bool) -> None:  # noqa: B027
+        """While standing by: whether not to take over, since this process could not go on with the journal."""
+
+    @abstractmethod
+    def append(
+        self, rows: Sequence[Row], snapshots: Sequence[Snapshot] = (), drop: Sequence[int] = ()
+    ) -> None:
+        """Add rows and snapshots and drop the snapshots at some positions, all or nothing, durable on return."""
+
+    def overwrite(self, rows: Sequence[Row]) -> None:
+        """Put other data into rows that are there, all or nothing and durable; what was in them is gone from the storage."""
+        raise JournalError(f"{type(self).__name__} can't erase anything.")
+
+    def probe(self) -> None:  # noqa: B027
+        """Write something that does not matter, durably: raises `JournalError` where `append` would."""
+
+    @abstractmethod
+    def find(self, event_ids: Collection[str]) -> list[Row]:
+        """The rows of these events whose kind is at most `LAST_BY_EVENT`, in order."""
+
+    @abstractmethod
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        """All rows beyond a position, in order, read as they are needed."""
+
+    @abstractmethod
+    def newest(self, kind: int, before: int, limit: int) -> list[Row]:
+        """The newest rows of one kind before a position, newest first."""
+
+    @abstractmethod
+    def last(self) -> int:
+        """The position of the last row; 0 for an empty journal."""
+
+    @abstractmethod
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first, without their states."""
+
+    @abstractmethod
+    def snapshot(self, position: int) -> Snapshot | None:
+        """The snapshot at a position."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of everything; another process may write from now on."""
+
+    def reader(self) -> Journal | None:
+        """The same journal, not open yet, for another thread to read while this one writes; None where that can't be."""
+        return None
+
+    def disk_left(self) -> int | None:
+        """Bytes that are free where the journal is kept, from any thread; None where that is not known."""
+        return None
+
+    def select(self, kinds: Collection[int], *, before: int | None = None, limit: int = 100) -> list[Row]:
+        """The newest rows of some kinds, newest first."""
+        end = before if before is not None else 1 << 62
+        found = [row for kind in kinds for row in self.newest(kind, end, limit)]
+        return sorted(found, reverse=True)[:limit]
+
+
+def row_at(journal: Journal, position: int) -> Row | None:
+    """The row at a position."""
+    found = next(journal.rows(after=position - 1), None)
+    return found if found is not None and found.position == position else None
+
+
+def bound_snapshots(journal: Journal) -> dict[int, str]:
+    """The digest that the chain holds of the snapshot at each position, the newest word on it."""
+    found: dict[int, str] = {}
+    end: int | None = None
+    while page := journal.select([KINDS[Snapshotted], KINDS[Erased]], before=end, limit=1000):
+        for row in page:
+            entry = entry_of(row)
+            if isinstance(entry, Snapshotted):
+                found.setdefault(entry.of, entry.digest)
+            elif isinstance(entry, Erased):
+                for position, digest in entry.snapshots:
+                    found.setdefault(position, digest)
+        end = page[-1].position
+    return found
+
+
+def fault_of(snapshot: Snapshot, journal: Journal, bound: Mapping[int, str]) -> str | None:
+    """Why a snapshot is not to be used, in words; None for one that is as the chain says. `bound` is from `bound_snapshots`.
+
+    Nothing is said of those of before the chain.
+    """
+    if not snapshot.sound:
+        return "does not match its own digest"
+    if snapshot.position in bound:
+        same = bound[snapshot.position] == snapshot.digest
+        return None if same else "is not the one that the journal's chain says was taken"
+    row = row_at(journal, snapshot.position)
+    if row is None or is_chained(row):
+        return "is not in the journal's chain"
+    return None

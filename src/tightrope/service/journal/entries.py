@@ -1,0 +1,234 @@
+"""The entries of a journal: what happened to an experiment, in order. Everything else about it can be computed from these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.service.requests import DecisionRequest, Used
+
+# Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
+# spent over to every hard cap of the same usage; since 4 snapshots hold `Counts`, in journals that began so; since 5 a fit of a
+# model takes effect when it is made, which an entry says, and not at a fixed outcome.
+ENTRIES: Final = 5
+
+
+class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
+    # The id of the key with which it was asked for; None where there are no keys, and for what the service did by itself.
+    by: str | None = None
+
+
+class Started(_Entry, tag="started"):
+    """The experiment as its spec states it, and how long it waits for outcomes: the first entry, and again when that changes.
+
+    `reset_caps` names the hard caps that begin at 0 with this change, whatever was spent. `ranges` are those of usage that no rule
+    declares, as they were inferred (`usage_ranges`).
+    """
+
+    format: int
+    version: str
+    spec: dict[str, Any]
+    expire_after: float
+    max_pending: int
+    reset_caps: list[str] = msgspec.field(default_factory=list)
+    ranges: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+
+
+class Decided(_Entry, tag="decided"):
+    """A decision: what was asked, what was answered, the numbers behind it (`Decision`'s trace) and the queue after it.
+
+    `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
+    shadow mode served the default. `probability` is that with which the action was served, after prices, hard caps and
+    eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form and in journals of
+    format 1. `probabilities` are those of all actions on offer, by row; left out where the one served has 1.
+    """
+
+    event_id: str
+    request: DecisionRequest
+    fingerprint: bytes
+    number: int
+    action: int
+    trace: bytes
+    queue: bytes
+    offered: list[int] | None = None
+    proposed: int | None = None
+    probability: float | None = None
+    probabilities: bytes | None = None
+
+
+class Learnt(_Entry, tag="learnt"):
+    """An outcome, or a part of one, that was applied."""
+
+    event_id: str
+    number: int
+    reward: float | None = None
+    usage: Used | None = None
+
+
+class Expired(_Entry, tag="expired"):
+    """Decisions whose outcome is waited for no longer."""
+
+    numbers: list[int]
+    event_ids: list[str]
+
+
+class Refused(_Entry, tag="refused"):
+    """An outcome that was well formed, but came too late, for an event that no one knows, or at odds with an earlier one."""
+
+    event_id: str
+    reason: Literal["late", "unknown", "differs"]
+    reward: float | None = None
+    usage: Used | None = None
+
+
+class Measured(_Entry, tag="measured"):
+    """Slater's constant, measured on what was seen up to a number of rounds."""
+
+    rounds: int
+    slater: float
+
+
+class Refitted(_Entry, tag="refitted"):
+    """Some models, by their numbers in `Policy.refits`, go on with the fits that were made of what they had learnt."""
+
+    models: list[int]
+
+
+class ModeChanged(_Entry, tag="mode"):
+    """Live, shadow (with the action that is served by default) or paused."""
+
+    mode: Literal["live", "shadow", "paused"]
+    default: int | None = None
+
+
+class RolledBack(_Entry, tag="rolled back"):
+    """Back to the snapshot at `position`, whose state is here once more: snapshots may be dropped, the journal needs none."""
+
+    position: int
+    restore: Literal["learnt", "all"]
+    state: bytes
+
+
+class WarmStarted(_Entry, tag="warm start"):
+    """What the policy has learnt of a table before its first decision: its state from here on, whatever becomes of the file."""
+
+    file: str
+    sha256: str
+    rows: int
+    state: bytes
+
+
+class Snapshotted(_Entry, tag="snapshot"):
+    """A snapshot was taken of the state after the entry at `of`: its digest, which a snapshot that is used must have."""
+
+    of: int
+    digest: str
+    label: str | None = None
+
+
+class Erased(_Entry, tag="erased"):
+    """What was personal in some rows is gone for good. `rows` are ranges of positions, both ends included.
+
+    `numbers` are the decisions whose inputs are gone, from the policy's memory too; what was pending is no longer waited for.
+    `stale` are the positions of snapshots with a label that still hold them. Entries that follow rewrite these, some at a time, and
+    have nothing but `snapshots`: the position of each and its new digest, empty for one that could not be read and was dropped.
+    """
+
+    rows: list[tuple[int, int]]
+    event_ids: list[str] = msgspec.field(default_factory=list)
+    numbers: list[int] = msgspec.field(default_factory=list)
+    stale: list[int] = msgspec.field(default_factory=list)
+    snapshots: list[tuple[int, str]] = msgspec.field(default_factory=list)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on with an erasure that an earlier entry tells of."""
+        return not self.rows
+
+
+class Blank(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of an entry whose personal part was erased; `kind` says of which."""
+
+    kind: str
+    by: str | None = None
+    event_id: str | None = None
+    number: int | None = None
+    action: int | None = None
+    reason: Literal["late", "unknown", "differs"] | None = None
+    position: int | None = None
+    restore: Literal["learnt", "all"] | None = None
+
+
+Written: TypeAlias = (
+    Started
+    | Decided
+    | Learnt
+    | Expired
+    | Refused
+    | Measured
+    | ModeChanged
+    | RolledBack
+    | Snapshotted
+    | Erased
+    | WarmStarted
+    | Refitted
+)
+Entry: TypeAlias = Written | Blank
+# Numbers of the kinds in the tables, so that a query can pick some without decoding. Never reuse one.
+KINDS: Final[dict[type[Any], int]] = {
+    Decided: 1,
+    Learnt: 2,
+    Started: 3,
+    Expired: 4,
+    Refused: 5,
+    Measured: 6,
+    ModeChanged: 7,
+    RolledBack: 8,
+    Snapshotted: 9,
+    Erased: 10,
+    WarmStarted: 11,
+    Refitted: 12,
+}
+# What may be personal, or was computed of it, and is therefore sealed in a row.
+SEALED: Final[dict[type[Any], tuple[str, ...]]] = {
+    Decided: (
+        *("request", "fingerprint", "trace", "queue", "offered", "proposed", "probability", "probabilities"),
+    ),
+    Learnt: ("reward", "usage"),
+    Refused: ("reward", "usage"),
+    RolledBack: ("state",),
+    WarmStarted: ("state",),
+}
+# The kinds up to this one are found by their event id; the others, which are few, by their kind.
+LAST_BY_EVENT: Final = 2
+
+
+def probabilities_of(entry: Decided, n_actions: int) -> NDArray[np.float64] | None:
+    """The probability of every action, (J,), 0 of those that were not on offer; None where it is not known."""
+    if entry.probability is None:
+        return None
+    found = np.zeros(n_actions)
+    if entry.probabilities is None:
+        found[entry.action] = entry.probability
+    else:
+        offered = slice(None) if entry.offered is None else entry.offered
+        found[offered] = np.frombuffer(entry.probabilities)
+    return found
+
+
+def named_probabilities(entry: Decided, actions: Sequence[str]) -> dict[str, float] | None:
+    """The same of the actions on offer, by name."""
+    found = probabilities_of(entry, len(actions))
+    if found is None:
+        return None
+    offered = range(len(actions)) if entry.offered is None else entry.offered
+    return {actions[a]: float(found[a]) for a in offered}
+
+
+def label_after_erasure(position: int) -> str:
+    """What the snapshot is called that follows an erasure, the only one that has its own position in its label."""
+    return f"after the erasure at {position}"

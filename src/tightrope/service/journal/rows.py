@@ -1,0 +1,199 @@
+"""Entries as rows: each is MessagePack that carries the hash of the row before (`chain`), and seals what may be personal.
+
+>>> from tightrope.service.journal.entries import Refused
+>>> row = row_of(1, 0, Refused(event_id="visit-9", reason="unknown", reward=1.0))
+>>> entry_of(row)
+Refused(event_id='visit-9', reason='unknown', reward=1.0, usage=None, by=None)
+>>> entry_of(erased(row))
+Blank(kind='refused', by=None, event_id='visit-9', number=None, action=None, reason='unknown', position=None, restore=None)
+>>> hash_of(erased(row), GENESIS) == hash_of(row, GENESIS)
+True
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tightrope.service.journal import chain
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, SEALED, Blank, Entry, Written
+from tightrope.service.journal.errors import JournalDamaged, JournalError
+from tightrope.service.journal.packing import canonical
+
+_KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
+_TAG_OF_KIND: Final = {number: str(tag) for tag, number in _KIND_OF_TAG.items()}
+
+
+class Row(NamedTuple):
+    """An entry as it is stored: its place from 1, microseconds since 1970, its kind's number, its event, the entry itself."""
+
+    position: int
+    time: int
+    kind: int
+    event_id: str | None
+    data: bytes
+
+
+class _Plan(NamedTuple):
+    """How entries of a kind are written: its number, and for its open and its sealed part a struct and what goes into it."""
+
+    number: int
+    open_part: Callable[..., Any]
+    shown: Callable[[Any], Any]
+    sealed_part: Callable[..., Any] | None
+    private: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, kind: type[Any]) -> _Plan:
+        secret = SEALED.get(kind, ())
+        shown = [name for name in kind.__struct_fields__ if name not in secret]
+        tag = {"tag": kind.__struct_config__.tag, "tag_field": "kind"}
+        # What a kind must have is never None, so this leaves out what it need not have.
+        open_part, sealed_part = (
+            msgspec.defstruct(
+                kind.__name__, [(name, Any, None) for name in names], omit_defaults=True, gc=False, **more
+            )
+            for names, more in ((shown, tag), (secret, {}))
+        )
+        return cls(KINDS[kind], open_part, _values(shown), sealed_part if secret else None, _values(secret))
+
+
+def _values(names: Sequence[str]) -> Callable[[Any], Any]:
+    """The values of some fields of an entry, as a tuple."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda entry: tuple(getattr(entry, name) for name in names)
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_PLANS: Final = {kind: _Plan.of(kind) for kind in KINDS}
+_decoder = msgspec.msgpack.Decoder(Written)
+_blank_decoder = msgspec.msgpack.Decoder(Blank)
+
+
+def row_of(position: int, time: int, entry: Written, link: bytes = GENESIS) -> Row:
+    """The entry as a row that follows the one whose hash is `link`."""
+    return chained(position, time, entry, link)[0]
+
+
+def chained(position: int, time: int, entry: Written, link: bytes) -> tuple[Row, bytes]:
+    """The same, and the hash of the row."""
+    number, open_part, shown, sealed_part, private = _PLANS[type(entry)]
+    event_id: str | None = entry.event_id if number <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    told = _encode(open_part(*shown(entry)))
+    data, commitment = chain.seal(
+        link, told, b"" if sealed_part is None else _encode(sealed_part(*private(entry)))
+    )
+    row = Row(position, time, number, event_id, data)
+    return row, chain.hash_row(link, position, time, number, event_id, told, commitment)
+
+
+def hash_of(row: Row, before: bytes | None) -> bytes:
+    """The hash of a row that follows the one with the hash `before`; None: whatever row it says that it follows.
+
+    Raises
+    ------
+    JournalDamaged
+        It does not follow that row: one of the two was changed, or others were added or removed.
+    """
+    position, time, kind, event_id, data = row
+    parts = _parts(row)
+    if parts is None:
+        # Of before the chain. The first row in it binds all of them.
+        if before is None:
+            raise JournalDamaged(
+                f"row {position} is of before the chain: its hash needs that of the row before."
+            )
+        return chain.hash_row(before, position, time, kind, event_id, data, b"")
+    if before is not None and parts.link != before:
+        raise JournalDamaged(
+            f"row {position} does not follow the row before it: one of them was changed, or rows were added or removed."
+        )
+    return chain.hash_row(parts.link, position, time, kind, event_id, parts.open, parts.commitment)
+
+
+def is_chained(row: Row) -> bool:
+    """Whether the row carries a hash; those of before the chain do not."""
+    return _parts(row) is not None
+
+
+def erased(row: Row) -> Row:
+    """The row without what may be personal in it; its hash stays."""
+    if not is_chained(row):
+        raise JournalError(
+            f"row {row.position} was written before journals had a chain: what is in it can't be erased alone."
+        )
+    return row._replace(data=chain.erase(row.data))
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry in a row, whose columns must say what it says."""
+    parts = _parts(row)
+    entry: Entry
+    try:
+        if parts is None:
+            entry = _decoder.decode(row.data)
+        elif parts.sealed is None:
+            entry = _blank_decoder.decode(parts.open)
+        else:
+            entry = _decoder.decode(_joined(parts.open, parts.sealed))
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError) as error:
+        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
+    kind = _KIND_OF_TAG.get(entry.kind, 0) if isinstance(entry, Blank) else KINDS[type(entry)]
+    event_id = entry.event_id if kind <= LAST_BY_EVENT else None  # type: ignore[union-attr]
+    if (row.kind, row.event_id) != (kind, event_id):
+        stored, said = (
+            f"({columns[0]}, {columns[1]!r})" for columns in ((row.kind, row.event_id), (kind, event_id))
+        )
+        raise JournalDamaged(
+            f"row {row.position}: its columns (kind, event_id) are {stored}, but its entry says {said}: "
+            "it was changed after it was written."
+        )
+    return entry
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    """Two maps of MessagePack as one: below 16 entries the first byte counts them, and the rest is the entries."""
+    if not other:
+        return one
+    return bytes([0x80 | (one[0] & 0x0F) + (other[0] & 0x0F)]) + one[1:] + other[1:]
+
+
+def _parts(row: Row) -> chain.Parts | None:
+    try:
+        return chain.read(row.data)
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise JournalDamaged(f"row {row.position} of the journal can't be read: {error}") from error
+
+
+def as_recorded(value: Any) -> Any:
+    """Plain data as a journal gives it back: lists for tuples, texts for dates.
+
+    >>> as_recorded({"values": ("f", "m")})
+    {'values': ['f', 'm']}
+    """
+    return msgspec.msgpack.decode(_encode(value))
+
+
+def tag_of(row: Row) -> str:
+    """What a row is, in a word, by its column alone."""
+    return _TAG_OF_KIND.get(row.kind, "unknown")
+
+
+_NUMBERS = ("trace", "queue", "probabilities")
+
+
+def difference(recorded: Entry, again: Entry | None) -> str:
+    """In what an entry that was made again differs from the recorded one."""
+    for name in recorded.__struct_fields__:
+        old, new = getattr(recorded, name), getattr(again, name, None)
+        if canonical(old) != canonical(new):
+            if isinstance(old, bytes) and isinstance(new, bytes) and name in _NUMBERS:
+                return f"{name} was {np.frombuffer(old).tolist()}, and now is {np.frombuffer(new).tolist()}"
+            return f"{name} was {old!r}, and now is {new!r}"
+    return "its kind differs"

@@ -1,0 +1,73 @@
+"""Copies of a journal, also while the service writes it, and the way back.
+
+>>> import tempfile
+>>> from tightrope.service.journal import Refused, row_of
+>>> from tightrope.service.storage.memory import MemoryJournal
+>>> journal = MemoryJournal()
+>>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     str(copy_to_file(journal, Path(folder, "copy.sqlite")))[:5]
+'1:...'
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from tightrope.errors import InvalidInput
+from tightrope.files import replacing
+from tightrope.service.journal import Journal
+from tightrope.service.journal.heads import Head, HeadFile, read_head
+from tightrope.service.offline.replay import copy_journal, open_journal, verify
+from tightrope.service.storage.sqlite import SqliteJournal
+
+
+class Restored(NamedTuple):
+    """Where a journal ends that was put back, and how many entries after that had been acknowledged."""
+
+    head: Head
+    lost: int
+
+
+def copy_to_file(source: Journal, path: str | os.PathLike[str]) -> Head:
+    """Copy an open journal of any storage to a SQLite file that is not there yet, with its head beside it; where it ends.
+
+    Every hash of the chain is checked on the way. The file is there whole or not at all.
+    """
+    target = Path(path)
+    if target.exists():
+        raise InvalidInput(f"{target}: there is a file already; a journal is never overwritten.")
+    with replacing(target, private=True) as draft:
+        # SQLite makes the file itself.
+        draft.unlink()
+        copy = SqliteJournal(draft)
+        copy.open()
+        try:
+            head = copy_journal(source, copy)
+        finally:
+            copy.close()
+            for suffix in (".lock", ".head"):
+                draft.with_suffix(suffix).unlink(missing_ok=True)
+    file = HeadFile(target.with_suffix(".head"))
+    file.write(head)
+    file.close()
+    return head
+
+
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str], *, trust: bool = False) -> Restored:
+    """Put a copy in a journal's place, after a whole replay of it; the head that is there says what is lost.
+
+    The place must be free: move what is left of the journal away, and leave its `.head`. With `trust` classes of your own that the
+    copy names may run.
+    """
+    target = Path(path)
+    known = read_head(target.with_suffix(".head"))
+    source = open_journal(backup)
+    try:
+        verify(source, trust=trust)
+        head = copy_to_file(source, target)
+    finally:
+        source.close()
+    return Restored(head, 0 if known is None else max(0, known.position - head.position))

@@ -1,0 +1,403 @@
+"""Journals after the fact: verify that they replay to what they say, and export them.
+
+>>> from tightrope.service.requests import DecisionRequest
+>>> from tightrope.service.experiment import Experiment, Op
+>>> from tightrope.service.http.handlers import decide
+>>> from tightrope.service.storage.memory import MemoryJournal
+>>> from tightrope.spec import make_spec
+>>> journal = MemoryJournal()
+>>> beds = Experiment(make_spec({"name": "beds", "actions": ["icu", "other"]}), journal)
+>>> beds.open()
+>>> answers = beds.process([Op(decide, DecisionRequest()) for _ in range(3)])
+>>> report = verify(journal)
+>>> report.entries, report.decisions
+(4, 3)
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from tightrope.errors import InvalidInput
+from tightrope.extras import explained
+from tightrope.files import replacing
+from tightrope.frames import Library, made_frame
+from tightrope.service.experiment.rebuild import trust_recorded
+from tightrope.service.experiment.state import ExperimentState
+from tightrope.service.journal import (
+    Blank,
+    Decided,
+    Erased,
+    Expired,
+    Journal,
+    JournalDamaged,
+    JournalError,
+    Learnt,
+    Measured,
+    ModeChanged,
+    Refitted,
+    Refused,
+    RolledBack,
+    Row,
+    Snapshotted,
+    Started,
+    WarmStarted,
+    bound_snapshots,
+    entry_of,
+    fault_of,
+    hash_of,
+    named_probabilities,
+    row_at,
+)
+from tightrope.service.journal.audit import ChainWalk
+from tightrope.service.journal.chain import GENESIS
+from tightrope.service.journal.heads import Head, read_head, require_head
+from tightrope.service.storage import open_journal as open_journal
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` went through; all of it came out, bit for bit, as it was recorded."""
+
+    name: str
+    entries: int
+    decisions: int
+    outcomes: int
+    # Recorded states that the replay was compared with.
+    snapshots: int
+    # SHA-256 of the state at the end.
+    digest: str
+    # The hash of the last row: keep it elsewhere, and no one can change the journal up to here unseen.
+    head: str
+    # Rows of before the chain, which its first row binds.
+    before_the_chain: int
+    # Rows whose personal part was erased, and rows that could not be repeated since they follow one before a whole snapshot does.
+    erased: int
+    not_repeated: int
+    # The position of the head that is kept beside the journal or on this machine, which was compared; None where there is none.
+    known: int | None = None
+
+
+def verify(
+    journal: Journal,
+    *,
+    head: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    trust: bool = False,
+) -> Report:
+    """Replay a journal from its first entry, and compare every decision and every snapshot with what was recorded.
+
+    Each row must carry the hash of the one before it. Where inputs were erased the chain is checked all the same, and the replay
+    goes on at the next snapshot whose digest is in the chain. The journal must be open.
+
+    Parameters
+    ----------
+    head : str, optional
+        A hash that `tightrope replay`, `/v1/state` or an earlier report gave: one of the rows must have it.
+    progress : callable, optional
+        Called with the position now and then.
+    trust : bool
+        Whether classes of your own that the journal names may run: see `tightrope.trust`.
+
+    Raises
+    ------
+    JournalDamaged
+        Names the first row or snapshot that does not come out as recorded, and what differs.
+    """
+    if trust:
+        trust_recorded(journal)
+    kept = None if journal.head_file is None else read_head(journal.head_file)
+    if kept is not None and journal.last() < kept.position:
+        require_head(journal, kept, str(journal.head_file))
+    walk = _Walk(journal, None if head is None else head.rpartition(":")[2].lower())
+    for row in journal.rows():
+        walk.step(row)
+        if progress is not None and row.position % 1000 == 0:
+            progress(row.position)
+    report = walk.end()
+    if kept is not None:
+        require_head(journal, kept, str(journal.head_file))
+        report = replace(report, known=kept.position)
+    return report
+
+
+class _Walk:
+    """A replay under way. `state` is None from an erased entry on until a snapshot gives it back."""
+
+    def __init__(self, journal: Journal, wanted: str | None) -> None:
+        self.journal = journal
+        self.wanted = wanted
+        self.recorded = {snapshot.position: snapshot.digest for snapshot in journal.snapshots()}
+        self.bound = bound_snapshots(journal)
+        self.state: ExperimentState | None = None
+        self.chain = ChainWalk()
+        self.config: Started | None = None
+        self.decisions = self.outcomes = self.compared = self.not_repeated = 0
+
+    def step(self, row: Row) -> None:
+        before = self.chain.head
+        entry = self.chain.step(row)
+        if row.position == 1:
+            self.state = ExperimentState.begin(row)
+        elif isinstance(entry, Blank) and entry.kind != "refused":
+            self.state = None
+        elif self.state is not None:
+            assert self.state.head == before
+            self.state.replay(row)
+        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        self.decisions += kind == "decided"
+        self.outcomes += kind == "learnt"
+        self.not_repeated += self.state is None
+        if isinstance(entry, Started):
+            self.config = entry
+        if self.wanted == self.chain.head.hex():
+            self.wanted = None
+        if row.position in self.recorded:
+            self._compare()
+
+    def end(self) -> Report:
+        position, head = self.chain.position, self.chain.head.hex()
+        if position == 0:
+            raise JournalError("the journal is empty.")
+        beyond = [at for at in self.recorded if at > position]
+        if beyond:
+            raise JournalDamaged(
+                f"there is a snapshot of position {beyond[0]}, but the journal ends at {position}."
+            )
+        self.chain.end()
+        if self.wanted is not None:
+            raise JournalDamaged(
+                f"no row has the hash {self.wanted}: rows are missing at the end, or were changed. "
+                f"The journal ends at row {position} with {head}."
+            )
+        if self.state is None:
+            raise JournalDamaged("inputs were erased, and no whole snapshot follows: the state is lost.")
+        return Report(
+            self.state.spec.name,
+            position,
+            self.decisions,
+            self.outcomes,
+            self.compared,
+            self.state.snapshot()[1],
+            head,
+            self.chain.unchained,
+            len(self.chain.blank),
+            self.not_repeated,
+        )
+
+    def _compare(self) -> None:
+        at = self.chain.position
+        saved = self.journal.snapshot(at)
+        if saved is None:  # dropped in the meantime
+            return
+        fault = fault_of(saved, self.journal, self.bound)
+        if fault is not None:
+            raise JournalDamaged(f"the snapshot at position {at} {fault}.")
+        if self.state is not None:
+            if self.state.snapshot()[1] != saved.digest:
+                raise JournalDamaged(
+                    f"the state at position {at} does not come out as its snapshot recorded it."
+                )
+        elif _as_taken(self.journal, at, saved.digest):
+            assert self.config is not None
+            self.state = ExperimentState.of(self.config)
+            self.state.restore(saved.state, saved.position, self.chain.head)
+        else:  # rewritten without what was erased: later entries were made with it
+            return
+        self.compared += 1
+
+
+def _as_taken(journal: Journal, position: int, digest: str) -> bool:
+    """Whether the entry that follows says that this very snapshot was taken."""
+    row = row_at(journal, position + 1)
+    entry = None if row is None else entry_of(row)
+    return isinstance(entry, Snapshotted) and (entry.of, entry.digest) == (position, digest)
+
+
+def export(journal: Journal, path: str | os.PathLike[str]) -> int:
+    """Write all entries to a `.csv` or `.parquet` file, one row each, and return how many.
+
+    Columns: position, time, kind, event_id, sequence, action, probability, probabilities, proposed, request, reward, usage, queue,
+    detail, by. What is not one number or text is JSON, but for `queue`, which is a list of numbers in Parquet. In CSV a text that a
+    spreadsheet would take for a formula has ' before it, and so has one that begins with '.
+    """
+    target = Path(path)
+    writers = {".csv": _write_csv, ".parquet": _write_parquet}
+    if target.suffix not in writers:
+        raise InvalidInput(f"path must end in .csv or .parquet, but got {target.name!r}.")
+    with replacing(target, private=True) as draft:
+        return writers[target.suffix](_flat(journal), draft)
+
+
+def to_frame(journal: Journal, library: Library = "pandas") -> Any:
+    """All entries as a DataFrame of pandas or polars: the columns of `export`, with `time` as a time in UTC.
+
+    >>> from tightrope.service.journal import Refused, row_of
+    >>> from tightrope.service.storage.memory import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> journal.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+    >>> to_frame(journal)[["kind", "event_id", "detail"]].values.tolist()
+    [['refused', 'visit-9', 'unknown']]
+    """
+    begin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    rows = [{**row, "time": begin + datetime.timedelta(microseconds=row["time"])} for row in _flat(journal)]
+    return made_frame(rows or {name: [] for name in _COLUMNS}, library)
+
+
+def copy_journal(source: Journal, target: Journal) -> Head:
+    """Copy rows and snapshots to an empty journal, from SQLite to PostgreSQL for instance; return where its chain ends.
+
+    The source may be written meanwhile. Its chain is checked on the way.
+
+    >>> from tightrope.service.journal import Refused, row_of
+    >>> from tightrope.service.storage.memory import MemoryJournal
+    >>> one, other = MemoryJournal(), MemoryJournal()
+    >>> one.append([row_of(1, 0, Refused(event_id="visit-9", reason="unknown"))])
+    >>> copy_journal(one, other).position, list(other.rows()) == list(one.rows())
+    (1, True)
+    """
+    if target.last():
+        raise JournalError("the journal to copy to is not empty.")
+    # First, so that the rows that speak of them are among those that are copied, also while someone writes.
+    snapshots = source.snapshots()
+    rows, position, head = source.rows(), 0, GENESIS
+    while page := list(itertools.islice(rows, 5000)):
+        for row in page:
+            position, head = row.position, hash_of(row, head)
+        target.append(page)
+    for snapshot in snapshots:
+        saved = source.snapshot(snapshot.position)
+        if saved is not None:  # else it was dropped in the meantime
+            target.append([], [saved])
+    return Head(position, head)
+
+
+_COLUMNS: Final = (
+    *(
+        "position",
+        "time",
+        "kind",
+        "event_id",
+        "sequence",
+        "action",
+        "probability",
+        "probabilities",
+        "proposed",
+    ),
+    *("request", "reward", "usage", "queue", "detail", "by"),
+)
+
+
+def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
+    actions: list[str] = []
+    for row in journal.rows():
+        entry = entry_of(row)
+        flat: dict[str, Any] = dict.fromkeys(_COLUMNS)
+        kind = entry.kind if isinstance(entry, Blank) else entry.__struct_config__.tag
+        flat |= {"position": row.position, "time": row.time, "kind": kind, "by": entry.by}
+        match entry:
+            case Blank():
+                flat |= {"event_id": entry.event_id, "sequence": entry.number}
+                flat["action"] = None if entry.action is None else actions[entry.action]
+                flat["detail"] = "its inputs were erased"
+            case Snapshotted():
+                flat["detail"] = _text({"position": entry.of, "digest": entry.digest, "label": entry.label})
+            case Erased():
+                flat["detail"] = _text({"rows": entry.rows, "event_ids": entry.event_ids})
+            case Started():
+                actions = entry.spec["actions"]
+                flat["detail"] = _text(msgspec.to_builtins(entry))
+            case Decided():
+                flat |= {
+                    "event_id": entry.event_id,
+                    "sequence": entry.number,
+                    "action": actions[entry.action],
+                }
+                chances = named_probabilities(entry, actions)
+                flat |= {"probability": entry.probability, "probabilities": chances and _text(chances)}
+                flat["proposed"] = None if entry.proposed is None else actions[entry.proposed]
+                flat["request"] = _text(msgspec.to_builtins(entry.request))
+                flat["queue"] = np.frombuffer(entry.queue).tolist()
+            case Learnt() | Refused():
+                flat |= {"event_id": entry.event_id, "reward": entry.reward}
+                flat["usage"] = None if entry.usage is None else _text(entry.usage)
+                if isinstance(entry, Learnt):
+                    flat["sequence"] = entry.number
+                else:
+                    flat["detail"] = entry.reason
+            case Expired():
+                flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
+            case Measured():
+                flat["detail"] = _text({"slater": entry.slater, "rounds": entry.rounds})
+            case Refitted():
+                flat["detail"] = _text({"models": entry.models})
+            case ModeChanged():
+                default = None if entry.default is None else actions[entry.default]
+                flat["detail"] = _text({"mode": entry.mode, "default": default})
+            case WarmStarted():
+                flat["detail"] = _text({"file": entry.file, "sha256": entry.sha256, "rows": entry.rows})
+            case RolledBack():
+                flat["detail"] = _text({"position": entry.position, "restore": entry.restore})
+        yield flat
+
+
+# What makes a spreadsheet compute.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _write_csv(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, _COLUMNS)
+        writer.writeheader()
+        for row in rows:
+            if row["queue"] is not None:
+                row["queue"] = _text(row["queue"])
+            for name in ("event_id", "action", "proposed", "by"):
+                row[name] = _no_formula(row[name])
+            for name in ("reward", "probability"):
+                row[name] = None if row[name] is None else repr(row[name])
+            writer.writerow(row)
+            count += 1
+    return count
+
+
+def _no_formula(text: str | None) -> str | None:
+    """With an apostrophe before what a spreadsheet would take for a formula, since callers choose these texts.
+
+    >>> _no_formula("=HYPERLINK(1)"), _no_formula("visit-1")
+    ("'=HYPERLINK(1)", 'visit-1')
+    """
+    return f"'{text}" if text is not None and text.startswith(_FORMULA) else text
+
+
+def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
+    with explained("an export to Parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+    numbers = {"position": pa.int64(), "sequence": pa.int64(), "reward": pa.float64()}
+    numbers["probability"] = pa.float64()
+    types = {**numbers, "time": pa.timestamp("us", tz="UTC"), "queue": pa.list_(pa.float64())}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
+    count = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        while page := list(itertools.islice(rows, 10_000)):
+            writer.write_table(pa.Table.from_pylist(page, schema=schema))
+            count += len(page)
+    return count

@@ -1,0 +1,116 @@
+"""Retention: a copy of the whole journal goes to an archive, and what is personal in its old entries is erased where it was.
+
+The rows themselves stay, with the ids of their events, numbers and actions: one decision for each event, whatever its age.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tightrope.errors import InvalidInput
+from tightrope.service.answer import Answer
+from tightrope.service.experiment import Batch, Experiment, Op
+from tightrope.service.experiment.erasure import erase
+from tightrope.service.http import handlers
+from tightrope.service.journal import (
+    KINDS,
+    Decided,
+    Journal,
+    JournalError,
+    Row,
+    Started,
+    entry_of,
+    is_chained,
+)
+from tightrope.service.journal.heads import Head
+from tightrope.service.offline.backup import copy_to_file
+from tightrope.service.requests import ErasureRequest
+from tightrope.spec import make_spec
+
+_PAGE: Final = 2000
+
+
+class Erasure(NamedTuple):
+    """How many entries lost what was personal in them; how many decisions were left as they are, and where the archive ends."""
+
+    entries: int
+    left: int
+    archive: Head | None = None
+
+
+def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
+    """The experiment of a journal that nobody writes now, in the configuration that it was left in.
+
+    With `trust` classes of your own that it names may run.
+    """
+    if not journal.open():
+        raise JournalError("another process is active for this experiment: stop it first.")
+    found = journal.select([KINDS[Started]], limit=1)
+    entry = entry_of(found[0]) if found else None
+    if not isinstance(entry, Started):
+        journal.close()
+        raise JournalError("the journal is empty.")
+    settings = {"expire_after": entry.expire_after, "max_pending": entry.max_pending}
+    try:
+        spec = make_spec(entry.spec, source="the journal", trust=trust)
+        experiment = Experiment(spec, journal, **settings)  # type: ignore[arg-type]
+    except BaseException:
+        journal.close()
+        raise
+    experiment.open()
+    return experiment
+
+
+def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[str] | None = None) -> Erasure:
+    """Erase what came before a time (microseconds since 1970) in all events that are settled, after a copy to an archive.
+
+    Left are decisions whose outcome is still waited for, and those of before the chain. The experiment must be open here.
+    """
+    journal = experiment.journal
+    copied = None if archive is None else copy_to_file(journal, archive)
+    entries = left = at = 0
+
+    def erase_page(batch: Batch, rows: list[Row]) -> Answer:
+        events = {row.event_id: entry for row in rows if isinstance(entry := entry_of(row), Decided)}
+        settled = {entry.event_id for entry in events.values() if entry.number not in batch.state.waiting}
+        _, count = erase(batch, settled, refused_before=time)
+        return Answer.of([count, len(events) - len(settled)])
+
+    while page := list(itertools.islice(journal.rows(after=at), _PAGE)):
+        at = page[-1].position
+        old = [row for row in page if row.time < time and row.kind == KINDS[Decided]]
+        chained = [row for row in old if is_chained(row)]
+        [answer] = experiment.process([Op(erase_page, chained)])
+        if answer.status != 200:
+            raise JournalError(f"erasing stopped before row {at}: {answer.body.decode()}")
+        _finish(experiment)
+        erased, waiting = msgspec.json.decode(answer.body)
+        entries, left = entries + erased, left + waiting + len(old) - len(chained)
+        if page[-1].time >= time:
+            break
+    return Erasure(entries, left, copied)
+
+
+def erase_events(
+    experiment: Experiment, event_ids: Sequence[str], archive: str | os.PathLike[str] | None = None
+) -> Erasure:
+    """Erase what is personal in all entries of some events, after a copy to an archive."""
+    copied = None if archive is None else copy_to_file(experiment.journal, archive)
+    [answer] = experiment.process([Op(handlers.erase, ErasureRequest(event_ids=list(event_ids)))])
+    if answer.status != 200:
+        raise InvalidInput(msgspec.json.decode(answer.body)["error"]["message"] + ".")
+    _finish(experiment)
+    return Erasure(msgspec.json.decode(answer.body)["entries"], 0, copied)
+
+
+def _finish(experiment: Experiment) -> None:
+    """Have all snapshots made anew that hold what was erased."""
+    while experiment.purging:
+        experiment.process([])
+        if experiment.status != "ready":
+            raise JournalError(f"what was erased is still in snapshots: {experiment.trouble}.")

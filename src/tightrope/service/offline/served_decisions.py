@@ -1,0 +1,223 @@
+"""What a journal recorded, as another policy would have read it: the decisions that were served, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tightrope.actions import ActionNames
+from tightrope.policies import Policy
+from tightrope.rules import Rules
+from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.journal import Blank, Decided, Journal, JournalError, Learnt, Started, entry_of
+from tightrope.service.requests import DecisionRequest, Used
+from tightrope.spec import Spec, make_spec
+from tightrope.validation import Array
+
+
+@dataclass
+class Served:
+    """A decision that was served live, under the configuration `spec`, and its outcome as far as it came."""
+
+    spec: Spec
+    position: int
+    entry: Decided
+    reward: float | None = None
+    # What was seen after acting.
+    used: Used | None = None
+    # Where in the journal the last part of its outcome is.
+    known_at: int = 0
+
+    @property
+    def asked(self) -> list[int]:
+        """The ids of the actions that the request was for, in its order: hard caps may have left fewer."""
+        names, actions = ActionNames(self.spec.actions), self.entry.request.actions
+        return list(range(len(self.spec.actions))) if actions is None else names.ids(actions, once=True)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What was known before acting, by name: one number for all actions, or one by the name of each."""
+        fixed = {
+            name: one.usage
+            for one in self.spec.rule_specs
+            if one.usage is not None and one.rule.seen == "before" and (name := one.rule.quantity.usage)
+        }
+        sent = {
+            name: {self.spec.actions[a]: value for a, value in zip(self.asked, given, strict=True)}
+            if isinstance(given, list)
+            else given
+            for name, given in (self.entry.request.usage or {}).items()
+        }
+        return {**fixed, **sent}
+
+    def rows_on_offer(self, given: list[Any]) -> list[Any]:
+        """Of rows for the actions asked for, those of the actions that were on offer in the end."""
+        offered = self.entry.offered
+        asked = self.asked
+        return given if offered is None else [given[asked.index(a)] for a in offered]
+
+
+@dataclass
+class Record:
+    """Everything that a journal says about decisions."""
+
+    # Its configuration at the end.
+    spec: Spec
+    served: list[Served] = field(default_factory=list)
+    # Decisions in shadow mode, whose default someone else chose.
+    shadow: int = 0
+    # Decisions whose inputs were erased.
+    erased: int = 0
+
+    @classmethod
+    def of(cls, journal: Journal, *, trust: bool = False) -> Record:
+        """What an open journal recorded; with `trust` classes of your own that it names may run."""
+        found: Record | None = None
+        by_number: dict[int, Served] = {}
+        for row in journal.rows():
+            entry = entry_of(row)
+            if isinstance(entry, Started):
+                spec = make_spec(entry.spec, source="the journal", trust=trust)
+                if found is None:
+                    found = cls(spec)
+                found.spec = spec
+            elif found is None:
+                raise JournalError("a journal begins with the experiment's configuration.")
+            elif isinstance(entry, Blank):
+                found.erased += entry.kind == "decided"
+            elif isinstance(entry, Decided) and entry.proposed is not None:
+                found.shadow += 1
+            elif isinstance(entry, Decided):
+                one = by_number[entry.number] = Served(found.spec, row.position, entry)
+                found.served.append(one)
+            elif isinstance(entry, Learnt) and entry.number in by_number:
+                one = by_number[entry.number]
+                one.reward = one.reward if entry.reward is None else entry.reward
+                one.used = one.used if entry.usage is None else entry.usage
+                one.known_at = row.position
+        if found is None:
+            raise JournalError("the journal is empty.")
+        return found
+
+
+def spec_to_judge(spec: Spec, recorded: Spec) -> Spec:
+    """A spec with the journal's actions, context and rules where it has none of its own: a [policy] alone will do."""
+    rules = [
+        {**table, "seen": rule.seen}
+        for table, rule in zip(recorded.data.get("rule", ()), recorded.rules or (), strict=True)
+    ]
+    stated = {name: recorded.data.get(name, {}) for name in ("context", "features")}
+    theirs = {"actions": list(recorded.actions), **stated, "rule": rules}
+    if "context" in spec.data or "features" in spec.data:
+        theirs |= {"context": {}, "features": {}}
+    data = {**{key: value for key, value in theirs.items() if value}, **spec.data}
+    policy = spec.policies[0]
+    return make_spec(data, source=spec.source, folder=policy.folder, name=spec.name, trust=policy.trust)
+
+
+class Offered(NamedTuple):
+    """A recorded decision as the policy to be judged reads it: what `decide` takes, x (p,), and costs known before (J', K')."""
+
+    given: dict[str, Any]
+    x: Array | None
+    known: Array | None
+
+
+class Reader:
+    """Recorded decisions as the policy of another spec reads them."""
+
+    def __init__(self, spec: Spec, policy: Policy) -> None:
+        self.spec = spec
+        self.policy = policy
+        self._input = PolicyInput(spec)
+        self.late, self.known = self._input.late_columns, self._input.known_columns
+        rules = spec.rules or ()
+        self._sent = {name for rule in rules if rule.seen == "before" and (name := rule.quantity.usage)}
+        self._sent -= set(spec.usage)
+        self._observed = {name for rule in rules if rule.seen == "after" and (name := rule.quantity.usage)}
+        self.grouped = any(rule.among is not None for rule in rules)
+
+    def misfits(self, record: Record) -> Iterator[str]:
+        """Why the journal's decisions are not the policy's kind, in words."""
+        theirs = record.spec
+        if self.spec.actions != theirs.actions:
+            yield f"the actions must be the journal's, {_listed(theirs.actions)}, but the policy has {_listed(self.spec.actions)}"
+        for name in self.spec.context_names:
+            if name not in theirs.context_names:
+                recorded = _listed(theirs.context_names) if theirs.context_names else "no context at all"
+                yield f"context.{name} was never recorded, and the policy looks at it; recorded: {recorded}"
+        if self.spec.vector not in (None, theirs.vector):
+            recorded = (
+                "none were recorded" if theirs.vector is None else "the journal's [features] are others"
+            )
+            yield f"the policy looks at `features` as it declares them, but {recorded}"
+        specs = {id(one.spec): one.spec for one in record.served}.values()
+        quantities = [(rule.quantity.usage, rule.seen) for spec in specs for rule in spec.rules or ()]
+        before, after = (
+            {name for name, seen in quantities if name and seen == when} for when in ("before", "after")
+        )
+        for name in sorted(self._sent - before):
+            if name in after:
+                yield f'{name!r} is known only after acting here, so a rule on it must have seen = "after"'
+            else:
+                yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
+        for name in sorted(self._observed - before - after):
+            yield f"a rule of the policy counts {name!r}, which was never recorded; recorded: {_listed(before | after)}"
+
+    def offered(self, one: Served) -> Offered:
+        """What the policy is offered. Raises `InvalidInput` where it can't be."""
+        sent, ids, usage = one.entry.request, one.entry.offered, one.usage
+        changes: dict[str, Any] = {
+            "usage": {name: usage[name] for name in usage if name in self._sent} or None
+        }
+        if sent.context is not None:
+            changes["context"] = {
+                name: value for name, value in sent.context.items() if name in self.spec.context_names
+            } or None
+        if self.spec.vector is None:
+            changes["features"] = None
+        elif sent.features is not None and isinstance(sent.features[0], list):
+            changes["features"] = one.rows_on_offer(sent.features)
+        if self.spec.rules is None:
+            changes |= {"usage": None, "group": None}
+        request: DecisionRequest = msgspec.structs.replace(sent, **changes)
+        x = self._input.vector(request, ids)
+        W = self._input.costs(request, self._input.usage(request), ids)
+        given = self._input.offer(self.policy, request, x, W, ids)
+        known = W if W is None or W.shape[1] == len(self.known) else W[:, self.known]
+        return Offered(given, x if x is None or x.ndim == 1 else None, known)
+
+    def observed(self, one: Served) -> Array | None:
+        """The costs that the policy sees after acting, (K'',); None where what was used is not known."""
+        rules = self.spec.rules
+        if rules is None or not len(self.late):
+            return np.empty(0)
+        used = {name: _of_action(given, one) for name, given in one.usage.items()} | (one.used or {})
+        group = one.entry.request.group
+        if _needed(rules, group) - set(used):
+            return None
+        usage = {name: value for name, value in used.items() if name in self._observed}
+        return rules.observed(usage, action=one.entry.action, group=group)
+
+
+def _of_action(given: Any, one: Served) -> float:
+    """What the action that was chosen used, of what was known for all."""
+    return float(given.get(one.spec.actions[one.entry.action], 0.0) if isinstance(given, Mapping) else given)
+
+
+def _needed(rules: Rules, group: Any) -> set[str]:
+    """The usages that rules in force need after acting."""
+    force = rules.in_force(group)
+    return {
+        name
+        for k, column in enumerate(rules.columns)
+        if force[k] and column.rule.seen == "after" and (name := column.rule.quantity.usage)
+    }
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names) if isinstance(names, set) else names)) or "nothing"

@@ -1,0 +1,391 @@
+"""What a caller may send: JSON read strictly, refused with the field or the byte named.
+
+>>> request = read_body(b'{"event_id": "visit-1", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
+>>> request.context
+{'age': 71.0, 'sex': 'f'}
+>>> read_body(b'{"context": {"age": [71]}}', DecisionRequest)
+Traceback (most recent call last):
+...
+tightrope.service.answer.Refusal: context.age must be true or false or a number or a text, but got [71]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from tightrope.messages import fault
+from tightrope.service.answer import Refusal
+
+# PostgreSQL's text can't hold U+0000, and no one should have to print the others. Python's $ lets a line feed follow.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+(?!\n)$")]
+
+# What was used, by the names in the rules.
+Used: TypeAlias = dict[str, float]
+
+# Of an action. A journal holds no number beyond 64 bits.
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=1 << 31)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request may ask for. Beyond it: 413 for bytes, 422 for the rest; a page of a list ends there."""
+
+    body_bytes: int = 1 << 20
+    # Of a decision's request as its row of the journal holds it: a number takes 9 bytes there, and maybe 2 in the body.
+    row_bytes: int = 1 << 18
+    # Of the event id and the groups of a decision that is waited for. Its features are as many as the spec says.
+    pending_bytes: int = 1 << 12
+    # Of one page of a list, unless its first entry alone is longer.
+    page_bytes: int = 1 << 22
+    # Rows on offer in one decision.
+    actions: int = 1_000
+    # Of a context.
+    fields: int = 1_000
+    # Of a text in a context: a category that no one has seen yet goes into the journal, too.
+    characters: int = 1_000
+    # Entries in `features` and in `usage`.
+    numbers: int = 50_000
+    # Nesting of arrays and objects.
+    depth: int = 8
+    # Largest magnitude of a reward where the spec declares no range: the formulas are for rewards near [0, 1].
+    reward: float = 1e6
+
+
+LIMITS: Final = Limits()
+
+
+class _Request(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    def require_within(self, limits: Limits) -> None:
+        """Refuse what is too much. What the fields mean is for the experiment to judge."""
+
+
+class DecisionRequest(_Request):
+    """The body of `POST /v1/decisions`.
+
+    Attributes
+    ----------
+    event_id : str, optional
+        The caller's name for this decision, which makes a retry safe. The service makes one where it is missing.
+    context : object, optional
+        What the spec declares, by name.
+    features : list, optional
+        Where the spec has no `[context]` and declares them: a vector, or one row for each action.
+    usage : object, optional
+        What each action uses, by the names in the rules: one number for all, a list by action, or an object by action's name.
+    group : str or list, optional
+        The groups of the context, of those that the spec declares or its rules name; an empty list for none.
+    actions : list, optional
+        Names or numbers of the actions on offer; all by default.
+    default : str or int, optional
+        The action that is served in shadow mode.
+    explain : bool
+        Whether the answer says why. No part of what makes two bodies equal.
+    """
+
+    event_id: Name | None = None
+    context: dict[str, float | str | bool | None] | None = None
+    features: list[float | list[float]] | None = None
+    usage: dict[str, float | list[float] | dict[str, float]] | None = None
+    group: Name | list[Name] | None = None
+    actions: list[Number | str] | None = None
+    default: Number | str | None = None
+    explain: bool = False
+
+    def require_within(self, limits: Limits) -> None:
+        """At most so many numbers and actions."""
+        for name in ("features", "usage"):
+            _require_count(name, getattr(self, name), limits)
+        for name, entries, most in (
+            ("actions", self.actions, limits.actions),
+            ("group", self.group, limits.actions),
+            ("context", self.context, limits.fields),
+        ):
+            if entries is not None and len(entries) > most and not isinstance(entries, str):
+                raise _invalid(f"{name} must have at most {most} entries, but got {len(entries)}")
+        for name, value in (self.context or {}).items():
+            if isinstance(value, str) and len(value) > limits.characters:
+                most = limits.characters
+                raise _invalid(
+                    f"context.{name:.100} must have at most {most} characters, but has {len(value)}"
+                )
+
+
+class OutcomeRequest(_Request):
+    """The body of `POST /v1/outcomes`: the reward, what was used, or both; each once.
+
+    Attributes
+    ----------
+    event_id : str
+        Of the decision.
+    reward : float, optional
+        In the unit that the spec's rewards are in; best between 0 and 1.
+    usage : object, optional
+        What was used, by the names of the rules that are seen after acting: `{"hours": 0.5}` is half an hour, whatever the limit.
+    """
+
+    event_id: Name
+    reward: float | None = None
+    usage: Used | None = None
+
+    def require_within(self, limits: Limits) -> None:
+        """Something, at most so many numbers, and a reward that sums bear."""
+        _require_count("usage", self.usage, limits)
+        if self.reward is None and self.usage is None:
+            raise _invalid("reward or usage must be given, but got neither")
+        if self.reward is not None and not abs(self.reward) <= limits.reward:
+            most = limits.reward
+            raise _invalid(f"reward must lie in [-{most:g}, {most:g}], but got {self.reward:g}")
+
+
+class ModeRequest(_Request):
+    """The body of `POST /v1/mode`.
+
+    Attributes
+    ----------
+    mode : str
+        `live`; `shadow`, which serves a default and learns of its outcomes; or `paused`, which only learns.
+    default : str or int, optional
+        In shadow mode the action that is served to a caller who names none.
+    """
+
+    mode: Literal["live", "shadow", "paused"]
+    default: Number | str | None = None
+
+
+class SnapshotRequest(_Request):
+    """The body of `POST /v1/snapshots`.
+
+    Attributes
+    ----------
+    label : str
+        What people call it; a labelled snapshot is kept for ever.
+    """
+
+    label: Name
+
+
+class ErasureRequest(_Request):
+    """The body of `POST /v1/erasures`.
+
+    Attributes
+    ----------
+    event_ids : list of str
+        The events whose inputs and outcomes are erased for good, at most 1,000.
+    """
+
+    event_ids: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class RollbackRequest(_Request):
+    """The body of `POST /v1/rollback`.
+
+    Attributes
+    ----------
+    position : int
+        Of the snapshot, as `GET /v1/snapshots` lists it.
+    restore : str
+        What was learnt alone, or rounds, queues and cumulative costs too. Hard caps never go back.
+    """
+
+    position: Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
+    restore: Literal["learnt", "all"]
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """Which event: the end of `GET /v1/decisions/…`."""
+
+    event_id: str
+
+
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which rows of a list, newest first: so many at most, before a position."""
+
+    limit: int = 20
+    before: int | None = None
+
+
+class OutcomeQuery(PageQuery, frozen=True, kw_only=True):
+    """Which outcomes of `GET /v1/outcomes`."""
+
+    status: Literal["late", "rejected", "missing", "pending"]
+
+
+Body = TypeVar("Body", bound=_Request)
+
+
+def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
+    """`body` as `kind`, or a `Refusal` that names the byte (not JSON) or the field (anything else).
+
+    >>> read_body(b'{"mode": "live", "mode": "paused"}', ModeRequest)
+    Traceback (most recent call last):
+    ...
+    tightrope.service.answer.Refusal: mode comes twice in one object
+    """
+    if len(body) > limits.body_bytes:
+        words = f"the body must have at most {limits.body_bytes} bytes, but has {len(body)}"
+        raise Refusal(413, "too-large", words)
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    try:
+        request: Body = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        _require_depth(body, limits.depth)
+        path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
+        raise _invalid(f"{path.removeprefix('.') or 'the body'} {words}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _require_depth(body, limits.depth)
+        raise _malformed(error, body) from None
+    # Before the second look at the bytes: what is within these limits is short enough for it.
+    request.require_within(limits)
+    if len(body) * _LONGEST > limits.row_bytes:
+        size = len(msgspec.msgpack.encode(request))
+        if size > limits.row_bytes:
+            words = f"the request takes {size} bytes of the journal, but may take at most {limits.row_bytes}"
+            raise Refusal(413, "too-large", words)
+    if body.count(b":") != _keys(msgspec.json.decode(body)):
+        _require_single_keys(body)
+    return _without_negative_zeros(request) if b"-0" in body else request
+
+
+def fingerprint(request: DecisionRequest | OutcomeRequest) -> bytes:
+    """16 bytes that are equal for two bodies exactly when they say the same, whatever the order of keys and the spaces.
+
+    >>> a = read_body(b'{"event_id": "e", "context": {"age": 71, "sex": "f"}}', DecisionRequest)
+    >>> b = read_body(b'{"context": {"sex": "f", "age": 7.1e1}, "event_id": "e", "explain": true}', DecisionRequest)
+    >>> fingerprint(a) == fingerprint(b)
+    True
+    """
+    if isinstance(request, DecisionRequest) and request.explain:
+        request = msgspec.structs.replace(request, explain=False)
+    return hashlib.blake2b(msgspec.json.encode(request, order="deterministic"), digest_size=16).digest()
+
+
+# So many bytes of the journal stand for one byte of a body at most: a digit and a comma are a number of nine bytes.
+_LONGEST: Final = 5
+_DECODERS: dict[type[_Request], msgspec.json.Decoder[Any]] = {}
+# A text to its end, or to the end of the body where it has none, and never back: what is read once is not read again.
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
+_CLOSES: Final = {ord("["): ord("]"), ord("{"): ord("}")}
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(422, "invalid", message)
+
+
+def _require_count(name: str, entries: list[Any] | dict[str, Any] | None, limits: Limits) -> None:
+    if entries is None:
+        return
+    each = entries.values() if isinstance(entries, dict) else entries
+    count = sum(len(entry) if isinstance(entry, list | dict) else 1 for entry in each)
+    if count > limits.numbers:
+        raise _invalid(f"{name} must hold at most {limits.numbers} numbers, but holds {count}")
+
+
+def _require_depth(body: bytes, limit: int) -> None:
+    """Refuse what is nested too deep, in one pass that ends with the first value, or where the brackets no longer match."""
+    if body.count(b"[") + body.count(b"{") <= limit:
+        return
+    open_ones: list[int] = []
+    for token in _TOKENS.finditer(body):
+        first = body[token.start()]
+        if first in _CLOSES:
+            open_ones.append(_CLOSES[first])
+            if len(open_ones) > limit:
+                words = f"nested deeper than {limit} levels (byte {token.start()} of the body)"
+                raise Refusal(400, "malformed", words)
+        elif first in b"]}" and (not open_ones or open_ones.pop() != first or not open_ones):
+            return
+
+
+class _Twice(Exception):
+    pass
+
+
+def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return table
+
+
+# Numbers are of no interest in this pass; `float` never fails on what the JSON scanner takes for a number.
+_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_single, parse_int=float, parse_float=float)
+_VALUES: Final = json.JSONDecoder(
+    object_pairs_hook=_single, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits)
+)
+
+
+def _require_single_keys(body: bytes, decoder: json.JSONDecoder = _PAIRS) -> Any:
+    """msgspec takes the last of two equal keys without a word. What the decoder makes of the body comes back, None of bad JSON."""
+    try:
+        return decoder.decode(body.decode())
+    except _Twice as twice:
+        raise _invalid(f"{twice} comes twice in one object") from None
+    except (ValueError, RecursionError):
+        # What msgspec refused at an earlier place, with the better message.
+        return None
+
+
+def _keys(table: dict[str, Any]) -> int:
+    """How many keys there are in all objects. Each has a colon of its own: with as many colons, none came twice."""
+    count = len(table)
+    for value in table.values():
+        if isinstance(value, dict):
+            count += _keys(value)
+    return count
+
+
+def _plain(body: bytes) -> Any:
+    """The body as plain data, to say what came."""
+    return _require_single_keys(body, _VALUES)
+
+
+def _without_negative_zeros(request: Body) -> Body:
+    """The same request with 0 for every -0, which says the same."""
+    return msgspec.convert(_positive_zeros(msgspec.to_builtins(request)), type(request))
+
+
+def _positive_zeros(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _positive_zeros(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_positive_zeros(one) for one in value]
+    return 0.0 if isinstance(value, float) and value == 0.0 else value
+
+
+def _malformed(error: Exception, body: bytes) -> Refusal:
+    try:
+        body.decode()
+    except UnicodeDecodeError as wrong:
+        return Refusal(400, "malformed", f"not UTF-8: {wrong.reason} (byte {wrong.start} of the body)")
+    try:
+        json.loads(body, parse_int=float)
+    except json.JSONDecodeError as wrong:
+        # Its offsets are counted in characters, and more to the point than msgspec's.
+        place = len(wrong.doc[: wrong.pos].encode())
+        reason = wrong.msg[:1].lower() + wrong.msg[1:] if place < len(body) else "it ends too early"
+        return Refusal(400, "malformed", f"not JSON: {reason} (byte {place} of the body)")
+    except (ValueError, RecursionError):
+        pass
+    # What the standard library lets pass: NaN, Infinity, half of a surrogate pair.
+    lone = re.search(rb"\\u[dD][89a-fA-F]", body)
+    found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", str(error))
+    if found or lone is None:
+        reason, at = (found[1], int(found[2])) if found else (str(error), len(body))
+    else:
+        reason, at = "half of a surrogate pair", lone.start()
+    return Refusal(400, "malformed", f"not JSON: {reason} (byte {at} of the body)")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
