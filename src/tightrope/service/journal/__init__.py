@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.contract import FORMAT, Journal, Snapshot, bound_snapshots, fault_of, row_at
 from tightrope.service.journal.entries import (
     ENTRIES,
@@ -56,6 +57,7 @@ from tightrope.service.journal.rows import (
 __all__ = [
     "ENTRIES",
     "FORMAT",
+    "GENESIS",
     "KINDS",
     "LAST_BY_EVENT",
     "SEALED",
