@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from tightrope.encoder import Encoder
+from tightrope.encoder.fields import Category, Number
 from tightrope.environments.build import (
     ENVIRONMENTS,
     build_environment,
@@ -18,7 +20,6 @@ from tightrope.environments.build import (
 )
 from tightrope.environments.table_file import TableSettings
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.features import Category, Number
 from tightrope.spec import (
     DEFAULT_KIND,
     EnvironmentSpec,
@@ -85,8 +86,8 @@ def test_every_field_is_read():
     spec = read_spec(FULL)
     assert spec.name == "ward-routing"
     assert spec.actions == ("internal", "surgery")
-    assert spec.context == {"age": Number(0, 120), "sex": Category(["f", "m"])}
-    assert spec.features().names == ("one", "age", "sex=m")
+    assert spec.encoder == Encoder.declared({"age": Number(0, 120), "sex": Category(["f", "m"])})
+    assert spec.encoder.names == ("one", "age", "sex=m")
     assert spec.rules == tr.Rules(
         [tr.Capacity("internal", 0.6), tr.Budget("nurse_hours", 0.4)], actions=["internal", "surgery"]
     )

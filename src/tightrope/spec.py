@@ -30,8 +30,8 @@ import msgspec
 
 from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
+from tightrope.encoder.fields import Category, Field, Number, Vector
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.features import Category, FeatureMap, Field, Number, Vector
 from tightrope.history import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
@@ -154,8 +154,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     actions: tuple[str, ...]  # empty where the environment alone names them
-    context: dict[str, Field]  # empty where an encoder reads what callers send
-    encoder: Encoder | None
+    encoder: Encoder | None  # reads what callers send by name; None where they send nothing
     vector: Vector | None  # numbers without names, in place of a context
     reward_range: tuple[float, float] | None  # what rewards must lie in, where that is declared
     rules: Rules | None  # None when there is no ``[[rule]]``
@@ -185,21 +184,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def context_names(self) -> tuple[str, ...]:
         """The names of what a caller sends."""
-        return tuple(self.context if self.encoder is None else self.encoder.columns)
-
-    def features(self) -> FeatureMap | Encoder:
-        """The map from what a caller sends to x(c)."""
-        return FeatureMap(self.context) if self.encoder is None else self.encoder
+        return () if self.encoder is None else tuple(self.encoder.columns)
 
     def problem(self) -> Problem:
         """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
-        sizes: list[Any] = [
-            len(one.values) if isinstance(one, Category) else None for one in self.context.values()
-        ]
-        read = self.features() if self.context_names else self.vector
+        read = self.vector if self.encoder is None else self.encoder
         return Problem(
             n_actions=len(self.actions),
-            n_contexts=math.prod(sizes) if sizes and None not in sizes else None,
+            n_contexts=None if self.encoder is None else self.encoder.n_contexts,
             features=None if read is None else Vectors(read.n_features, per_action=False),
             rules=self.rules,
             actions=self.actions,
@@ -265,7 +257,6 @@ def make_spec(
     reader.refuse_infinite(data)
     reader.refuse_unknown(data, _TOP, "")
     actions = _read_actions(reader, data)
-    context, encoder = _read_context(reader, reader.table(data, "context"))
     vector = _read_vector(reader, data)
     policies = _read_policies(reader, data.get("policy", {}))
     groups = reader.convert(data.get("groups"), tuple[str, ...] | None, "groups")
@@ -273,8 +264,7 @@ def make_spec(
     return Spec(
         name=reader.convert(data.get("name", name), str, "name"),
         actions=actions,
-        context=context,
-        encoder=encoder,
+        encoder=_read_context(reader, reader.table(data, "context")),
         vector=vector,
         reward_range=_read_reward(reader, reader.table(data, "reward")),
         rules=rules,
@@ -338,18 +328,23 @@ def _read_actions(reader: _Reader, data: Mapping[str, Any]) -> tuple[str, ...]:
     return actions
 
 
-def _read_context(reader: _Reader, table: Mapping[str, Any]) -> tuple[dict[str, Field], Encoder | None]:
+def names_encoder(context: Mapping[str, Any]) -> bool:
+    """Whether a ``[context]`` names an encoder, or holds one, in place of fields; a field of that name has a type."""
+    stated = context.get("encoder")
+    return isinstance(stated, str) or (isinstance(stated, Mapping) and "type" not in stated)
+
+
+def _read_context(reader: _Reader, table: Mapping[str, Any]) -> Encoder | None:
     fields: dict[str, Field] = {}
-    stated = table.get("encoder")
-    # A field may have that name too: it has a type.
-    if isinstance(stated, str) or (isinstance(stated, Mapping) and "type" not in stated):
+    if names_encoder(table):
+        stated = table["encoder"]
         for name in table:
             if name != "encoder":
                 reader.refuse(f"context.{name}", "can't stand beside an encoder, which has all the fields")
         try:
             if isinstance(stated, str):
-                return {}, Encoder.load(reader.folder / stated)
-            return {}, Encoder.from_dict(stated)
+                return Encoder.load(reader.folder / stated)
+            return Encoder.from_dict(stated)
         except InvalidInput as error:
             reader.refuse("context.encoder", str(error))
     for name, entry in table.items():
@@ -363,7 +358,7 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> tuple[dict[str, 
         if not isinstance(kind, str) or kind not in kinds:
             reader.refuse(f"{where}.type", _one_of(kinds, kind))
         fields[name] = reader.convert(entry, kinds[kind], where, also=("type",))
-    return fields, None
+    return Encoder.declared(fields) if fields else None
 
 
 def _read_vector(reader: _Reader, data: Mapping[str, Any]) -> Vector | None:

@@ -382,7 +382,7 @@ def test_a_spec_of_a_table_is_the_same_environment(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(again, field), getattr(env, field))
     np.testing.assert_allclose(again.weights, env.weights, rtol=1e-14)
     assert (again.actions, again.constraints, again.name) == (env.actions, env.constraints, "post")
-    assert spec.features() == env.encoder
+    assert spec.encoder == env.encoder
     assert spec.usage == {"paper": {"letter": 1.5, "email": 0.0}}
     assert (spec.policies[0].settings, spec.simulation.rounds) == ({"explore": 0.5}, 50)
     [policy] = policies_of(spec, again).values()

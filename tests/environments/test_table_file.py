@@ -147,7 +147,7 @@ def test_what_is_doubted_is_told_to_whoever_asks(tmp_path):
         ({"environment": {"contexts": 0}}, r"environment\.contexts: must be at least 1, but got 0"),
         ({"rules": [BUDGET]}, r"environment: usage\.minutes is missing: a rule counts it"),
         ({"actions": ["email", "fax"]}, "the table has the actions"),
-        ({"context": {"age": {"type": "number", "min": 0, "max": 100}}}, r"context\.encoder: is missing"),
+        ({"context": {}}, r"context: is missing"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, changes, words):
@@ -157,3 +157,12 @@ def test_what_does_not_fit_is_named(tmp_path, changes, words):
         spec = make_spec({**spec.data, "context": context}, folder=tmp_path)
     with pytest.raises(SpecError, match=words):
         environment_of(spec)
+
+
+def test_fields_that_a_spec_declares_read_the_table_as_well(tmp_path):
+    spec = spec_of(tmp_path, rows(40))
+    context = {"age": {"type": "number", "min": 0, "max": 100}}
+    spec = make_spec({**spec.data, "context": context}, folder=tmp_path)
+    env = table_environment(spec)
+    assert env.features.shape[1] == spec.encoder.n_features == 2
+    assert (env.features >= 0.0).all()

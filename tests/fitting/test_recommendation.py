@@ -84,7 +84,7 @@ def test_rules_of_a_spec_that_is_given_stay(tmp_path):
     assert str(spec.rules) == "letter: at most 30% of decisions"
     assert spec.policies[0].settings == {"explore": 0.5}
     assert environment_of(spec).constraints == ("capacity letter",)
-    assert found.log.contexts.shape[1] == spec.features().n_features
+    assert found.log.contexts.shape[1] == spec.encoder.n_features
 
 
 def test_what_is_written_says_what_was_found(found, tmp_path):

@@ -60,7 +60,7 @@ def proposed(folder: Path, reward: str) -> Spec:
 
 def test_init_writes_the_ranges_of_the_table(tmp_path: Path) -> None:
     spec = proposed(tmp_path, "well")
-    assert spec.features().ranges == {"age": (18.0, 79.0, "clip")}
+    assert spec.encoder.ranges == {"age": (18.0, 79.0, "clip")}
     assert 'outside = "clip"' in (tmp_path / "spec.toml").read_text()
     assert spec.reward_range == (0.0, 1.0)
     assert proposed(tmp_path, "cents").reward_range == (-20.0, 80.0), "twice as far as the table goes"

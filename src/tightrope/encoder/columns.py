@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
@@ -148,8 +149,8 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
             raise Refused(f"must be {self.wanted}, but got {value!r}")
         try:
             number = float(value)
-        except OverflowError:
-            number = math.inf
+        except OverflowError:  # a whole number that no float holds is outside every range
+            number = sys.float_info.max if value > 0 else -sys.float_info.max
         if not math.isfinite(number):
             raise Refused(f"must be finite, but got {value!r}")
         return number

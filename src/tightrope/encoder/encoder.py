@@ -22,6 +22,7 @@ import numpy as np
 
 from tightrope import displays
 from tightrope.encoder.columns import (
+    CategoryColumn,
     Column,
     NumberColumn,
     Refused,
@@ -33,6 +34,7 @@ from tightrope.encoder.columns import (
     known_column,
     schema_of,
 )
+from tightrope.encoder.fields import Category, Field, Number
 from tightrope.errors import InvalidInput
 from tightrope.files import write_json
 from tightrope.frames import Frame, Values, frame_of, row_of
@@ -95,6 +97,32 @@ class Encoder:
         self._declared = None if columns is None else declarations(columns)
         self.unit = unit
         self.fitted = False
+
+    @classmethod
+    def declared(cls, fields: Mapping[str, Field]) -> Self:
+        """An encoder that needs no table: x = (1, numbers scaled to [0, 1], indicators) / norm, so that ‖x‖ ≤ 1 whatever is sent.
+
+        Parameters
+        ----------
+        fields : mapping of names to Number or Category
+            What `[context]` of a spec declares. With the leading 1, a model's parameters for the first value of a category are
+            the intercept, those of the others differences from it.
+
+        Examples
+        --------
+        >>> from tightrope.encoder.fields import Category, Number
+        >>> encoder = Encoder.declared({"age": Number(0, 120), "sex": Category(["f", "m"])})
+        >>> encoder.names, (encoder.vector({"age": 60, "sex": "f"}) * 3**0.5).round(9).tolist()
+        (('one', 'age', 'sex=m'), [1.0, 0.5, 0.0])
+        """
+        for name, field in fields.items():
+            if not isinstance(field, Number | Category):
+                raise InvalidInput(f"context.{name} must be a Number or a Category, but got {field!r}.")
+        encoder = cls({name: field.column() for name, field in fields.items()})
+        # Rounding up keeps ‖x‖ ≤ 1 to the last bit.
+        norm = math.sqrt(1.0 + sum(field.reach for field in fields.values())) * (1.0 + 2.0**-50)
+        encoder._become({name: field.column() for name, field in fields.items()}, norm)
+        return encoder
 
     # From a table
 
@@ -182,6 +210,21 @@ class Encoder:
         needed = [name for name, column in self.columns.items() if column.missing == "error"]
         properties = {name: schema_of(column) for name, column in self.columns.items()}
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+    @property
+    def n_contexts(self) -> int | None:
+        """How many different rows there are where all columns are categories that take no other values; else None."""
+        sizes = [_n_levels(column) for column in self.columns.values()]
+        return math.prod(size for size in sizes if size) if sizes and None not in sizes else None
+
+    def context_number(self, context: Mapping[str, Any]) -> int:
+        """The number of a row of categories that `vector` takes, the last column running fastest."""
+        number = 0
+        for name, column in self.columns.items():
+            assert isinstance(column, CategoryColumn)
+            values = column.values or ()
+            number = number * len(values) + values.index(context[name])
+        return number
 
     def copy(self) -> Self:
         """An independent one, as declared and as fitted."""
@@ -315,3 +358,9 @@ class Encoder:
                 raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
             block[i] = row
         return block
+
+
+def _n_levels(column: Column) -> int | None:
+    """How many values a category takes; None where there may be others."""
+    fixed = isinstance(column, CategoryColumn) and column.unseen == column.missing == "error"
+    return len(column.values or ()) if fixed else None  # type: ignore[union-attr]

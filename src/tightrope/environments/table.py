@@ -236,7 +236,7 @@ class Table(Tabular):
         >>> env = from_table({"age": [20, 30], "label": ["a", "b"]}, context=["age"], label="label", name="ages")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     spec = read_spec(env.to_spec(f"{folder}/ages.toml"))
-        >>> spec.name, spec.features() == env.encoder
+        >>> spec.name, spec.encoder == env.encoder
         ('ages', True)
         """
         path = Path(path)

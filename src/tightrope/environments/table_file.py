@@ -50,7 +50,7 @@ def table_environment(spec: Spec, tell: Callable[[str], None] | None = None) -> 
     settings: TableSettings = convert_table(stated.settings, TableSettings, "environment")
     if spec.encoder is None:
         raise SpecError(
-            'context.encoder: is missing: an environment of kind "table" reads its rows by an encoder'
+            'context: is missing: an environment of kind "table" reads its rows by what callers send'
         )
     try:
         past = settings.read(stated.folder)

@@ -15,13 +15,12 @@ from tightrope import displays
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
-from tightrope.features import FeatureMap
 from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
 from tightrope.frames import AsFrame, Frame
 from tightrope.offpolicy import Log
 from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
-from tightrope.spec import Spec, make_spec
+from tightrope.spec import Spec, make_spec, names_encoder
 from tightrope.toml import dumps
 from tightrope.validation import Array
 
@@ -302,7 +301,7 @@ def _base(spec: Spec | None) -> dict[str, Any]:
     if spec is None:
         return {}
     data = {key: value for key, value in spec.data.items() if key != "sweep"}
-    if spec.encoder is not None:
+    if names_encoder(data.get("context", {})):
         del data["context"]
     stated = spec.environment
     if stated is not None and isinstance(file := stated.settings.get("file"), str):
@@ -325,10 +324,7 @@ def _log_of_table(
     taken = [action, reward, *([probability] if probability else []), *cost, *([group] if group else [])]
     encoder: Encoder | None
     x: Array | None
-    if spec is not None and spec.context:
-        own = FeatureMap(spec.context)
-        encoder, x = None, np.array([own.vector(row) for row in _rows(frame, list(own.fields))])
-    elif spec is not None and spec.encoder is not None:
+    if spec is not None and spec.encoder is not None:
         encoder, x = spec.encoder, spec.encoder.transform(table)
     else:
         columns = context if context is not None else [one for one in frame.names if one not in taken]
@@ -355,11 +351,6 @@ def _log_of_table(
         constraints=tuple(cost) if len(cost) else None,
     )
     return log, encoder
-
-
-def _rows(frame: Frame, names: list[str]) -> list[dict[str, Any]]:
-    columns = [frame.whole(name).tolist() for name in names]
-    return [dict(zip(names, row)) for row in zip(*columns)]
 
 
 def _ends(values: Array) -> tuple[float, float]:

@@ -312,7 +312,7 @@ def used(i: int) -> float:
 def expected(bench: Bench, i: int = 3) -> Any:
     """What the policy believes that each ward costs, (J, K)."""
     assert bench.experiment._state is not None
-    policy, x = bench.experiment._state.policy, bench.spec.features().vector(read_context(i))
+    policy, x = bench.experiment._state.policy, bench.spec.encoder.vector(read_context(i))
     return policy.propose(features=x, cost_features=x).explain().costs
 
 

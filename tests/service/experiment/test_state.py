@@ -36,7 +36,7 @@ def test_the_service_and_the_library_decide_alike() -> None:
     random = np.random.default_rng(5)
     for i in range(120):
         context = {"age": float(random.uniform(0, 100)), "sex": "fm"[int(random.integers(2))]}
-        x = spec.features().vector(context)
+        x = spec.encoder.vector(context)
         answer = read(bench.decide({"event_id": str(i), "context": context}))
         decision = policy.decide(x, cost_features=x)
         assert answer["action"] == decision.action

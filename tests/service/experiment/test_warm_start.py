@@ -55,7 +55,7 @@ def decide(bench, n=20):
 def test_it_decides_by_what_the_table_tells_from_the_first_decision_on(log):
     warm = Bench(spec_in(log))
     policy = warm.experiment.state.policy
-    means = policy.reward_model.means(warm.spec.features().vector({"age": 89}))
+    means = policy.reward_model.means(warm.spec.encoder.vector({"age": 89}))
     assert means[1] > 0.7 > 0.5 > means[0]
     assert policy.rounds == 0
     assert not policy.totals.any()
@@ -75,7 +75,7 @@ def test_a_journal_replays_to_the_bit_without_the_file(log, kind, seen):
     spec = spec_in(log, seen, past=past, policy=policy)
     first = Bench(spec)
     if seen == "after":
-        x = spec.features().vector({"age": 50})
+        x = spec.encoder.vector({"age": 50})
         costs = first.experiment.state.policy.cost_model.means(x)
         assert np.ptp(costs) > 0.3  # in tens of minutes: 8 against 2
     decide(first, 4)

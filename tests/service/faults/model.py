@@ -64,7 +64,7 @@ class Model:
     def __post_init__(self) -> None:
         spec = model_spec()
         assert spec.rules is not None
-        self.features = spec.features()
+        self.features = spec.encoder
         self.policy = tr.PessimisticOptimistic(
             reward=tr.DisjointRidge(3, 3), cost=tr.DisjointRidge(3, 3), constraints=spec.rules, slater=0.2
         )

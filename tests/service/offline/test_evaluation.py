@@ -64,7 +64,7 @@ def serve(
     late = spec.rules is not None and not spec.rules.seen.all()
     for i in range(first, first + rounds):
         c = int(draw.integers(2))
-        sent = {"context": {"sex": "fm"[c]}} if spec.context else {}
+        sent = {"context": {"sex": "fm"[c]}} if spec.encoder else {}
         a = read(bench.decide({"event_id": f"visit-{i}", **sent, **body(i)}))["action"]
         y, u = float(draw.random() < REWARDS[c, a]), float(HOURS_USED[c, a] * draw.uniform(0.7, 1.3))
         told = outcome(i, {"reward": y, **({"usage": {"hours": u}} if late else {})})

@@ -12,7 +12,7 @@ from tightrope.policies import Policy
 from tightrope.policies.build import build_policy
 from tightrope.rules import Rule
 from tightrope.service.journal import Started, as_recorded
-from tightrope.spec import RuleSpec, Spec, SpecError, make_spec, named_kinds
+from tightrope.spec import RuleSpec, Spec, SpecError, make_spec, named_kinds, names_encoder
 from tightrope.trust import absolute
 from tightrope.validation import Array
 
@@ -29,7 +29,7 @@ def served_part(spec: Spec) -> dict[str, Any]:
     apart = ("environment", "simulation", "sweep", "warm_start")
     part = {key: value for key, value in spec.data.items() if key not in apart}
     part |= {"policy": named_kinds(part.get("policy", {})), "name": spec.name}
-    if spec.encoder is not None:
+    if spec.encoder is not None and names_encoder(part["context"]):
         # The journal is replayed without the file, and whatever becomes of it.
         part["context"] = {"encoder": spec.encoder.to_dict()}
     folder = spec.policies[0].folder
@@ -129,7 +129,7 @@ def require_fit(old: Spec, new: Spec, was: Policy, now: Policy) -> None:
     for what, before, after in (
         ("name", old.name, new.name),
         ("actions", [*old.actions], [*new.actions]),
-        ("context", old.encoder or [*old.context.items()], new.encoder or [*new.context.items()]),
+        ("context", *(None if one.encoder is None else one.encoder.to_dict() for one in (old, new))),
         ("features", old.vector, new.vector),
         ("policy.kind", was.kind, now.kind),
         ("policy.reward", was.settings().get("reward"), now.settings().get("reward")),

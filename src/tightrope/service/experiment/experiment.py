@@ -566,7 +566,7 @@ def _example_of_late_usage(spec: Spec) -> dict[str, float]:
 
 def _example(spec: Spec) -> DecisionRequest:
     """A request that the spec may accept."""
-    context = spec.features().example() if spec.context_names else None
+    context = None if spec.encoder is None else spec.encoder.example()
     low: dict[str, Any] = {
         usage: rule.quantity.range[0]
         for rule in spec.rules or ()

@@ -9,7 +9,6 @@ import numpy as np
 
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
-from tightrope.features import Category
 from tightrope.messages import did_you_mean
 from tightrope.models import Model
 from tightrope.policies import Policy
@@ -37,9 +36,8 @@ class PolicyInput:
         rules = spec.rules
         self.awaits_usage = rules is not None and not bool(rules.seen.all())
         self._actions = spec.actions
-        self._context, self._context_names = spec.context, spec.context_names
         self._rules = rules
-        self._features = spec.features() if spec.context_names else None
+        self._features = spec.encoder
         self._vector = spec.vector
         self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
@@ -94,7 +92,7 @@ class PolicyInput:
             if request.features is not None:
                 raise InvalidInput("features can't be given: the spec declares a [context], so send that.")
             if request.context is None:
-                raise InvalidInput(f"context is missing; needed: {', '.join(self._context_names)}.")
+                raise InvalidInput(f"context is missing; needed: {', '.join(self._features.columns)}.")
             return self._features.vector(request.context)
         if request.context:
             raise InvalidInput("context can't be given: the spec declares no [context].")
@@ -213,12 +211,6 @@ class PolicyInput:
         return phi.reshape(len(offered), -1)
 
     def _context_number(self, request: DecisionRequest) -> int:
-        """The number of a context made of categories, the last field running fastest."""
-        if request.context is None or not self._context:
+        if request.context is None or self._features is None:
             raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
-        number = 0
-        for name, field in self._context.items():
-            assert isinstance(field, Category)
-            values = field.values
-            number = number * len(values) + values.index(str(request.context[name]))
-        return number
+        return self._features.context_number(request.context)

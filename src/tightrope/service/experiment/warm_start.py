@@ -65,21 +65,7 @@ def _features(spec: Spec, past: Past) -> Array | None:
         raise InvalidInput(
             "a table has columns by name, so the spec needs a [context] in place of [features]"
         )
-    if not spec.context_names:
-        return None
-    if spec.encoder is not None:
-        return spec.encoder.transform(past.columns)
-    own, names = spec.features(), spec.context_names
-    for name in names:
-        if name not in past.columns:
-            raise InvalidInput(f"{past.path} must have the column {name!r}, which callers send")
-    found = []
-    for i, row in enumerate(zip(*(past.columns[name] for name in names))):
-        try:
-            found.append(own.vector(dict(zip(names, row))))
-        except InvalidInput as error:
-            raise InvalidInput(f"row {i}: {error}") from error
-    return np.array(found)
+    return None if spec.encoder is None else spec.encoder.transform(past.columns)
 
 
 def _done(read: PolicyInput, model: Any, x: Array | None, rows: Any, ids: list[int]) -> Array | None:

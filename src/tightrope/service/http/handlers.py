@@ -383,7 +383,7 @@ def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
 
 def _outside(state: ExperimentState) -> list[dict[str, Any]]:
     """The fields of the context whose numbers were outside their range, and how often."""
-    known = state.spec.features().ranges if state.spec.context_names else {}
+    known = {} if state.spec.encoder is None else state.spec.encoder.ranges
     counted = state.counts.outside
     return [
         {"field": name, "low": low, "high": high, "values": counted[name], "outside": outside}

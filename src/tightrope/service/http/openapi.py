@@ -119,9 +119,9 @@ def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
     'context of beds'
     """
     known = [
-        {"title": f"context of {spec.name}", **spec.features().schema()}
+        {"title": f"context of {spec.name}", **spec.encoder.schema()}
         for spec in specs
-        if spec.context_names
+        if spec.encoder is not None
     ]
     if known:
         properties = api["components"]["schemas"]["DecisionRequest"]["properties"]

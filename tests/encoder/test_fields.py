@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tightrope.encoder import Encoder
+from tightrope.encoder.fields import Category, Number
 from tightrope.errors import InvalidInput
-from tightrope.features import Category, FeatureMap, Number
 
 FIELDS = {
     "age": Number(0, 120),
@@ -19,7 +20,7 @@ GOOD = {"age": 30, "ward": "c", "stay": 14, "sex": "f"}
 
 
 def test_the_vector_by_hand():
-    features = FeatureMap(FIELDS)
+    features = Encoder.declared(FIELDS)
     assert features.names == ("one", "age", "ward=b", "ward=c", "stay", "sex=m")
     assert features.n_features == 6
     x = features.vector(GOOD)
@@ -30,13 +31,13 @@ def test_the_vector_by_hand():
 
 
 def test_order_of_what_is_sent_does_not_matter():
-    features = FeatureMap(FIELDS)
+    features = Encoder.declared(FIELDS)
     backwards = dict(reversed(GOOD.items()))
     np.testing.assert_array_equal(features.vector(GOOD), features.vector(backwards))
 
 
 def test_each_vector_is_new():
-    features = FeatureMap(FIELDS)
+    features = Encoder.declared(FIELDS)
     first = features.vector(GOOD)
     first[:] = 7
     assert features.vector(GOOD)[0] < 1
@@ -52,7 +53,7 @@ def maps(draw):
 @settings(max_examples=150, deadline=None)
 @given(maps(), st.data())
 def test_norm_is_at_most_one_and_extremes_reach_it(fields, data):
-    features = FeatureMap(fields)
+    features = Encoder.declared(fields)
     context = {}
     for name, field in fields.items():
         if isinstance(field, Number):
@@ -70,8 +71,8 @@ def test_norm_is_at_most_one_and_extremes_reach_it(fields, data):
 
 
 def test_a_category_of_one_value_adds_nothing():
-    assert FeatureMap({"only": Category(["x"])}).names == ("one",)
-    assert FeatureMap({}).vector({}) == pytest.approx([1.0])
+    assert Encoder.declared({"only": Category(["x"])}).names == ("one",)
+    assert Encoder.declared({}).vector({}) == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize(
@@ -79,34 +80,34 @@ def test_a_category_of_one_value_adds_nothing():
     [
         ({"stay": 14.5}, r"context\.stay must lie in \[-3.5, 14\], but got 14.5"),
         ({"stay": -3.6}, r"context\.stay must lie in"),
-        ({"stay": math.nan}, r"context\.stay must lie in \[-3.5, 14\], but got nan"),
-        ({"age": math.nan}, r"context\.age must be finite, but got nan"),
+        ({"stay": math.nan}, r"context\.stay is missing"),
+        ({"age": math.nan}, r"context\.age is missing"),
         ({"age": math.inf}, r"context\.age must be finite"),
         ({"age": True}, r"context\.age must be a number, but got True"),
         ({"age": "30"}, r"context\.age must be a number, but got '30'"),
-        ({"age": None}, r"context\.age must be a number, but got None"),
+        ({"age": None}, r"context\.age is missing: a number is needed"),
         ({"age": [1]}, r"context\.age must be a number"),
         ({"stay": 10**400}, r"context\.stay must lie in"),
         ({"ward": "d"}, r"context\.ward must be one of 'a', 'b', 'c', but got 'd'"),
         ({"ward": 1}, r"context\.ward must be one of"),
-        ({"ward": ["a"]}, r"context\.ward must be one of"),
+        ({"ward": ["a"]}, r"context\.ward must be a text or a number"),
         ({"agee": 3}, r"context\.agee is not a declared field \(did you mean 'age'\?\); declared: age, ward"),
         ({1: 3}, r"context\.1 is not a declared field"),
     ],
 )
 def test_what_is_refused_names_the_field(change, message):
     with pytest.raises(InvalidInput, match=message):
-        FeatureMap(FIELDS).vector({**GOOD, **change})
+        Encoder.declared(FIELDS).vector({**GOOD, **change})
 
 
 @pytest.mark.parametrize("value", [121, 30_000.0, 1e308, -1e308, 10**400])
 def test_a_number_outside_is_clipped_or_taken_within_reach_and_stays_small(value):
-    clipped = FeatureMap(FIELDS)
+    clipped = Encoder.declared(FIELDS)
     end = 120 if value > 0 else 0
     assert clipped.vector({**GOOD, "age": value}).tolist() == clipped.vector({**GOOD, "age": end}).tolist()
     assert clipped.outside({**GOOD, "age": value}) == ["age"]
     assert clipped.outside(GOOD) == []
-    taken = FeatureMap({**FIELDS, "age": Number(0, 120, "take")})
+    taken = Encoder.declared({**FIELDS, "age": Number(0, 120, "take")})
     x = taken.vector({**GOOD, "age": value})
     assert x @ x <= 1.0
     far = max(min(value, 1320), -1200)
@@ -117,25 +118,27 @@ def test_a_number_outside_is_clipped_or_taken_within_reach_and_stays_small(value
 def test_a_missing_field_is_named(name):
     context = {key: value for key, value in GOOD.items() if key != name}
     with pytest.raises(InvalidInput, match=rf"context\.{name} is missing"):
-        FeatureMap(FIELDS).vector(context)
+        Encoder.declared(FIELDS).vector(context)
 
 
 def test_a_missing_and_an_unknown_field_do_not_cancel():
     context = {**GOOD, "sx": "f"}
     del context["sex"]
     with pytest.raises(InvalidInput, match=r"context\.sx is not a declared field"):
-        FeatureMap(FIELDS).vector(context)
+        Encoder.declared(FIELDS).vector(context)
 
 
 @pytest.mark.parametrize("context", [[1, 2], "age", None, 3])
 def test_a_context_is_a_table(context):
-    with pytest.raises(InvalidInput, match="table of named fields"):
-        FeatureMap(FIELDS).vector(context)
+    with pytest.raises(InvalidInput, match="must be a row by column names"):
+        Encoder.declared(FIELDS).vector(context)
 
 
 def test_numpy_scalars_are_numbers():
     context = {**GOOD, "age": np.int64(30), "stay": np.float64(14)}
-    np.testing.assert_array_equal(FeatureMap(FIELDS).vector(context), FeatureMap(FIELDS).vector(GOOD))
+    np.testing.assert_array_equal(
+        Encoder.declared(FIELDS).vector(context), Encoder.declared(FIELDS).vector(GOOD)
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,7 @@ def test_numpy_scalars_are_numbers():
         (lambda: Category(["a", "a"]), "differ"),
         (lambda: Category("ab"), "list of texts"),
         (lambda: Category([1]), "list of texts"),
-        (lambda: FeatureMap({"x": "number"}), r"context\.x must be a Number or a Category"),
+        (lambda: Encoder.declared({"x": "number"}), r"context\.x must be a Number or a Category"),
     ],
 )
 def test_declarations_are_checked(make, message):

@@ -1,0 +1,114 @@
+"""What a caller sends, as a spec declares it: numbers and categories by name, or numbers without names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from tightrope.encoder.columns import CategoryColumn, NumberColumn
+from tightrope.errors import InvalidInput
+from tightrope.validation import REACH, Array, Outside, finite_number, real_array, require_range
+
+
+class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid_unknown_fields=True):
+    """A number between `min` and `max`, scaled to [0, 1]; `outside` says what becomes of any other (`validation.taken_range`).
+
+    >>> Number(0, 120)
+    Number(min=0, max=120, outside='clip')
+    """
+
+    min: float
+    max: float
+    outside: Outside = "clip"
+
+    def __post_init__(self) -> None:
+        low, high = finite_number("min", self.min), finite_number("max", self.max)
+        if not (low < high and math.isfinite(high - low)):
+            raise InvalidInput(
+                f"`min < max` must hold, at a finite distance, but got (min={low:g}, max={high:g})"
+            )
+
+    def column(self) -> NumberColumn:
+        """As an encoder reads it."""
+        low, high = float(self.min), float(self.max)
+        return NumberColumn(min=low, max=high, outside=self.outside, mean=low, deviation=high - low)
+
+    @property
+    def reach(self) -> float:
+        """The most that it adds to ‖x‖²."""
+        return (1.0 + REACH) ** 2 if self.outside == "take" else 1.0
+
+
+class Category(msgspec.Struct, frozen=True, tag_field="type", tag="category", forbid_unknown_fields=True):
+    """One of `values`: an indicator for each but the first, which the others are measured against.
+
+    >>> Category(["f", "m"])
+    Category(values=('f', 'm'))
+    """
+
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        given: Any = self.values
+        if not isinstance(given, list | tuple) or not all(isinstance(value, str) for value in given):
+            raise InvalidInput(f"values must be a list of texts, but got {given!r}")
+        if not given:
+            raise InvalidInput("values must name at least one category, but the list is empty")
+        if len(set(given)) < len(given):
+            raise InvalidInput(f"values must differ from each other, but got {list(given)}")
+        msgspec.structs.force_setattr(self, "values", tuple(given))
+
+    def column(self) -> CategoryColumn:
+        """As an encoder reads it."""
+        return CategoryColumn(values=self.values)
+
+    @property
+    def reach(self) -> float:
+        """The most that it adds to ‖x‖²."""
+        return float(len(self.values) > 1)
+
+
+Field: TypeAlias = Number | Category
+
+
+class Vector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`count` numbers without names, each between `min` and `max`: x = (1, the numbers scaled to [0, 1]) / √(1 + count).
+
+    >>> Vector(count=2, min=-1, max=1).rows([0, 1]) * 3**0.5
+    array([1. , 0.5, 1. ])
+    >>> Vector(count=2, min=-1, max=1).rows([0, 1e20])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: features[1] must lie in [-1, 1], but got 1e+20.
+    """
+
+    count: int
+    min: float
+    max: float
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidInput(f"count must be at least 1, but got {self.count}")
+        Number(self.min, self.max)
+
+    @property
+    def n_features(self) -> int:
+        """p, the length of x."""
+        return self.count + 1
+
+    def rows(self, given: Any, n_actions: int | None = None) -> Array:
+        """x (p,) of `count` numbers; with `n_actions` also one row for each of so many actions, (J, p)."""
+        several = [] if n_actions is None else [(n_actions, self.count)]
+        numbers = real_array("features", given, (self.count,), *several)
+        low, high = float(self.min), float(self.max)
+        require_range("features", numbers, low, high)
+        ones = np.ones((*numbers.shape[:-1], 1))
+        x = np.concatenate([ones, (numbers - low) / (high - low)], axis=-1)
+        return np.ascontiguousarray(x * (math.sqrt(1.0 / (1 + self.count)) * (1.0 - 2.0**-50)))
+
+    def example(self) -> list[float]:
+        """Numbers that it takes: the least."""
+        return [float(self.min)] * self.count
