@@ -12,9 +12,10 @@ RUN python -m venv /build/tools \
  && python -m venv /opt/tightrope \
  && /opt/tightrope/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r requirements/service.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY clients/python clients/python
 COPY src src
 COPY examples examples
-RUN /build/tools/bin/python -m pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . \
+RUN /build/tools/bin/python -m pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./clients/python . \
  && /opt/tightrope/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index dist/*.whl \
  && /opt/tightrope/bin/python -m pip check \
  && /opt/tightrope/bin/python -m pip uninstall --yes pip \

@@ -15,11 +15,11 @@ help:            ## show this list
 
 setup: $(READY)  ## make the virtual environment with the pinned packages
 
-$(READY): requirements/lock.txt pyproject.toml lab/pyproject.toml
+$(READY): requirements/lock.txt pyproject.toml clients/python/pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tightrope needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e clients/python -e . -e lab
 	@touch $@
 
 $(TOOLS): scripts/install-test-tools clients/typescript/package-lock.json $(READY)

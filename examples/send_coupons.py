@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from make_coupons import CENTS, chance
 
-from tightrope.service.client import Client
+from tightrope_client import Client
 
 
 def main() -> None:

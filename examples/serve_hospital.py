@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.environments import hospital
-from tightrope.service.client import Client, ServiceError
+from tightrope_client import Client, ServiceError
 
 
 def main() -> None:

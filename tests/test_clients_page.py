@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tightrope.cli import main
-from tightrope.service import AsyncClient, Client, calls
 from tightrope.service.http.server import make_service
 from tightrope.spec import read_spec
+from tightrope_client import AsyncClient, Client, errors
 from workbench import running
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,4 +81,4 @@ def test_the_table_of_calls_is_whole() -> None:
 def test_the_table_of_errors_is_true() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d, ]+) \|", PAGE, re.MULTILINE)
     listed = {int(status): name for name, statuses in rows for status in statuses.split(", ")}
-    assert listed == {status: kind.__name__ for status, kind in calls._ERRORS.items()}
+    assert listed == {status: kind.__name__ for status, kind in errors.ERRORS_BY_STATUS.items()}

@@ -11,21 +11,28 @@ from pathlib import Path
 import pytest
 import yaml
 
+import tightrope_client
 from script_tools import ROOT, script
 from tightrope.version import __version__
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_the_wheel_holds_the_package_its_examples_and_the_license(tmp_path):
+@pytest.mark.parametrize(
+    ("folder", "contents"),
+    [(".", "OF_TIGHTROPE"), ("clients/python", "OF_THE_CLIENT")],
+    ids=["tightrope", "client"],
+)
+def test_a_wheel_holds_its_package_and_the_license_and_nothing_else(folder, contents, tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(build, cwd=ROOT / folder, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
-    script("check-package").require_contents(wheel)
+    check = script("check-package")
+    check.require_contents(wheel, getattr(check, contents))
 
 
 def test_one_version_everywhere():
-    assert PROJECT["version"] == __version__
+    assert PROJECT["version"] == __version__ == tightrope_client.__version__
     lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
     assert lab["version"] == __version__
     assert f"tightrope=={__version__}" in lab["dependencies"]
@@ -34,7 +41,7 @@ def test_one_version_everywhere():
         text = (ROOT / name).read_text()
         assert set(re.findall(r"tightrope:(\d[\w.]*\w)", text)) == {__version__}, name
     page = (ROOT / "docs" / "install.md").read_text()
-    assert set(re.findall(r"tightrope-(\d[\d.]*\d)-py3", page)) == {__version__}
+    assert set(re.findall(r"tightrope(?:_client)?-(\d[\d.]*\d)-py3", page)) == {__version__}
     assert f"\n## {__version__} " in (ROOT / "CHANGELOG.md").read_text()
 
 
@@ -62,6 +69,8 @@ def test_the_lock_is_within_the_lower_bounds():
         *PROJECT["dependencies"],
         *(one for name in extras if name != "gpu" for one in extras[name]),
     ):
+        if line.startswith("tightrope-client"):
+            continue  # of this repository
         name, bound = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line).groups()
         assert numbers(pins[name.lower()]) >= numbers(bound), line
 

@@ -11,6 +11,7 @@ PACKAGES: Final = {
     "apsw": ("apsw", "'tightrope[service]'"),
     "httptools": ("httptools", "'tightrope[service]'"),
     "starlette": ("Starlette", "'tightrope[service]'"),
+    "tightrope_client": ("tightrope-client", "'tightrope[service]'"),
     "uvicorn": ("uvicorn", "'tightrope[service]'"),
     "psycopg": ("psycopg", "'tightrope[postgres]'"),
     "ray": ("Ray", "'tightrope[ray]'"),

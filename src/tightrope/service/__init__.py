@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tightrope.extras import explained
 
 if TYPE_CHECKING:
-    from tightrope.service.calls import ServiceError
-    from tightrope.service.client import AsyncClient, Client
     from tightrope.service.http.keys import create_key, revoke_key
     from tightrope.service.http.server import serve, serving
     from tightrope.service.offline.replay import export, verify
+    from tightrope_client import AsyncClient, Client, ServiceError
 
 __all__ = [
     "AsyncClient",
@@ -31,15 +30,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "client",
-    "Client": "client",
-    "ServiceError": "calls",
-    "create_key": "http.keys",
-    "export": "offline.replay",
-    "revoke_key": "http.keys",
-    "serve": "http.server",
-    "serving": "http.server",
-    "verify": "offline.replay",
+    "AsyncClient": "tightrope_client",
+    "Client": "tightrope_client",
+    "ServiceError": "tightrope_client",
+    "create_key": "tightrope.service.http.keys",
+    "export": "tightrope.service.offline.replay",
+    "revoke_key": "tightrope.service.http.keys",
+    "serve": "tightrope.service.http.server",
+    "serving": "tightrope.service.http.server",
+    "verify": "tightrope.service.offline.replay",
 }
 
 
@@ -47,4 +46,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tightrope.service' has no attribute {name!r}")
     with explained(f"tightrope.service.{name}"):
-        return getattr(importlib.import_module(f"tightrope.service.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(_HOMES[name]), name)

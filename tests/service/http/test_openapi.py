@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightrope.service import requests, responses
+from tightrope.service import requests
 from tightrope.service.http import handlers
 from tightrope.service.http.app import ROUTES, document
 from tightrope.service.http.openapi import EXAMPLES
 from tightrope.service.requests import ErasureRequest, ModeRequest, OutcomeQuery, PageQuery
 from tightrope.spec import Spec, make_spec, read_spec
+from tightrope_client import responses
 from workbench import CONTEXT, Bench, play, ward
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "hospital.toml"

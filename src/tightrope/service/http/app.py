@@ -28,7 +28,6 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from tightrope.service import responses
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW
@@ -43,6 +42,7 @@ from tightrope.service.http.openapi import Route
 from tightrope.service.http.tracing import spans
 from tightrope.service.requests import LIMITS, Limits, read_body
 from tightrope.spec import Spec
+from tightrope_client import responses
 
 log = logging.getLogger("tightrope.service")
 requests_log = logging.getLogger("tightrope.service.requests")

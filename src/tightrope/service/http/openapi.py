@@ -22,9 +22,9 @@ import msgspec
 from tightrope.service.answer import Refusal
 from tightrope.service.http.keys import Scope
 from tightrope.service.requests import Name
-from tightrope.service.responses import Error
 from tightrope.spec import Spec
 from tightrope.version import __version__
+from tightrope_client import responses
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,12 @@ def document(routes: Sequence[Route], *, keys: bool = True) -> dict[str, Any]:
     bodies = [route.request for route in routes if route.method == "POST" and route.request is not None]
     sent_back = [route.answer for route in routes if not isinstance(route.answer, str)]
     _, schemas = msgspec.json.schema_components(
-        [*bodies, *sent_back, Error], ref_template=_ref("{name}")["$ref"]
+        [*bodies, *sent_back, responses.Error], ref_template=_ref("{name}")["$ref"]
     )
     for name, schema in schemas.items():
         _describe(schema)
+        if hasattr(responses, name):
+            _limit(schema)
         if name in EXAMPLES:
             schema["examples"] = [EXAMPLES[name]]
     paths: dict[str, Any] = {}
@@ -180,6 +182,29 @@ def _describe(schema: dict[str, Any]) -> None:
         for name in re.findall(r"\w+", re.sub(r":[^,]*", "", head)):
             if name in schema["properties"]:
                 schema["properties"][name]["description"] = " ".join(words.split())
+
+
+def _limit(schema: Any, name: str = "") -> None:
+    """What Python's types leave out: whole numbers are at least 0, chances at most 1, and a `request` is one that was sent.
+
+    >>> schema = {"properties": {"share": {"type": "number"}, "before": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
+    >>> _limit(schema)
+    >>> schema["properties"]["share"], schema["properties"]["before"]["anyOf"][0]
+    ({'type': 'number', 'minimum': 0.0, 'maximum': 1.0}, {'type': 'integer', 'minimum': 0})
+    """
+    if isinstance(schema, list):
+        for one in schema:
+            _limit(one, name)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")
+        if kind == "integer":
+            schema["minimum"] = 0
+        elif kind == "number" and name in ("probability", "share"):
+            schema |= {"minimum": 0.0, "maximum": 1.0}
+        elif kind == "object" and name == "request":
+            schema |= _ref("DecisionRequest")
+        for key, one in schema.items():
+            _limit(one, name if key == "anyOf" else key)
 
 
 def _operation(route: Route, keys: bool) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tightrope.errors import InvalidInput
-from tightrope.service.client import Client
 from tightrope.service.experiment import Experiment
 from tightrope.service.http.app import Service
 from tightrope.service.http.connections import ConnectionLimits, Gate
@@ -25,6 +24,7 @@ from tightrope.service.requests import Limits
 from tightrope.service.storage import journals_at
 from tightrope.spec import Spec, read_spec
 from tightrope.validation import whole_number
+from tightrope_client import Client
 
 log = logging.getLogger("tightrope.service")
 

@@ -21,14 +21,13 @@ import httpx
 import numpy as np
 import pytest
 
-from tightrope.errors import InvalidInput
 from tightrope.service import AsyncClient, Client, ServiceError, create_key
-from tightrope.service.client import Conflict, Gone, InvalidRequest, NotAllowed, NotFound, Unavailable
 from tightrope.service.experiment import Experiment
 from tightrope.service.http.app import Service
 from tightrope.service.http.keys import Keys
 from tightrope.service.offline.replay import verify
 from tightrope.service.storage.memory import MemoryJournal
+from tightrope_client import Conflict, Gone, InvalidInput, InvalidRequest, NotAllowed, NotFound, Unavailable
 from waiting import PATIENCE
 from workbench import running, ward, write_spec
 

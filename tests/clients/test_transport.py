@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tightrope.service.transport import AsyncPool, Origin, Pool, Reply, Unsent
+from tightrope_client.transport import AsyncPool, Origin, Pool, Reply, Unsent
 
 
 def asked(wire: bytes, *, times: int = 1) -> tuple[list[Reply], list[bytes]]:

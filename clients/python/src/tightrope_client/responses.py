@@ -1,6 +1,6 @@
-"""What the service answers, as types: of these the OpenAPI document is made, and by them clients know what they get.
+"""What the service answers, as types: an editor knows the fields by them, and the service makes its OpenAPI document of them.
 
-A number that is not finite is null in JSON. Times are seconds since 1970.
+Whole numbers are at least 0. A number that is not finite is null in JSON. Times are seconds since 1970.
 
 >>> decision: Decision = {"event_id": "visit-1", "action": 1, "name": "surgery", "sequence": 0, "probability": 1.0}
 >>> decision["name"]
@@ -9,16 +9,7 @@ A number that is not finite is null in JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
-
-from msgspec import Meta
-
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Chance: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
-# As it was sent, without what was left out.
-SentRequest: TypeAlias = Annotated[
-    dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/DecisionRequest"})
-]
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 class ActionValue(TypedDict):
@@ -92,10 +83,10 @@ class Decision(TypedDict):
     """
 
     event_id: str
-    action: Count
+    action: int
     name: str
-    sequence: Count
-    probability: Chance | None
+    sequence: int
+    probability: float | None
     proposed: NotRequired[str]
     probabilities: NotRequired[dict[str, float] | None]
     explanation: NotRequired[Explanation]
@@ -128,7 +119,7 @@ class RecordedDecision(Decision):
         Whether the rest is still waited for.
     """
 
-    request: SentRequest
+    request: dict[str, Any]
     outcome: KnownOutcome
     pending: bool
 
@@ -149,16 +140,16 @@ class ListedDecision(TypedDict):
     """
 
     event_id: str
-    action: NotRequired[Count]
-    sequence: NotRequired[Count]
-    position: Count
+    action: NotRequired[int]
+    sequence: NotRequired[int]
+    position: int
     time: float
     name: NotRequired[str]
-    probability: NotRequired[Chance | None]
+    probability: NotRequired[float | None]
     proposed: NotRequired[str]
     probabilities: NotRequired[dict[str, float] | None]
     explanation: NotRequired[Explanation]
-    request: NotRequired[SentRequest]
+    request: NotRequired[dict[str, Any]]
     erased: NotRequired[Literal[True]]
     damaged: NotRequired[Literal[True]]
 
@@ -173,7 +164,7 @@ class DecisionPage(TypedDict):
     """
 
     decisions: list[ListedDecision]
-    before: Count | None
+    before: int | None
 
 
 class Outcome(TypedDict):
@@ -186,7 +177,7 @@ class Outcome(TypedDict):
     """
 
     event_id: str
-    sequence: Count
+    sequence: int
     awaits: list[Literal["reward", "usage"]]
 
 
@@ -210,7 +201,7 @@ class ListedOutcome(TypedDict):
     """
 
     event_id: NotRequired[str]
-    sequence: NotRequired[Count]
+    sequence: NotRequired[int]
     time: NotRequired[float]
     expired: NotRequired[float]
     reason: NotRequired[Literal["late", "unknown", "differs"]]
@@ -230,7 +221,7 @@ class OutcomePage(TypedDict):
     """
 
     outcomes: list[ListedOutcome]
-    before: Count | None
+    before: int | None
 
 
 class ActionShare(TypedDict):
@@ -243,9 +234,9 @@ class ActionShare(TypedDict):
     """
 
     name: str
-    decisions: Count
-    share: Chance
-    offered: Count
+    decisions: int
+    share: float
+    offered: int
 
 
 class ConstraintState(TypedDict):
@@ -283,7 +274,7 @@ class ConstraintState(TypedDict):
     limit: float
     unit: str
     one_more: str
-    decisions: Count | None
+    decisions: int | None
     used: float | None
     allowed: float | None
     left: float
@@ -309,9 +300,9 @@ class Withheld(TypedDict):
     """
 
     since: float
-    sequence: Count
-    decisions: Count
-    actions: dict[str, Count]
+    sequence: int
+    decisions: int
+    actions: dict[str, int]
     mean_reward_before: float | None
     mean_reward_since: float | None
 
@@ -341,14 +332,14 @@ class OutcomeCounts(TypedDict):
         Given up; came after that; at odds with what was recorded; undone by a rollback.
     """
 
-    rewards: Count
+    rewards: int
     mean_reward: float | None
-    complete: Count
-    pending: Count
-    missing: Count
-    late: Count
-    rejected: Count
-    rolled_back: Count
+    complete: int
+    pending: int
+    missing: int
+    late: int
+    rejected: int
+    rolled_back: int
 
 
 class ConcernState(TypedDict):
@@ -375,7 +366,7 @@ class OutsideValues(TypedDict):
     field: str
     low: float
     high: float
-    values: Count
+    values: int
     outside: Literal["clip", "take"]
 
 
@@ -398,17 +389,17 @@ class State(TypedDict):
 
     experiment: str
     policy: str
-    position: Count
+    position: int
     head: str
     time: float
     mode: Literal["live", "shadow", "paused"]
     default: str | None
-    decisions: Count
+    decisions: int
     actions: list[ActionShare]
     constraints: list[ConstraintState]
     hard_caps: list[HardCapState]
     outcomes: OutcomeCounts
-    shadow_decisions: Count
+    shadow_decisions: int
     outside: list[OutsideValues]
     slater: float | None
     concerns: list[ConcernState]
@@ -460,7 +451,7 @@ class RuleCosts(TypedDict):
     """
 
     reward: float | None
-    rounds: Count
+    rounds: int
     rules: list[RuleCost]
     why: str | None
 
@@ -480,7 +471,7 @@ class Change(TypedDict):
         Of a start: what usage may lie in where no rule declares it, as it was inferred.
     """
 
-    position: Count
+    position: int
     time: float
     kind: Literal["started", "mode", "rolled back", "erased"]
     by: NotRequired[str]
@@ -512,13 +503,13 @@ class ChangePage(TypedDict):
     """
 
     changes: list[Change]
-    before: Count | None
+    before: int | None
 
 
 class Snapshot(TypedDict):
     """A snapshot of the state after the entry at `position`: its SHA-256, and its name, if it has one."""
 
-    position: Count
+    position: int
     time: float
     digest: str
     label: str | None
@@ -533,7 +524,7 @@ class SnapshotList(TypedDict):
 class Rollback(TypedDict):
     """The place of a rollback in the journal, and the snapshot that it went back to."""
 
-    position: Count
+    position: int
     restored: Snapshot
 
 
@@ -557,7 +548,7 @@ class Erasure(TypedDict):
 
     erased: list[str]
     unknown: list[str]
-    entries: Count
+    entries: int
 
 
 class ExperimentSummary(TypedDict):
@@ -591,7 +582,7 @@ class Readiness(TypedDict):
 
     ready: bool
     why: NotRequired[list[str]]
-    experiments: NotRequired[dict[str, Count]]
+    experiments: NotRequired[dict[str, int]]
 
 
 class ErrorDetail(TypedDict):

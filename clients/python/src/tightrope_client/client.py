@@ -1,6 +1,6 @@
-"""Clients of a service: `Client`, and `AsyncClient` for asyncio.
+"""`Client`, and `AsyncClient` for asyncio.
 
-What they ask and when they ask again is in `calls`, how it gets there in `transport`; they need nothing but the standard library.
+What can be asked is in `endpoints`, when it is asked again in `retries`, how it gets there in `transport`.
 """
 
 from __future__ import annotations
@@ -11,39 +11,17 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tightrope.service import calls, responses
-from tightrope.service.calls import (
-    Attempts,
-    Call,
-    Conflict,
-    Gone,
-    InvalidRequest,
-    NotAllowed,
-    NotFound,
-    ServiceError,
-    Settings,
-    Unanswered,
-    Unavailable,
-    new_event_id,
-)
-from tightrope.service.transport import AsyncPool, Origin, Pool, Unsent
-from tightrope.version import __version__
+from tightrope_client import endpoints
+from tightrope_client.endpoints import Request, Settings
+from tightrope_client.errors import ServiceError
+from tightrope_client.retries import Attempts, Unanswered
+from tightrope_client.transport import AsyncPool, Origin, Pool
+from tightrope_client.version import __version__
 
-__all__ = [
-    "AsyncClient",
-    "Client",
-    "Conflict",
-    "Gone",
-    "InvalidRequest",
-    "NotAllowed",
-    "NotFound",
-    "ServiceError",
-    "Unavailable",
-    "new_event_id",
-]
+if TYPE_CHECKING:
+    from tightrope_client import responses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +43,7 @@ class _Base:
     ) -> None:
         self.settings = Settings(url, key, experiment, timeout, patience)
         self._unanswered = Unanswered()
-        headers = {"Content-Type": "application/json", "User-Agent": f"tightrope/{__version__}"}
+        headers = {"Content-Type": "application/json", "User-Agent": f"tightrope-client/{__version__}"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         self._connect(Origin.of(url, headers, tls), connections)
@@ -81,11 +59,8 @@ class _Base:
         """
         return self._unanswered.copy()
 
-    def _begin(self, call: Call[T]) -> Attempts[T]:
-        return Attempts(call, self.settings, self._unanswered)
 
-
-def _at_once(build: Callable[Concatenate[Settings, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+def _at_once(build: Callable[Concatenate[Settings, P], Request[T]]) -> Callable[Concatenate[Client, P], T]:
     """A call as a method of `Client`."""
 
     @functools.wraps(build)
@@ -96,7 +71,7 @@ def _at_once(build: Callable[Concatenate[Settings, P], Call[T]]) -> Callable[Con
 
 
 def _awaited(
-    build: Callable[Concatenate[Settings, P], Call[T]],
+    build: Callable[Concatenate[Settings, P], Request[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     """A call as a method of `AsyncClient`."""
 
@@ -136,7 +111,7 @@ class Client(_Base):
     >>> client.decide({"age": 71, "sex": "f", "prior_inpatient": 2}, event_id="visit-1")
     Traceback (most recent call last):
     ...
-    tightrope.service.calls.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
+    tightrope_client.errors.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
     >>> client.unanswered
     {'visit-1': {'event_id': 'visit-1', 'context': {'age': 71, 'sex': 'f', 'prior_inpatient': 2}}}
     """
@@ -144,23 +119,23 @@ class Client(_Base):
     def _connect(self, origin: Origin, connections: int) -> None:
         self._pool = Pool(origin, connections)
 
-    decide = _at_once(calls.decide)
-    learn = _at_once(calls.learn)
-    decision = _at_once(calls.decision)
-    decisions = _at_once(calls.decisions)
-    outcomes = _at_once(calls.outcomes)
-    state = _at_once(calls.state)
-    history = _at_once(calls.history)
-    rules = _at_once(calls.rules)
-    changes = _at_once(calls.changes)
-    snapshots = _at_once(calls.snapshots)
-    experiments = _at_once(calls.experiments)
-    change_mode = _at_once(calls.change_mode)
-    take_snapshot = _at_once(calls.take_snapshot)
-    roll_back = _at_once(calls.roll_back)
-    erase = _at_once(calls.erase)
-    get = _at_once(calls.get)
-    post = _at_once(calls.post)
+    decide = _at_once(endpoints.decide)
+    learn = _at_once(endpoints.learn)
+    decision = _at_once(endpoints.decision)
+    decisions = _at_once(endpoints.decisions)
+    outcomes = _at_once(endpoints.outcomes)
+    state = _at_once(endpoints.state)
+    history = _at_once(endpoints.history)
+    rules = _at_once(endpoints.rules)
+    changes = _at_once(endpoints.changes)
+    snapshots = _at_once(endpoints.snapshots)
+    experiments = _at_once(endpoints.experiments)
+    change_mode = _at_once(endpoints.change_mode)
+    take_snapshot = _at_once(endpoints.take_snapshot)
+    roll_back = _at_once(endpoints.roll_back)
+    erase = _at_once(endpoints.erase)
+    get = _at_once(endpoints.get)
+    post = _at_once(endpoints.post)
 
     def decide_many(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
@@ -170,13 +145,13 @@ class Client(_Base):
         The answers are in the order of the requests, and the `ServiceError` of one that failed is in its place. The service makes
         the decisions in the order in which they reach it.
         """
-        return self._many(calls.decide, requests, concurrency)
+        return self._many(endpoints.decide, requests, concurrency)
 
     def learn_many(
         self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
     ) -> list[responses.Outcome | ServiceError]:
         """Report many outcomes, so many at a time: each holds what `learn` is given, by name. Answers as of `decide_many`."""
-        return self._many(calls.learn, outcomes, concurrency)
+        return self._many(endpoints.learn, outcomes, concurrency)
 
     def close(self) -> None:
         """Close all connections."""
@@ -188,30 +163,31 @@ class Client(_Base):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _send(self, call: Call[T]) -> T:
-        attempts = self._begin(call)
-        while True:
-            try:
-                reply = self._pool.request(
-                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+    def _send(self, request: Request[T]) -> T:
+        attempts = Attempts(request, self.settings, self._unanswered)
+        for attempt in attempts:
+            if attempt.pause:
+                time.sleep(attempt.pause)
+            with attempt:
+                attempt.take(
+                    self._pool.request(
+                        request.method,
+                        request.target,
+                        request.content,
+                        timeout=attempt.timeout,
+                        left=attempt.left,
+                    )
                 )
-            except (OSError, HTTPException) as error:
-                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
-            else:
-                again = attempts.after_answer(reply)
-                if again is None:
-                    return attempts.result(reply)
-                pause = again
-            time.sleep(pause)
+        return attempts.result()
 
     def _many(
-        self, build: Callable[..., Call[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
+        self, build: Callable[..., Request[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
     ) -> list[T | ServiceError]:
         asked = [build(self.settings, **request) for request in requests]
 
-        def send(call: Call[T]) -> T | ServiceError:
+        def send(request: Request[T]) -> T | ServiceError:
             try:
-                return self._send(call)
+                return self._send(request)
             except ServiceError as error:
                 return error
 
@@ -232,41 +208,41 @@ class AsyncClient(_Base):
     >>> asyncio.run(visit())
     Traceback (most recent call last):
     ...
-    tightrope.service.calls.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
+    tightrope_client.errors.Unavailable: 503 unreachable: no answer from the service in 1 attempt: ...
     """
 
     def _connect(self, origin: Origin, connections: int) -> None:
         self._pool = AsyncPool(origin, connections)
 
-    decide = _awaited(calls.decide)
-    learn = _awaited(calls.learn)
-    decision = _awaited(calls.decision)
-    decisions = _awaited(calls.decisions)
-    outcomes = _awaited(calls.outcomes)
-    state = _awaited(calls.state)
-    history = _awaited(calls.history)
-    rules = _awaited(calls.rules)
-    changes = _awaited(calls.changes)
-    snapshots = _awaited(calls.snapshots)
-    experiments = _awaited(calls.experiments)
-    change_mode = _awaited(calls.change_mode)
-    take_snapshot = _awaited(calls.take_snapshot)
-    roll_back = _awaited(calls.roll_back)
-    erase = _awaited(calls.erase)
-    get = _awaited(calls.get)
-    post = _awaited(calls.post)
+    decide = _awaited(endpoints.decide)
+    learn = _awaited(endpoints.learn)
+    decision = _awaited(endpoints.decision)
+    decisions = _awaited(endpoints.decisions)
+    outcomes = _awaited(endpoints.outcomes)
+    state = _awaited(endpoints.state)
+    history = _awaited(endpoints.history)
+    rules = _awaited(endpoints.rules)
+    changes = _awaited(endpoints.changes)
+    snapshots = _awaited(endpoints.snapshots)
+    experiments = _awaited(endpoints.experiments)
+    change_mode = _awaited(endpoints.change_mode)
+    take_snapshot = _awaited(endpoints.take_snapshot)
+    roll_back = _awaited(endpoints.roll_back)
+    erase = _awaited(endpoints.erase)
+    get = _awaited(endpoints.get)
+    post = _awaited(endpoints.post)
 
     async def decide_many(
         self, requests: Iterable[Mapping[str, Any]], *, concurrency: int = 16
     ) -> list[responses.Decision | ServiceError]:
         """Ask for many decisions, as `Client.decide_many` does."""
-        return await self._many(calls.decide, requests, concurrency)
+        return await self._many(endpoints.decide, requests, concurrency)
 
     async def learn_many(
         self, outcomes: Iterable[Mapping[str, Any]], *, concurrency: int = 16
     ) -> list[responses.Outcome | ServiceError]:
         """Report many outcomes, as `Client.learn_many` does."""
-        return await self._many(calls.learn, outcomes, concurrency)
+        return await self._many(endpoints.learn, outcomes, concurrency)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -278,31 +254,32 @@ class AsyncClient(_Base):
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def _send(self, call: Call[T]) -> T:
-        attempts = self._begin(call)
-        while True:
-            try:
-                reply = await self._pool.request(
-                    call.method, call.target, call.content, timeout=attempts.timeout, left=attempts.left
+    async def _send(self, request: Request[T]) -> T:
+        attempts = Attempts(request, self.settings, self._unanswered)
+        for attempt in attempts:
+            if attempt.pause:
+                await asyncio.sleep(attempt.pause)
+            with attempt:
+                attempt.take(
+                    await self._pool.request(
+                        request.method,
+                        request.target,
+                        request.content,
+                        timeout=attempt.timeout,
+                        left=attempt.left,
+                    )
                 )
-            except (OSError, HTTPException) as error:
-                pause = attempts.after_failure(error, sent=not isinstance(error, Unsent))
-            else:
-                again = attempts.after_answer(reply)
-                if again is None:
-                    return attempts.result(reply)
-                pause = again
-            await asyncio.sleep(pause)
+        return attempts.result()
 
     async def _many(
-        self, build: Callable[..., Call[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
+        self, build: Callable[..., Request[T]], requests: Iterable[Mapping[str, Any]], concurrency: int
     ) -> list[T | ServiceError]:
         turns = asyncio.Semaphore(concurrency)
 
-        async def send(call: Call[T]) -> T | ServiceError:
+        async def send(request: Request[T]) -> T | ServiceError:
             async with turns:
                 try:
-                    return await self._send(call)
+                    return await self._send(request)
                 except ServiceError as error:
                     return error
 

@@ -1,0 +1,151 @@
+"""When a request is sent again: one loop for both clients, without sockets and clocks of its own.
+
+Every request may be sent twice without harm, since a decision has an event id of the caller or one made here, and each part of an
+outcome counts once. Only a rollback and a snapshot are not repeated once the service may have done them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Iterator
+from http.client import HTTPException
+from typing import Any, Final, Generic, Self, TypeVar
+
+from tightrope_client.endpoints import Request, Settings
+from tightrope_client.errors import TRANSIENT, Unavailable, refusal
+from tightrope_client.transport import Reply, Unsent
+
+T = TypeVar("T")
+
+# Pauses between attempts double from the first to the longest, each a random part of that, so that callers do not come in step.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+_KEPT: Final = 10_000
+
+
+class Unanswered:
+    """Decisions that were asked for and not answered, by event id: the arguments with which to ask again. The newest 10,000."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arguments: dict[str, dict[str, Any]] = {}
+
+    def add(self, request: Request[Any]) -> None:
+        """A decision is about to be asked for."""
+        if request.decision is not None and request.event_id is not None:
+            with self._lock:
+                self._arguments[request.event_id] = request.decision
+                if len(self._arguments) > _KEPT:
+                    del self._arguments[next(iter(self._arguments))]
+
+    def remove(self, request: Request[Any]) -> None:
+        """It has its answer."""
+        with self._lock:
+            self._arguments.pop(request.event_id or "", None)
+
+    def copy(self) -> dict[str, dict[str, Any]]:
+        """As they are now, oldest first."""
+        with self._lock:
+            return dict(self._arguments)
+
+
+class Attempts(Generic[T]):
+    """The attempts at one request, one after the other until there is an answer.
+
+    A client pauses, sends, and hands over what came; a failure to send or to read within `with` counts as an attempt:
+
+    >>> attempts = Attempts(Request("GET", "/v1/state"), Settings("http://localhost"), Unanswered())
+    >>> for attempt in attempts:
+    ...     time.sleep(attempt.pause)
+    ...     with attempt:
+    ...         if attempt.pause == 0.0:
+    ...             raise ConnectionResetError
+    ...         attempt.take(Reply(200, {}, b'{"decisions": 7}'))
+    >>> attempts.made, attempts.result()
+    (2, {'decisions': 7})
+    """
+
+    def __init__(self, request: Request[T], settings: Settings, unanswered: Unanswered) -> None:
+        self.made = 0
+        # Seconds to wait before the next attempt.
+        self.pause = 0.0
+        self._request = request
+        self._settings = settings
+        self._unanswered = unanswered
+        self._began = time.monotonic()
+        self._answer: Reply | None = None
+        unanswered.add(request)
+
+    def __iter__(self) -> Iterator[Self]:
+        while self._answer is None:
+            yield self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, OSError | HTTPException):
+            return False
+        self.made += 1
+        if not self._again(isinstance(error, Unsent)):
+            times = "1 attempt" if self.made == 1 else f"{self.made} attempts"
+            words = f"no answer from the service in {times}: {str(error) or type(error).__name__}"
+            raise Unavailable(503, "unreachable", words, self._request.event_id) from error
+        return True
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the request's deadline; None if it has none."""
+        if self._request.deadline is None:
+            return None
+        return max(0.0, self._began + self._request.deadline - time.monotonic())
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for the next attempt."""
+        return min(self._settings.timeout, math.inf if self.left is None else max(0.001, self.left))
+
+    def take(self, reply: Reply) -> None:
+        """What came back, be it the answer or a request to come again."""
+        self.made += 1
+        status, headers, content = reply
+        if status in TRANSIENT:
+            # 503 `unavailable` leaves open whether it was done, and a proxy's 502 and 504 too.
+            undone = status == 429 or (
+                status == 503 and refusal(status, content).code not in ("unavailable", "unexpected")
+            )
+            if self._again(undone, headers.get("retry-after")):
+                return
+        else:
+            self._unanswered.remove(self._request)
+        self._answer = reply
+
+    def result(self) -> T:
+        """What the service answered, or the error that it stands for."""
+        assert self._answer is not None, "asked for before the attempts have ended"
+        status, _, content = self._answer
+        if status == 200:
+            try:
+                answer: T = json.loads(content)
+            except ValueError:
+                pass
+            else:
+                if isinstance(answer, dict):
+                    return answer
+        raise refusal(status, content, self._request.event_id)
+
+    def _again(self, undone: bool, retry_after: str | None = None) -> bool:
+        """Whether there is another attempt; then its pause is set. `undone`: the service has not done what was asked."""
+        if not (undone or self._request.repeatable):
+            return False
+        # Its date form is not for services like this one; a proxy that sends it is treated as if it had said nothing.
+        asked = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self.made - 1, 10))
+        self.pause = asked + random.uniform(0.5, 1.0) * longest
+        deadline = self._request.deadline
+        limit = self._settings.patience if deadline is None else deadline
+        return time.monotonic() + self.pause <= self._began + limit
