@@ -439,7 +439,7 @@ def _build(folder: Path, entries: int, share: float) -> tuple[int, list[int], in
                 batch.append(Op(learn, OutcomeRequest(event_id=event_id, reward=chance.random())))
             serial += 1
         experiment.process(batch)
-        job = experiment.slater_job()
+        job = experiment.background_job()
         if job is not None:
             experiment.process([job()])
         state = experiment._state

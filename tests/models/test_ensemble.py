@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,11 @@ from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import handlers
-from tightrope.service.journal import Refitted, entry_of
+from tightrope.service.journal import TookEffect, entry_of
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec
 from tightrope.testing import ModelSuite
-from waiting import PATIENCE
 from workbench import Bench, read
 
 SMALL: dict[str, Any] = {"members": 3, "first": 20, "growth": 2.0}
@@ -508,29 +506,23 @@ def play(bench: Bench, first: int, last: int) -> None:
 
 
 def fits_of(bench: Bench) -> int:
-    return sum(isinstance(entry_of(row), Refitted) for row in bench.journal.rows())
+    return sum(isinstance(entry_of(row), TookEffect) for row in bench.journal.rows())
 
 
-@pytest.mark.parametrize("since", [4, 5])
-def test_it_is_served_with_fits_in_the_background_and_replayed(
-    since: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also from a journal of before fits had entries of their own, in which they take effect at fixed outcomes."""
-    with monkeypatch.context() as then:
-        then.setattr("tightrope.service.experiment.state.ENTRIES", since)
-        bench = Bench(spec(estimator="extra-trees", **SMALL), snapshot_every=40)
-        play(bench, 0, 40)
-        settle(bench, since)
-        play(bench, 40, 60)
-        read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))
-        alive = bench.digest()
+def test_it_is_served_with_fits_in_the_background_and_replayed() -> None:
+    bench = Bench(spec(estimator="extra-trees", **SMALL), snapshot_every=40)
+    play(bench, 0, 40)
+    bench.work()
+    play(bench, 40, 60)
+    read(bench.ask(handlers.take_snapshot, SnapshotRequest(label="here")))
+    alive = bench.digest()
     assert verify(bench.journal).digest == alive
     bench.reopened()
     assert bench.digest() == alive
     play(bench, 60, 110)
-    settle(bench, since)
+    bench.work()
     play(bench, 110, 120)
-    assert (fits_of(bench) > 0) == (since > 4)
+    assert fits_of(bench) > 1
     assert verify(bench.journal).digest == bench.digest()
 
 
@@ -538,7 +530,7 @@ def test_no_request_waits_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even for one that never ends, nor after a restart for that in force; when it is made it takes effect, and is replayed."""
     bench = Bench(spec(estimator="extra-trees", **SMALL))
     play(bench, 0, 60)
-    settle(bench)
+    bench.work()
     before, go_on, fit = fits_of(bench), threading.Event(), ensemble.fit_members
 
     def slow(*given: Any) -> Any:
@@ -550,7 +542,7 @@ def test_no_request_waits_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         play(bench, 60, 160)
         assert fits_of(bench) == before
         go_on.set()
-        settle(bench)
+        bench.work()
     assert fits_of(bench) > before
     with monkeypatch.context() as made:
         bench.reopened()
@@ -561,23 +553,11 @@ def test_no_request_waits_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verify(bench.journal).digest == bench.digest()
 
 
-def settle(bench: Bench, since: int = 5) -> None:
-    """Let time go by until no fit is under way, in a journal that says when fits take effect."""
-    state = bench.experiment.state
-    assert state is not None
-    [model] = state.policy.refits()
-    assert isinstance(model, Ensemble)
-    until = time.monotonic() + PATIENCE
-    while since >= 5 and model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
-        bench.experiment.process([])
-        time.sleep(0.01)
-
-
 def test_a_journal_that_tells_of_a_fit_that_is_not_there_is_refused() -> None:
     state = ExperimentState(spec(estimator="extra-trees", **SMALL))
-    for models in ([0], [1], [-1]):
-        with pytest.raises(tr.InvalidInput, match=r"no fit is under way|not fitted in the background"):
-            state._repeat(Refitted(models=models), 0)
+    for work in (0, 1, -1):
+        with pytest.raises(tr.InvalidInput, match=r"no fit with the mark|not done in the background"):
+            state.background.take(work, [7])
 
 
 def test_fits_inside_other_models_wait_for_their_keeper_too() -> None:
@@ -588,21 +568,12 @@ def test_fits_inside_other_models_wait_for_their_keeper_too() -> None:
         tr.Features("sklearn.preprocessing:StandardScaler", Ensemble("extra-trees", 2, 2, **SMALL), first=20),
     ]
     for model in within:
-        for one in model.refits():
+        for one in model.background():
             one.deferred = True
         taught(model, 60)
-        ready = [one for one in model.refits() if _made(one)]
-        assert ready, model
-        for one in ready:
+        due = [(one, job) for one in model.background() if (job := one.due()) is not None]
+        assert due, model
+        for one, job in due:
             fits = one.fits
-            one.take_fit()
+            one.take(job())
             assert one.fits == fits + 1
-
-
-def _made(model: Any) -> bool:
-    until = time.monotonic() + PATIENCE
-    while model._clock[ensemble.UNDER_WAY] and time.monotonic() < until:
-        if model.fit_ready:
-            return True
-        time.sleep(0.01)
-    return False

@@ -294,7 +294,7 @@ def test_what_would_reach_outside_an_array(tmp_path):
     entries = entries_of(path.read_bytes())
     refused(path, state_file.sealed({**entries, "slater/sizes": entries["slater/sizes"] + 1}))
     refused(path, state_file.sealed({**entries, "slater/rows": entries["slater/rows"][:, :1]}))
-    refused(path, state_file.sealed({**entries, "slater/numbers": np.array([np.inf, 0.5])}))
+    refused(path, state_file.sealed({**entries, "slater/numbers": np.array([np.inf, 0.5, 0.0])}))
 
 
 def test_pickled_objects_are_refused(saved, tmp_path):

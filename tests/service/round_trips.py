@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import csv
 import datetime
 import shutil
@@ -23,13 +22,12 @@ from tightrope.service.journal import (
     Erased,
     Expired,
     Learnt,
-    Measured,
     ModeChanged,
-    Refitted,
     Refused,
     RolledBack,
     Snapshotted,
     Started,
+    TookEffect,
     WarmStarted,
     entry_of,
 )
@@ -56,7 +54,10 @@ POLICIES: dict[str, dict[str, Any]] = {
     "warm start": {},
 }
 # Kinds of entry that only some specs have.
-ONLY: dict[type[Any], str] = {Measured: "measured", Refitted: "ensembles", WarmStarted: "warm start"}
+ONLY: dict[type[Any], tuple[str, ...]] = {
+    TookEffect: ("measured", "ensembles"),
+    WarmStarted: ("warm start",),
+}
 
 
 def customer(context: str, i: int) -> dict[str, Any]:
@@ -169,14 +170,6 @@ class Story:
         return {type(entry_of(row)) for row in self.bench.journal.rows(after=after)}
 
 
-def settle(bench: Bench) -> None:
-    """Wait for fits that are under way, so that the next request finds them made wherever it is sent."""
-    assert bench.experiment.state is not None
-    for model in bench.experiment.state.policy.refits():
-        if not model.fit_ready:
-            concurrent.futures.wait(model._fitted.values(), timeout=60)  # type: ignore[attr-defined]
-
-
 # --- a step for each kind of entry ---
 
 
@@ -204,18 +197,12 @@ def _refuse(story: Story) -> None:
     assert code(bench.learn(late, **story.outcome())) == (410, "late")
 
 
-def _measure(story: Story) -> None:
+def _work(story: Story) -> None:
+    """A fit of a model, or Slater's constant."""
     before = story.bench.journal.last()
-    while Measured not in story.kinds(before):
+    while TookEffect not in story.kinds(before):
         story.learn(story.decide())
-        story.bench.measure()
-
-
-def _refit(story: Story) -> None:
-    before = story.bench.journal.last()
-    while Refitted not in story.kinds(before):
-        story.learn(story.decide())
-        settle(story.bench)
+        story.bench.work()
 
 
 def _change_mode(story: Story) -> None:
@@ -257,8 +244,7 @@ STEPS: dict[type[Any], Callable[[Story], None]] = {
     Learnt: _learn,
     Expired: _expire,
     Refused: _refuse,
-    Measured: _measure,
-    Refitted: _refit,
+    TookEffect: _work,
     ModeChanged: _change_mode,
     Snapshotted: _snapshot,
     RolledBack: _roll_back,

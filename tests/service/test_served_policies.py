@@ -189,7 +189,8 @@ def test_it_decides_as_the_library_does(name: str) -> None:
     """The same offers and outcomes, given to the policy by hand, lead to the same choices and the same arrays."""
     spec = spec_of(name)
     bench, policy, reader = Bench(spec), build_policy(spec.policies[0], spec.problem()), PolicyInput(spec)
-    policy.defer_slater()
+    for work in policy.background():
+        work.deferred = True
     random = np.random.default_rng(3)
     for i in range(60):
         body = {"event_id": str(i), **request(name, random)}

@@ -117,10 +117,9 @@ class Bench:
     def learning(self, event_id: str, **outcome: Any) -> Op:
         return Op(handlers.learn, read_body(_raw({"event_id": event_id, **outcome}), OutcomeRequest))
 
-    def measure(self) -> None:
-        """What a thread in the background does."""
-        job = self.experiment.slater_job()
-        if job is not None:
+    def work(self) -> None:
+        """What a thread in the background does, until there is nothing left to do."""
+        while (job := self.experiment.background_job()) is not None:
             self.experiment.process([job()])
 
     def state(self) -> dict[str, Any]:
@@ -253,4 +252,4 @@ def play(bench: Bench, steps: int, seed: int = 0) -> None:
         else:
             request = SnapshotRequest(label=f"snapshot {i}")
             read(bench.ask(handlers.take_snapshot, request))
-    bench.measure()
+    bench.work()

@@ -129,7 +129,7 @@ def erase(
     data_out = {"entries": found.entries, "left": found.left}
     parts = [f"{found.entries:,} entries erased"]
     if found.left:
-        parts.append(f"{found.left:,} decisions left: waited for still, or of before the journal had a chain")
+        parts.append(f"{found.left:,} decisions left: waited for still")
     if found.archive is not None:
         parts.append(
             f"archive: {found.archive.position:,} entries in {archive}; head {found.archive.hash.hex()}"

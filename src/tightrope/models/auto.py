@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.models.model import MODELS, Model, Refits, checked_outcome, half_life_of, register
+from tightrope.models.background import BackgroundWork
+from tightrope.models.model import MODELS, Model, checked_outcome, half_life_of, register
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
@@ -249,9 +250,9 @@ class Auto(Model):
             counts[_FITS] += 1
             counts[_FITS_SEEN] = self.followed.fits
 
-    def refits(self) -> list[Refits]:
+    def background(self) -> list[BackgroundWork]:
         """Those of all candidates."""
-        return [one for model in self.models for one in model.refits()]
+        return [one for model in self.models for one in model.background()]
 
     @property
     def fits(self) -> int:

@@ -6,8 +6,8 @@ import hashlib
 import inspect
 import math
 import os
-from collections.abc import Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, Self
 
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
+from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
 from tightrope.models.kept import KeptOutcomes, Sample
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import (
     Ids,
     Model,
-    Refits,
     checked_outcome,
     half_life_of,
     known_action,
@@ -43,7 +43,7 @@ __all__ = ["Ensemble"]
 _LEAST_APART = 10
 # A fit in the background takes effect after this part of the outcomes that lie between two fits.
 _LAG = 0.1
-# When a fit takes effect that waits for `take_fit`.
+# When a fit takes effect that waits for `take`.
 _NEVER = 1 << 62
 # In the place of the replication of draws, for what is said before the first fit.
 _STREAM = 0x656E73
@@ -335,24 +335,29 @@ class Ensemble(Model):
 
     # What a keeper asks that says when fits take effect
 
-    def refits(self) -> list[Refits]:
+    def background(self) -> list[BackgroundWork]:
         """Itself, if its fits are made in the background."""
         return [self] if self.refit == "background" else []
 
-    @property
-    def fit_ready(self) -> bool:
-        """Whether a fit is made and has not taken effect."""
-        mark = int(self._clock[MARK_UNDER_WAY])
+    def due(self) -> Callable[[], Result] | None:
+        """The fit under way: who calls waits until it is made."""
         if not self._clock[UNDER_WAY]:
-            return False
+            return None
+        mark = int(self._clock[MARK_UNDER_WAY])
         if not self._is_made(mark):
             self._start_next()
-        return self._fitted[mark].done()
+        fit = self._fitted[mark]
 
-    def take_fit(self) -> None:
-        """The fit under way takes effect."""
-        if not self._clock[UNDER_WAY]:
-            raise InvalidInput("no fit is under way.")
+        def made() -> Result:
+            wait([fit])
+            return [mark]
+
+        return made
+
+    def take(self, result: Result) -> None:
+        """The fit under way, which has this mark, takes effect."""
+        if not self._clock[UNDER_WAY] or result != [int(self._clock[MARK_UNDER_WAY])]:
+            raise InvalidInput(f"no fit with the mark {result} is under way.")
         self._take_up()
 
     def prepare(self) -> None:

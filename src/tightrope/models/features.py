@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models import transformers
+from tightrope.models.background import BackgroundWork
 from tightrope.models.model import (
     MODELS,
     Model,
-    Refits,
     checked_outcome,
     known_action,
     model_from_settings,
@@ -233,9 +233,9 @@ class Features(Model):
         """Outcomes learnt so far."""
         return int(self.seen[0])
 
-    def refits(self) -> list[Refits]:
+    def background(self) -> list[BackgroundWork]:
         """Those of the inner model, before and after the transformer is fitted."""
-        return [*self._raw.refits(), *self._model.refits()]
+        return [*self._raw.background(), *self._model.background()]
 
     @property
     def fits(self) -> int:

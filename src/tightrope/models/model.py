@@ -12,13 +12,14 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import displays
 from tightrope.errors import InvalidInput
+from tightrope.models.background import BackgroundWork
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
 
@@ -30,23 +31,6 @@ NO_DECISION: Final = -1
 
 MODELS = Registry("model", __package__)
 register = MODELS.register
-
-
-class Refits(Protocol):
-    """A model that is fitted in the background, and may leave it to its keeper when a fit takes effect."""
-
-    # Whether a fit waits for `take_fit`; else it takes effect by itself, at a fixed outcome.
-    deferred: bool
-
-    @property
-    def fit_ready(self) -> bool:
-        """Whether a fit is made and has not taken effect."""
-
-    def take_fit(self) -> None:
-        """The fit under way takes effect; whoever asks next waits for it if it is not made yet."""
-
-    def prepare(self) -> None:
-        """Wait for what the next answer needs, as after loading."""
 
 
 class Model(ABC):
@@ -161,8 +145,8 @@ class Model(ABC):
         """How often it was fitted anew to what it keeps, after which prices are solved anew; 0 where every outcome moves it."""
         return 0
 
-    def refits(self) -> list[Refits]:
-        """Those of the models that it is made of, or itself, that are fitted in the background; always in the same order."""
+    def background(self) -> list[BackgroundWork]:
+        """What is done in the background: its own fits, or those of the models that it is made of; always in the same order."""
         return []
 
     def check_outcome(self, outcome: Any) -> None:

@@ -17,7 +17,8 @@ from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model, model_from_settings
-from tightrope.models.model import NO_DECISION, Refits
+from tightrope.models.background import BackgroundWork
+from tightrope.models.model import NO_DECISION
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import (
     Offer,
@@ -385,9 +386,9 @@ class Policy(ABC):
             if model is not None and isinstance(model.half_life, str):
                 model.elapse(finite_number("seconds", seconds, low=0.0))
 
-    def refits(self) -> list[Refits]:
-        """The models that are fitted in the background, always in the same order."""
-        return [one for model in self._models_of_its_own() for one in model.refits()]
+    def background(self) -> list[BackgroundWork]:
+        """What is done in the background, such as fits of models; always in the same order."""
+        return [one for model in self._models_of_its_own() for one in model.background()]
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
@@ -486,18 +487,6 @@ class Policy(ABC):
         self.decisions.clear()
         self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
         self._watch = Watch(self.n_constraints, self.decisions.made)
-
-    def defer_slater(self) -> bool:
-        """Whether the policy measures Slater's constant, and leaves the measuring to its keeper from now on: seldom so."""
-        return False
-
-    def slater_sample(self) -> list[Array]:
-        """What Slater's constant is measured on, where it is."""
-        return []
-
-    def take_slater(self, value: float) -> None:
-        """Go on with a constant that was measured on `slater_sample`."""
-        raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
 
     @classmethod
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:

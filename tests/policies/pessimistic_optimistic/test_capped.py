@@ -146,7 +146,8 @@ def test_measured_constants_move_the_cap_and_survive_a_save(tmp_path: Any) -> No
     given.decide(costs=W)
     assert pytest.approx(3.0 * np.sqrt(2)) == given.decide(costs=W).explain().V, "V stays what it was given"
     assert given.decide(costs=W).explain().epsilon == 0.125
-    given.take_slater(0.1)
+    [meter] = given.background()
+    meter.take([given.rounds, 0.1])
     assert given.propose(costs=W).explain().epsilon == cap(0.1)
 
 

@@ -209,21 +209,21 @@ def test_measuring_may_be_left_to_someone_else():
     _, _, draw = stream(4)
     policy, phi = policy_and_features()
     at_once, _ = policy_and_features()
-    assert policy.defer_slater()
+    [meter] = policy.background()
+    meter.deferred = True
     for _ in range(64):
         W = draw()
         policy.decide(phi(W), W)
         at_once.decide(phi(W), W)
     assert policy.slater == FLOOR
-    policy.take_slater(measure(policy.slater_sample()))
+    assert meter.due()() == [64, measure(meter.matrices)]
+    meter.take([64, measure(meter.matrices)])
     assert policy.slater == at_once.slater
     np.testing.assert_array_equal(policy.decide(phi(W), W).explain().V, at_once.decide(phi(W), W).explain().V)
     given = tr.PessimisticOptimistic(tr.Ridge(1), constraints=2, slater=0.4)
-    assert not given.defer_slater()
-    with pytest.raises(tr.InvalidInput, match="slater is not measured here"):
-        given.take_slater(0.3)
+    assert given.background() == []
     with pytest.raises(tr.InvalidInput, match=r"slater must lie in \(0, 1\], but got 0"):
-        policy.take_slater(0)
+        meter.take([65, 0])
 
 
 def test_it_is_refused_where_costs_are_seen_only_after():

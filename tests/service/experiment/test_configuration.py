@@ -121,14 +121,14 @@ def test_slater_is_measured_afresh_under_new_rules() -> None:
     bench = Bench(measured())
     for i in range(20):
         bench.decide(visit(i))
-    bench.measure()
+    bench.work()
     assert bench.state()["slater"] == pytest.approx(0.4)
     data = {**measured().data, "rule": [{"kind": "capacity", "action": "a", "at_most": 0.7}]}
     bench.spec, bench.options["accept_changes"] = make_spec(data), True
     bench.reopened()
     assert bench.state()["slater"] == slater_module.FLOOR
     bench.decide(visit(20))
-    bench.measure()
+    bench.work()
     assert bench.state()["slater"] == pytest.approx(0.7)
     # A change that leaves the costs as they are keeps the sample.
     bench.spec = make_spec(
@@ -245,7 +245,7 @@ def test_what_is_served_of_a_spec_is_what_the_journal_gives_back(tmp_path: Path)
         {"actions": ["a", "b"], "context": context, "rule": [rule], "policy": policy}, folder=tmp_path
     )
     part = served_part(spec)
-    entry = Started(format=5, version="1", spec=part, expire_after=1.0, max_pending=1)
+    entry = Started(format=1, version="1", spec=part, expire_after=1.0, max_pending=1)
     stored = entry_of(row_of(1, 0, entry))
     assert isinstance(stored, Started)
     assert stored.spec == part

@@ -22,7 +22,7 @@ from tightrope.service.experiment.writer_thread import Writer
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
 from tightrope.service.http.metrics import Metrics
-from tightrope.service.journal import JournalDamaged, JournalError, Measured, Row, Snapshot, entry_of
+from tightrope.service.journal import JournalDamaged, JournalError, Row, Snapshot, TookEffect, entry_of
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import EventQuery, PageQuery, SnapshotRequest
 from tightrope.service.storage.memory import MemoryJournal
@@ -42,20 +42,20 @@ def test_slater_is_never_measured_inside_a_request(monkeypatch: pytest.MonkeyPat
         for i in range(40):
             assert bench.decide(visit(i)).status == 200
     assert bench.state()["slater"] == slater_module.FLOOR
-    bench.measure()
+    bench.work()
     # On costs W = (0.6, −0.4) of the two actions the best mixture keeps the mean at −0.4.
     assert bench.state()["slater"] == pytest.approx(0.4)
-    assert bench.experiment.slater_job() is None, "not due before the number of rounds has doubled"
+    assert bench.experiment.background_job() is None, "not due before the number of rounds has doubled"
     for i in range(40, 64):
         bench.decide(visit(i))
-    job = bench.experiment.slater_job()
+    job = bench.experiment.background_job()
     assert job is not None
     with monkeypatch.context() as patched:
         op = job()
         patched.setattr(slater_module.lp, "slater", forbidden)
         bench.experiment.process([op])
         assert verify(bench.journal).digest == bench.digest(), "replay takes the value from the journal"
-    assert sum(isinstance(entry_of(row), Measured) for row in bench.journal.rows()) == 2
+    assert sum(isinstance(entry_of(row), TookEffect) for row in bench.journal.rows()) == 2
 
 
 def test_old_snapshots_are_dropped_but_not_named_ones() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tightrope.service.experiment import experiment, writer_thread
+from tightrope.service.experiment.background import Background
 from tightrope.service.experiment.state import ExperimentState
 from tightrope.service.http import app
 from tightrope.service.journal import Row, Snapshot
@@ -140,15 +141,15 @@ def _replaying(passed: Callable[[], bool]) -> None:
 
 
 def _measured(passed: Callable[[], bool]) -> None:
-    take = ExperimentState.take_slater
+    take = Background.take
 
-    def patched(self: ExperimentState, slater: float, rounds: int) -> Any:
-        entry = take(self, slater, rounds)
+    def patched(self: Background, work: int, result: Any) -> Any:
+        entry = take(self, work, result)
         if passed():
             die()
         return entry
 
-    ExperimentState.take_slater = patched  # type: ignore[method-assign]
+    Background.take = patched  # type: ignore[method-assign]
 
 
 def _stopping(passed: Callable[[], bool]) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import tightrope as tr
 from tightrope.errors import InvalidInput
-from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.service.http import handlers
 from tightrope.service.journal import (
     Blank,
@@ -90,13 +89,16 @@ def test_a_deferred_policy_equals_one_that_measures_at_the_same_rounds() -> None
     random = np.random.default_rng(3)
     inline = tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=2)
     deferred = inline.copy()
-    assert deferred.defer_slater()
+    [meter] = deferred.background()
+    meter.deferred = True
     for t in range(1, 130):
         W = random.uniform(-1, 0.5, (3, 2))
         one, other = inline.decide(costs=W), deferred.decide(costs=W)
         assert one.action == other.action
-        if t & (t - 1) == 0:
-            deferred.take_slater(measure(deferred.slater_sample()))
+        job = meter.due()
+        assert (job is not None) == (t & (t - 1) == 0)
+        if job is not None:
+            meter.take(job())
         reward = float(random.uniform())
         inline.learn(one.number, reward)
         deferred.learn(other.number, reward)
@@ -106,13 +108,19 @@ def test_a_deferred_policy_equals_one_that_measures_at_the_same_rounds() -> None
 
 def test_nothing_to_defer_where_slater_is_given() -> None:
     policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5)
-    assert not policy.defer_slater()
-    assert policy.slater_sample() == []
-    with pytest.raises(InvalidInput, match="slater is not measured here"):
-        policy.take_slater(0.5)
+    assert policy.background() == []
     fresh = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
+    [meter] = fresh.background()
+    with pytest.raises(InvalidInput, match="rounds after 0 of 0, but got 1"):
+        meter.take([1, 0.5])
+    fresh.decide(costs=[[0.5], [-0.25]])
+    with pytest.raises(InvalidInput, match="rounds after 1 of 1, but got 1"):
+        meter.take([1, 0.5])
+    meter.deferred = True
+    fresh.decide(costs=[[0.5], [-0.25]])
     with pytest.raises(InvalidInput, match="slater must lie in"):
-        fresh.take_slater(float("nan"))
+        meter.take([2, float("nan")])
+    assert fresh.slater == 0.25
 
 
 def test_a_proposal_changes_nothing_and_agrees_with_decide() -> None:
@@ -141,7 +149,7 @@ def test_a_proposal_changes_nothing_and_agrees_with_decide() -> None:
 def test_a_restored_policy_is_deferred_again() -> None:
     bench = Bench(measured())
     bench.decide(visit(1))
-    bench.measure()
+    bench.work()
     bench.ask(handlers.take_snapshot, SnapshotRequest(label="x"))
     bench.reopened()
     slater = bench.state()["slater"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,10 @@ def cost_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
     return ranges
 
 
-def slater_meter(slater: Any, V: Any, capped: bool, K: int, late: int, seed: int) -> SlaterMeter | None:
-    """What measures δ, where V or the cap on ε must come from it and it was not given."""
+def slater_meter(
+    slater: Any, V: Any, capped: bool, K: int, late: int, seed: int, measured: Callable[[], None]
+) -> SlaterMeter | None:
+    """What measures δ, where V or the cap on ε must come from it and it was not given; `measured` hears of a new δ."""
     if (V is not None and not capped) or slater is not None or K == 0:
         return None
     if late:
@@ -51,7 +54,7 @@ def slater_meter(slater: Any, V: Any, capped: bool, K: int, late: int, seed: int
         SlaterMeter,  # the LP solver takes long to import
     )
 
-    return SlaterMeter(K, seed)
+    return SlaterMeter(K, seed, measured)
 
 
 def power_settings(name: str, power: Any) -> list[float] | None:

@@ -29,8 +29,6 @@ def resume(policy: Any, old: Any, same_costs: bool, shifts: Array | None) -> Non
     policy._pending.update(old._pending)
     kernels.carry_over(old._core, old._input.constraints, policy._core, policy._input.constraints)
     set_shift(policy, old._shift + (0.0 if shifts is None else shifts))
-    if measured and old.slater is not None:
-        policy.take_slater(old.slater)
 
 
 def set_shift(policy: Any, shift: Array) -> None:

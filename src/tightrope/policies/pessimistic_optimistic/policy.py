@@ -14,6 +14,7 @@ from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
+from tightrope.models.background import BackgroundWork
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
@@ -134,7 +135,9 @@ class PessimisticOptimistic(Constrained):
         eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
         self._delta = slater
         self._capped = tightening == "capped"
-        self._meter = slater_meter(slater, V, self._capped, K, len(after), self._settings["seed"])
+        self._meter = slater_meter(
+            slater, V, self._capped, K, len(after), self._settings["seed"], self._use_measured
+        )
         if V is not None or K == 0:
             V_t = self._unit_V if V is None else schedules.as_schedule("V", V)
         else:
@@ -478,40 +481,22 @@ class PessimisticOptimistic(Constrained):
         self._learn_log(log)
         self._outside.note(self, log.rewards)
 
-    # Slater's constant, measured elsewhere
-
-    def defer_slater(self) -> bool:
-        """From now on `decide` never stops to measure δ, which stays as it is until `take_slater`; whether δ is measured at all.
-
-        For a service, which can't solve an LP while someone waits. A saved policy does not remember this.
+    def background(self) -> list[BackgroundWork]:
+        """Fits of models, and the measuring of δ.
 
         >>> import tightrope as tr
-        >>> from tightrope.policies.pessimistic_optimistic.slater import measure
         >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1)
-        >>> policy.defer_slater()
-        True
+        >>> [meter] = policy.background()
+        >>> meter.deferred = True
         >>> decision = policy.decide(costs=[[0.5], [-0.25]])
         >>> policy.slater
         0.001
-        >>> policy.take_slater(measure(policy.slater_sample()))
+        >>> meter.take(meter.due()())
         >>> policy.slater
         0.25
         """
-        if self._meter is None:
-            return False
-        self._meter.deferred = True
-        return True
-
-    def slater_sample(self) -> list[Array]:
-        """The cost matrices on which δ is measured, for `slater.measure` on any thread."""
-        return [] if self._meter is None else list(self._meter.matrices)
-
-    def take_slater(self, value: float) -> None:
-        """Go on with a δ that was measured on `slater_sample`."""
-        if self._meter is None:
-            raise InvalidInput("slater is not measured here: it was given, or V does not come from it.")
-        self._meter.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
-        self._use_measured()
+        found = super().background()
+        return found if self._meter is None else [*found, self._meter]
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the costs that δ is measured on too."""
@@ -556,11 +541,10 @@ class PessimisticOptimistic(Constrained):
                 for name, one in arrays.items()
                 if name.startswith("slater/")
             }
-            meter = type(self._meter).restore(self.n_constraints, parts)
-            meter.deferred, self._meter = self._meter.deferred, meter
+            self._meter.load(parts)
         Policy.load(self, arrays)
         limits.set_shift(self, arrays.get("shift", np.zeros_like(self._shift)))
-        self._set_limits()
+        self._use_measured()
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
@@ -656,12 +640,11 @@ class PessimisticOptimistic(Constrained):
         return Decision(row, row, number, self._pending.owner, shown, behind, self._labels, 1.0, 0)
 
     def _measure(self, W: Array, number: int) -> None:
-        if self._meter is not None and self._meter.offer(W, number):
-            self._use_measured()
+        if self._meter is not None:
+            self._meter.offer(W, number)
 
     def _use_measured(self) -> None:
-        assert self._meter is not None
-        if self._settings["V"] is None:
+        if self._meter is not None and self._settings["V"] is None:
             self._core[kernels.V_SCALE] = self._unit_V.scale * self._meter.value
         self._set_limits()
 

@@ -12,26 +12,30 @@ states what this guarantees.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
-from tightrope.errors import SolverError
+from tightrope.errors import InvalidInput, SolverError
+from tightrope.models.background import Result
 from tightrope.models.model import NO_DECISION
 from tightrope.policies.state_file import checked
-from tightrope.validation import Array
+from tightrope.validation import Array, finite_number
 
 KEPT = 1024
 FLOOR = 1e-3
 
 
 class SlaterMeter:
-    """A uniform sample of at most 1,024 cost matrices, and δ̂ recomputed on them when the number of rounds doubles."""
+    """A uniform sample of at most 1,024 cost matrices, and δ̂ recomputed on them when the number of rounds doubles.
 
-    def __init__(self, K: int, seed: int) -> None:
+    `measured` is called when δ̂ is another one. Where measuring is `deferred`, it is `BackgroundWork`.
+    """
+
+    def __init__(self, K: int, seed: int, measured: Callable[[], None] = lambda: None) -> None:
         self.K = K
         self.seen = 0
         self.value = FLOOR
@@ -40,9 +44,13 @@ class SlaterMeter:
         # The numbers of the decisions that were made on them.
         self.decisions: list[int] = []
         self.deferred = False
+        self._measured = measured
+        # How many rounds had been seen when δ̂ was measured, and when that was tried last, maybe in vain.
+        self._measured_at = 0
+        self._tried_at = 0
 
-    def offer(self, W: Array, decision: int = NO_DECISION) -> bool:
-        """Take note of the costs (J, K) that a decision is made on; whether δ was measured afresh, unless that is `deferred`."""
+    def offer(self, W: Array, decision: int = NO_DECISION) -> None:
+        """Take note of the costs (J, K) that a decision is made on, and measure δ afresh if rounds have doubled."""
         self.seen += 1
         if len(self.matrices) < KEPT:
             self.matrices.append(W.copy())
@@ -51,14 +59,38 @@ class SlaterMeter:
             slot = self._draw() % self.seen
             if slot < KEPT:
                 self.matrices[slot], self.decisions[slot] = W.copy(), decision
-        if self.seen & (self.seen - 1) == 0 and not self.deferred:
+        if not self.deferred and (job := self.due()) is not None:
             try:
-                self.value = measure(self.matrices)
+                self.take(job())
             except SolverError as error:
                 # The round's decision stands whether or not an LP could be solved; δ is measured again when rounds have doubled.
                 warnings.warn(f"δ stays at {self.value:g}: {error}", RuntimeWarning, stacklevel=4)
-            return True
-        return False
+
+    def due(self) -> Callable[[], Result] | None:
+        """Where the number of rounds has doubled: what measures δ on those that were seen until now."""
+        if self.seen.bit_length() <= max(self._measured_at, self._tried_at).bit_length() or not self.matrices:
+            return None
+        self._tried_at = rounds = self.seen
+        sample = list(self.matrices)
+
+        def job() -> Result:
+            return [rounds, measure(sample)]
+
+        return job
+
+    def take(self, result: Result) -> None:
+        """Go on with a δ that was measured when so many rounds had been seen."""
+        rounds, value = result
+        if not self._measured_at < rounds <= self.seen:
+            raise InvalidInput(
+                f"Slater's constant is measured on rounds after {self._measured_at} of {self.seen}, but got {rounds}."
+            )
+        self.value = finite_number("slater", value, low=0.0, high=1.0, open_low=True)
+        self._measured_at = int(rounds)
+        self._measured()
+
+    def prepare(self) -> None:
+        """Nobody waits for δ: the one that is there is good enough."""
 
     def forget(self, decisions: Collection[int]) -> None:
         """Drop the costs that some decisions were made on; δ̂ stays until it is measured again."""
@@ -69,29 +101,27 @@ class SlaterMeter:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
         return {
-            "numbers": np.array([float(self.seen), self.value]),
+            "numbers": np.array([float(self.seen), self.value, float(self._measured_at)]),
             "random": np.array([self.random], dtype=np.uint64),
             "sizes": np.array([len(W) for W in self.matrices], dtype=np.int64),
             "decisions": np.array(self.decisions, dtype=np.int64),
             "rows": np.concatenate([np.empty((0, self.K)), *self.matrices]),
         }
 
-    @classmethod
-    def restore(cls, K: int, arrays: dict[str, NDArray[Any]]) -> SlaterMeter:
-        """The meter that gave `arrays`."""
-        meter = cls(K, 0)
-        seen, value = checked(arrays, "numbers", np.float64, (2,)).tolist()
-        meter.seen, meter.value = int(seen), value
+    def load(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Become the meter that gave `arrays`."""
+        seen, value, measured_at = checked(arrays, "numbers", np.float64, (3,)).tolist()
         kept = len(arrays["sizes"])
         sizes = checked(arrays, "sizes", np.int64, (kept,))
-        if kept > min(meter.seen, KEPT) or (sizes < 1).any():
+        if kept > min(int(seen), KEPT) or (sizes < 1).any():
             raise ValueError(f"at most {KEPT} cost matrices of rounds seen are kept, each with a row")
-        meter.decisions = checked(arrays, "decisions", np.int64, (kept,)).tolist()
-        rows = checked(arrays, "rows", np.float64, (int(sizes.sum()), K))
-        meter.random = np.uint64(checked(arrays, "random", np.uint64, (1,))[0])
+        decisions = checked(arrays, "decisions", np.int64, (kept,)).tolist()
+        rows = checked(arrays, "rows", np.float64, (int(sizes.sum()), self.K))
+        self.random = np.uint64(checked(arrays, "random", np.uint64, (1,))[0])
+        self.seen, self.value, self.decisions = int(seen), value, decisions
+        self._measured_at, self._tried_at = int(measured_at), 0
         ends = np.cumsum(sizes)
-        meter.matrices = [m.copy() for m in np.split(rows, ends[:-1])] if len(ends) else []
-        return meter
+        self.matrices = [m.copy() for m in np.split(rows, ends[:-1])] if len(ends) else []
 
     def _draw(self) -> int:
         """splitmix64: a generator whose whole state is one number, so that it is easy to save."""

@@ -1,50 +1,45 @@
-"""When fits of models take effect in the service: as soon as they are made, which an entry of the journal says.
-
-So no request waits for one, and replay takes each up where it was taken up. In journals of before format 5 of entries fits take
-effect by themselves, at fixed outcomes.
-"""
+"""Work in the background: no request waits for it, and its result takes effect at an entry of the journal."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from tightrope.errors import InvalidInput
+from tightrope.models.background import Result
 from tightrope.policies import Policy
-from tightrope.service.journal import Refitted
-
-_SINCE = 5  # the format of entries
+from tightrope.service.journal import TookEffect
 
 
-class Fits:
-    """The models of a policy that are fitted in the background, in a journal of some format.
+class Background:
+    """The background work of a policy, by its numbers in `Policy.background`.
 
     >>> import tightrope as tr
-    >>> Fits(tr.ShadowPrice(tr.ArmMeans(2), constraints=1), 5).take() is None
+    >>> Background(tr.ShadowPrice(tr.ArmMeans(2), constraints=1)).due() is None
     True
     """
 
-    def __init__(self, policy: Policy, form: int) -> None:
-        models = policy.refits()
-        for model in models:
-            model.deferred = form >= _SINCE
-        self._models = models if form >= _SINCE else []
+    def __init__(self, policy: Policy) -> None:
+        self._works = policy.background()
+        for work in self._works:
+            work.deferred = True
 
-    def take(self) -> Refitted | None:
-        """Go on with the fits that have been made; None if there are none."""
-        made = [i for i, model in enumerate(self._models) if model.fit_ready]
-        return self.repeat(made) if made else None
+    def due(self) -> tuple[int, Callable[[], Result]] | None:
+        """The number of a work that has something to do, and what does it, on any thread."""
+        for number, work in enumerate(self._works):
+            if (job := work.due()) is not None:
+                return number, job
+        return None
 
-    def repeat(self, models: list[int]) -> Refitted:
-        """Go on with the fits of these models, as an entry says."""
-        for i in models:
-            if not 0 <= i < len(self._models):
-                raise InvalidInput(f"model {i} is not fitted in the background.")
-            self._models[i].take_fit()
-        return Refitted(models=models)
+    def take(self, work: int, result: Result) -> TookEffect:
+        """Let a result take effect."""
+        if not 0 <= work < len(self._works):
+            raise InvalidInput(f"work {work} is not done in the background.")
+        self._works[work].take(result)
+        return TookEffect(work=work, result=result)
 
-
-def prepare(policy: Policy) -> None:
-    """Wait for what models need to answer, so that no caller has to; what can't be fitted is for callers to hear."""
-    for model in policy.refits():
-        with contextlib.suppress(InvalidInput):
-            model.prepare()
+    def prepare(self) -> None:
+        """Wait for what the next answer needs, so that no caller has to; what can't be fitted is for callers to hear."""
+        for work in self._works:
+            with contextlib.suppress(InvalidInput):
+                work.prepare()

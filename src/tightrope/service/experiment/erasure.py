@@ -31,7 +31,6 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from tightrope.service.answer import Refusal
 from tightrope.service.journal import (
     KINDS,
     LAST_BY_EVENT,
@@ -43,7 +42,6 @@ from tightrope.service.journal import (
     Row,
     entry_of,
     erased,
-    is_chained,
     label_after_erasure,
 )
 
@@ -54,15 +52,11 @@ if TYPE_CHECKING:
 def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> tuple[set[str], int]:
     """Erase what is personal in all entries of some events; the events that there were, and how many entries lost something.
 
-    Also outcomes that were refused before a time. Raises a `Refusal` for entries of before the chain.
+    Also outcomes that were refused before a time.
     """
     journal, state = batch.journal, batch.state
     wanted = {*event_ids}
     rows = [*journal.find(wanted), *(row for row in batch.rows if row.event_id in wanted)]
-    for row in rows:
-        if not is_chained(row):
-            words = f"event_id {row.event_id!r} is in row {row.position}, of before the journal had a chain"
-            raise Refusal(409, "unchained", f"{words}: what is in it can't be erased alone")
     decided = {str(row.event_id) for row in rows}
     numbers = {entry.number: row.position for row in rows if isinstance(entry := entry_of(row), Decided)}
     refused = {
@@ -73,9 +67,7 @@ def erase(batch: Batch, event_ids: Collection[str], refused_before: int = 0) -> 
     # What holds inputs of a decision was made after it.
     first = min(numbers.values(), default=1 << 62)
     rows += [
-        row
-        for row in _all(batch, RolledBack)
-        if is_chained(row) and (getattr(entry_of(row), "position", None) or 0) >= first
+        row for row in _all(batch, RolledBack) if (getattr(entry_of(row), "position", None) or 0) >= first
     ]
     blank = {
         row.position: one for row in rows if row.position not in batch.erased and (one := erased(row)) != row
@@ -96,7 +88,7 @@ def _refused(batch: Batch, wanted: Collection[str], before: int) -> Iterator[Row
     """Refused outcomes that came before a time or may be of some events: those that have the bytes of such an id."""
     some = re.compile(b"|".join(re.escape(one.encode()) for one in sorted(wanted)) or b"(?!)")
     for row in _all(batch, Refused):
-        if (row.time < before or some.search(row.data)) and is_chained(row):
+        if row.time < before or some.search(row.data):
             yield row
 
 

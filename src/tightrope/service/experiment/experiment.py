@@ -31,9 +31,8 @@ import msgspec
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.policies.pessimistic_optimistic.slater import measure
+from tightrope.models.background import Result
 from tightrope.service.answer import Answer, Refusal
-from tightrope.service.experiment.background import prepare
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.clock import SteadyClock
 from tightrope.service.experiment.configuration import changed_fields, continued, differences, served_part
@@ -135,8 +134,8 @@ class Experiment:
         self._next_comparison = 0.0
         # Whether it has been active or stood by: from then on the journal's settings hold, which another process may have made.
         self._begun = False
-        self._measuring = False
-        self._measure_from = 0
+        # Whether a thread works in the background.
+        self._at_work = False
         # Of decisions and of outcomes, by the type of the request: how many ended in an error of ours since the last that did not.
         self._errors: Counter[type] = Counter()
         # Whether the chain is still to be checked as a whole, which an audit does; how many rows it found to hold; what it found.
@@ -210,8 +209,8 @@ class Experiment:
             for round_number in range(_WARM_UP_ROUNDS):
                 entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
                 state.learn(entry.number, reward=0.5, usage=used or None)
-            if state.measures:
-                measure(state.policy.slater_sample())
+            if (due := state.background.due()) is not None:
+                due[1]()
 
     def process(self, ops: Sequence[Op]) -> list[Answer]:
         """Run operations in order, make what they changed durable at once, and only then give their answers.
@@ -247,9 +246,6 @@ class Experiment:
             expired = state.expire(batch.now)
             if expired is not None:
                 batch.write(expired)
-            refitted = state.fits.take()
-            if refitted is not None:
-                batch.write(refitted)
             for op in ops:
                 batch.by, position = op.by, state.position
                 try:
@@ -284,32 +280,32 @@ class Experiment:
             return [Refusal(500, "internal", words).answer()] * len(ops)
         return answers
 
-    def slater_job(self) -> Callable[[], Op] | None:
-        """Where Slater's constant is due: a function for any thread that measures it and gives the operation to run next."""
+    def background_job(self) -> Callable[[], Op] | None:
+        """Where there is work in the background: a function for any thread that does it, and gives the operation to run next."""
         state = self._state
-        if self.status != "ready" or state is None or self._measuring or not state.slater_due:
+        if (
+            self.status != "ready"
+            or state is None
+            or self._at_work
+            or (due := state.background.due()) is None
+        ):
             return None
-        rounds = state.policy.rounds
-        if rounds < self._measure_from:
-            return None
-        sample = state.policy.slater_sample()
-        self._measuring = True
+        background, (number, work) = state.background, due
+        self._at_work = True
 
         def job() -> Op:
-            value: float | None = None
+            result: Result | None = None
             try:
-                value = measure(sample)
+                result = work()
             except Exception:
-                # On a thread of its own there is no one else to tell, and a stale δ is still a valid one.
-                log.exception("experiment %r: Slater's constant stays as it was", self.name)
+                # On a thread of its own there is no one else to tell, and the policy goes on with what it has.
+                log.exception("experiment %r: work in the background failed", self.name)
 
             def take(batch: Batch, request: None) -> Answer:
-                self._measuring = False
-                if value is None:
-                    self._measure_from = 2 * rounds
-                else:
-                    batch.write(batch.state.take_slater(value, rounds))
-                return Answer.of({"slater": value, "rounds": rounds})
+                self._at_work = False
+                if result is not None and batch.state.background is background:
+                    batch.write(background.take(number, result))
+                return Answer.of({"work": number, "result": result})
 
             return Op(take)
 
@@ -431,7 +427,7 @@ class Experiment:
     def _load(self) -> None:
         """The state from the newest sound snapshot and the rows after it."""
         self._state = None
-        self._measuring = False
+        self._at_work = False
         began = time.monotonic()
         if self.journal.last() == 0:
             wait, most = self._config.expire_after, self._config.max_pending
@@ -458,7 +454,7 @@ class Experiment:
                 words = "experiment %r: began without a warm start, and learns from no table now: give it a new name"
                 log.warning(words, self.name)
             self._reconfigure(state)
-        prepare(state.policy)
+        state.background.prepare()
         state.policy.notify = self._log_concern
         for concern in state.concerns:
             self._log_concern(concern)
@@ -491,8 +487,7 @@ class Experiment:
         if changed:
             ranges = carried_ranges(spec, state.spec, ranges)
         wanted = msgspec.structs.replace(self._config, ranges=ranges)
-        # A journal of an earlier format goes on as it is until something else changes.
-        if msgspec.structs.replace(wanted, format=present.format) == present:
+        if wanted == present:
             if self._reset_caps:
                 log.warning("experiment %r: nothing has changed, so no hard cap is reset", self.name)
             return

@@ -20,10 +20,8 @@ from tightrope.service.journal import (
     erased,
     fault_of,
     hash_of,
-    is_chained,
     row_at,
 )
-from tightrope.service.journal.chain import GENESIS
 from tightrope.spec import Spec
 from tightrope.trust import grant
 
@@ -64,9 +62,7 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
             raise JournalDamaged(f"the newest snapshot is of position {at}, but the journal ends at {last}.")
         saved = journal.snapshot(snapshot.position)
         assert saved is not None
-        fault = fault_of(saved, journal, bound)
-        if fault is None and bound and saved.position not in bound:
-            fault = "is of before the chain, and later ones are missing"
+        fault = fault_of(saved, bound)
         if fault is None:
             # The configuration that was in force then.
             [row] = journal.select([KINDS[Started]], before=saved.position + 1, limit=1)
@@ -75,7 +71,7 @@ def rebuilt(journal: Journal, spec: Spec) -> tuple[ExperimentState, int]:
             state = ExperimentState.of(entry, source)
             state.restore(saved.state, saved.position, _hash_at(journal, saved.position))
             # The entry that speaks of it follows it.
-            snapshot_at = saved.position + (saved.position in bound)
+            snapshot_at = saved.position + 1
             break
         words = "experiment %r: the snapshot at position %d %s; using an older one"
         log.error(words, name, snapshot.position, fault)
@@ -168,15 +164,7 @@ def rows_in(journal: Journal, ranges: Iterable[tuple[int, int]]) -> Iterator[Row
 
 
 def _hash_at(journal: Journal, position: int) -> bytes:
-    """The hash of a row; before the chain it is that of all rows up to there, which takes a while, once."""
     row = row_at(journal, position)
     if row is None:
         raise JournalDamaged(f"there is a snapshot of position {position}, but no row.")
-    if is_chained(row):
-        return hash_of(row, None)
-    head = GENESIS
-    for before in journal.rows():
-        head = hash_of(before, head)
-        if before.position == position:
-            break
-    return head
+    return hash_of(row, None)

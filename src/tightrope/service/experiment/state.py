@@ -28,7 +28,7 @@ from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column, Units
 from tightrope.service.answer import Refusal
-from tightrope.service.experiment.background import Fits
+from tightrope.service.experiment.background import Background
 from tightrope.service.experiment.configuration import (
     constraint_names,
     known_before,
@@ -43,7 +43,7 @@ from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.experiment.warm_start import teach
 from tightrope.service.journal import (
-    ENTRIES,
+    FORMAT,
     KINDS,
     Blank,
     Decided,
@@ -51,15 +51,15 @@ from tightrope.service.journal import (
     Erased,
     Expired,
     JournalDamaged,
+    JournalError,
     Learnt,
-    Measured,
     ModeChanged,
-    Refitted,
     Refused,
     RolledBack,
     Row,
     Snapshotted,
     Started,
+    TookEffect,
     WarmStarted,
     Written,
     canonical,
@@ -85,7 +85,7 @@ _EXPIRE_AT_ONCE = 300
 _TRAIL = 240
 # What a snapshot holds as it is.
 _KEPT = (
-    *("mode", "default", "measured", "expire_after", "max_pending"),
+    *("mode", "default", "expire_after", "max_pending"),
     *("configured", "trail", "stride"),
 )
 
@@ -130,7 +130,6 @@ class ExperimentState:
         self.spec = spec
         # Of usage that no rule declares a range for.
         self.ranges: Ranges = dict(ranges or {})
-        self.format = ENTRIES
         self.expire_after = float(expire_after)  # in a snapshot 60 would be other bytes than 60.0
         self.max_pending = max_pending
         self.position = 0
@@ -143,12 +142,10 @@ class ExperimentState:
         self.head = GENESIS
         self.mode: Mode = "live"
         self.default: int | None = None
-        self.measured = 0
         self.policy = served_policy(spec)
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
         self.policy.notify = ignore
-        self.measures = self.policy.defer_slater()
-        self.fits = Fits(self.policy, self.format)
+        self.background = Background(self.policy)
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
@@ -213,11 +210,6 @@ class ExperimentState:
     def slater(self) -> float | None:
         """Slater's constant, as given or as measured last."""
         return getattr(self.policy, "slater", None)
-
-    @property
-    def slater_due(self) -> bool:
-        """Whether the number of rounds has doubled since Slater's constant was measured."""
-        return self.measures and self.policy.rounds.bit_length() > self.measured.bit_length()
 
     def explain(self, entry: Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
@@ -374,12 +366,6 @@ class ExperimentState:
         setattr(self.tally, reason, getattr(self.tally, reason) + 1)
         return Refused(event_id=event_id, reason=reason, reward=reward, usage=usage)
 
-    def take_slater(self, slater: float, rounds: int) -> Measured:
-        """Go on with Slater's constant as measured on the first `rounds` rounds."""
-        self.policy.take_slater(slater)
-        self.measured = rounds
-        return Measured(rounds=rounds, slater=slater)
-
     def change_mode(self, mode: Mode, default: int | str | None = None) -> ModeChanged:
         """Go live, into shadow mode, or pause."""
         if default is not None and mode != "shadow":
@@ -408,14 +394,12 @@ class ExperimentState:
             )
         self.expire_after, self.max_pending = float(entry.expire_after), entry.max_pending
         self.ranges = dict(entry.ranges)
-        self.format = entry.format
-        self.fits = Fits(self.policy, self.format)
         return msgspec.structs.replace(self.started(entry.version), reset_caps=entry.reset_caps)
 
     def started(self, version: str) -> Started:
         """The entry that states the configuration."""
         return Started(
-            format=self.format,
+            format=FORMAT,
             version=version,
             spec=served_part(self.spec),
             expire_after=self.expire_after,
@@ -472,11 +456,12 @@ class ExperimentState:
     @classmethod
     def of(cls, entry: Started, source: str = "journal") -> ExperimentState:
         """The state before any decision, in a journaled configuration."""
+        if entry.format != FORMAT:
+            raise JournalError(
+                f"the journal is written in format {entry.format}; this release reads format {FORMAT}."
+            )
         spec = make_spec(entry.spec, source=source)
-        state = cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
-        state.format = entry.format
-        state.fits = Fits(state.policy, state.format)
-        return state
+        return cls(spec, expire_after=entry.expire_after, max_pending=entry.max_pending, ranges=entry.ranges)
 
     def replay(self, row: Row) -> Entry:
         """Repeat the entry that follows, and compare."""
@@ -573,10 +558,8 @@ class ExperimentState:
                 return self._drop(entry.numbers)
             case Refused():
                 return self.refuse(entry.event_id, entry.reason, entry.reward, entry.usage)
-            case Measured():
-                return self.take_slater(entry.slater, entry.rounds)
-            case Refitted():
-                return self.fits.repeat(entry.models)
+            case TookEffect():
+                return self.background.take(entry.work, entry.result)
             case ModeChanged():
                 return self.change_mode(entry.mode, entry.default)
             case RolledBack():
@@ -605,10 +588,7 @@ class ExperimentState:
         new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
         new.notify = old.notify
         self.policy = new
-        self.measures = new.defer_slater()
-        if not (same and getattr(old, "slater", None) is not None):
-            # Costs under the old limits say nothing about δ under the new ones: measure afresh, soon.
-            self.measured = 0
+        self.background = Background(new)
         for number, (*_, event) in self.waiting.items():
             if event.holds:
                 holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))

@@ -115,7 +115,7 @@ class Writer:
             began = time.perf_counter()
             try:
                 answers = self.experiment.process([op for op, _ in asked])
-                job = self.experiment.slater_job()
+                job = self.experiment.background_job()
                 self._start_audit()
             except Exception as error:
                 # Whatever it was, callers get an answer and the thread goes on: from the journal, since the state is in doubt.
@@ -131,7 +131,7 @@ class Writer:
                 self._answer(asked, answers)
             self._release()
             if job is not None:
-                threading.Thread(target=self._measure, args=(job,), name="slater", daemon=True).start()
+                threading.Thread(target=self._work, args=(job,), name="background", daemon=True).start()
         if self._audit is not None:
             self._audit.stop()
         self.experiment.close()
@@ -179,7 +179,7 @@ class Writer:
         if not self._stopping or self._thread.is_alive():
             self._loop.call_later(_TICK_SECONDS, self._watch)
 
-    def _measure(self, job: Callable[[], Op]) -> None:
+    def _work(self, job: Callable[[], Op]) -> None:
         self._on_loop(self.submit, job())
 
     def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:

@@ -251,7 +251,7 @@ def roll_back(batch: Batch, request: requests.RollbackRequest) -> Answer:
     if wanted.position < state.configured:
         why = f"the rules have changed at position {state.configured}, after this snapshot was taken"
         raise Refusal(409, "differs", why)
-    fault = journal.fault_of(wanted, batch.journal, journal.bound_snapshots(batch.journal))
+    fault = journal.fault_of(wanted, journal.bound_snapshots(batch.journal))
     if fault is not None:
         raise Refusal(409, "damaged", f"the snapshot at position {request.position} {fault}")
     if request.position in state.stale:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from tightrope.service.journal.chain import GENESIS
-from tightrope.service.journal.contract import FORMAT, Journal, Snapshot, bound_snapshots, fault_of, row_at
+from tightrope.service.journal.contract import Journal, Snapshot, bound_snapshots, fault_of, row_at
 from tightrope.service.journal.entries import (
-    ENTRIES,
+    FORMAT,
     KINDS,
     LAST_BY_EVENT,
     SEALED,
@@ -18,13 +18,12 @@ from tightrope.service.journal.entries import (
     Erased,
     Expired,
     Learnt,
-    Measured,
     ModeChanged,
-    Refitted,
     Refused,
     RolledBack,
     Snapshotted,
     Started,
+    TookEffect,
     WarmStarted,
     Written,
     label_after_erasure,
@@ -49,13 +48,11 @@ from tightrope.service.journal.rows import (
     entry_of,
     erased,
     hash_of,
-    is_chained,
     row_of,
     tag_of,
 )
 
 __all__ = [
-    "ENTRIES",
     "FORMAT",
     "GENESIS",
     "KINDS",
@@ -72,15 +69,14 @@ __all__ = [
     "JournalLocked",
     "JournalUnreachable",
     "Learnt",
-    "Measured",
     "ModeChanged",
-    "Refitted",
     "Refused",
     "RolledBack",
     "Row",
     "Snapshot",
     "Snapshotted",
     "Started",
+    "TookEffect",
     "WarmStarted",
     "Written",
     "as_recorded",
@@ -94,7 +90,6 @@ __all__ = [
     "fault_of",
     "fitting",
     "hash_of",
-    "is_chained",
     "label_after_erasure",
     "named_probabilities",
     "packed_arrays",

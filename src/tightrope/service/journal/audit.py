@@ -28,7 +28,7 @@ from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.contract import Journal, bound_snapshots, fault_of
 from tightrope.service.journal.entries import Blank, Entry, Erased
 from tightrope.service.journal.errors import JournalDamaged, JournalError
-from tightrope.service.journal.rows import Row, entry_of, hash_of, is_chained
+from tightrope.service.journal.rows import Row, entry_of, hash_of
 
 log = logging.getLogger("tightrope.service")
 
@@ -44,8 +44,7 @@ class ChainWalk:
     def __init__(self) -> None:
         self.position = 0
         self.head = GENESIS
-        # Rows of before the chain, those whose personal part was erased, and what entries say about that.
-        self.unchained = 0
+        # Rows whose personal part was erased, and what entries say about that.
         self.blank: set[int] = set()
         self.named: list[tuple[int, int]] = []
 
@@ -55,10 +54,6 @@ class ChainWalk:
             raise JournalDamaged(f"row {row.position} follows row {self.position}: rows are missing.")
         entry = entry_of(row)
         self.head = hash_of(row, self.head)
-        if not is_chained(row):
-            if self.unchained < self.position:
-                raise JournalDamaged(f"row {row.position} carries no hash, but the rows before it do.")
-            self.unchained += 1
         if isinstance(entry, Blank):
             self.blank.add(row.position)
         elif isinstance(entry, Erased):
@@ -108,7 +103,7 @@ def audit(journal: Journal, rest: Callable[[float], object] = lambda seconds: No
 
 def _fault(journal: Journal, position: int) -> str | None:
     saved = journal.snapshot(position)
-    return None if saved is None else fault_of(saved, journal, bound_snapshots(journal))
+    return None if saved is None else fault_of(saved, bound_snapshots(journal))
 
 
 class Audit:

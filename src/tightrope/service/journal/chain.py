@@ -29,8 +29,6 @@ _salts: deque[bytes] = deque()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 _sha256 = hashlib.sha256
-# MessagePack's first byte of an array of two to four. Rows of before the chain are maps.
-_CHAINED: Final = (0x92, 0x93, 0x94)
 
 
 class Parts(NamedTuple):
@@ -71,16 +69,14 @@ def _salt() -> bytes:
         return more[:_SALT]
 
 
-def read(data: bytes) -> Parts | None:
-    """What is stored of an entry; None for a row of before the chain.
+def read(data: bytes) -> Parts:
+    """What is stored of an entry.
 
     Raises
     ------
-    msgspec.DecodeError
-        It is neither.
+    ValueError
+        It is no such thing; `msgspec.DecodeError` is one of these.
     """
-    if not data or data[0] not in _CHAINED:
-        return None
     parts = _decode(data)
     if len(parts) == 4:
         link, open_part, salt, private = parts
@@ -95,8 +91,6 @@ def read(data: bytes) -> Parts | None:
 def erase(data: bytes) -> bytes:
     """The same without the sealed part and its salt: what is left has the same hash."""
     parts = read(data)
-    if parts is None:
-        raise ValueError("a row of before the chain has no part that can be erased")
     return _encode((parts.link, parts.open, parts.commitment)) if parts.sealed else data
 
 

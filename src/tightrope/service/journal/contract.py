@@ -9,14 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tightrope.service.journal.entries import KINDS, Erased, Snapshotted
 from tightrope.service.journal.errors import JournalError
 from tightrope.service.journal.packing import digest_of
-from tightrope.service.journal.rows import Row, entry_of, is_chained
-
-FORMAT: Final = 1  # of the tables
+from tightrope.service.journal.rows import Row, entry_of
 
 
 class Snapshot(NamedTuple):
@@ -151,17 +149,11 @@ def bound_snapshots(journal: Journal) -> dict[int, str]:
     return found
 
 
-def fault_of(snapshot: Snapshot, journal: Journal, bound: Mapping[int, str]) -> str | None:
-    """Why a snapshot is not to be used, in words; None for one that is as the chain says. `bound` is from `bound_snapshots`.
-
-    Nothing is said of those of before the chain.
-    """
+def fault_of(snapshot: Snapshot, bound: Mapping[int, str]) -> str | None:
+    """Why a snapshot is not to be used, in words; None for one that is as the chain says. `bound` is from `bound_snapshots`."""
     if not snapshot.sound:
         return "does not match its own digest"
-    if snapshot.position in bound:
-        same = bound[snapshot.position] == snapshot.digest
-        return None if same else "is not the one that the journal's chain says was taken"
-    row = row_at(journal, snapshot.position)
-    if row is None or is_chained(row):
+    if snapshot.position not in bound:
         return "is not in the journal's chain"
-    return None
+    same = bound[snapshot.position] == snapshot.digest
+    return None if same else "is not the one that the journal's chain says was taken"

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from tightrope.service.requests import DecisionRequest, Used
 
-# Of what is in them. Since 2 every decision is stored with its probability; since 3 a change of configuration carries what was
-# spent over to every hard cap of the same usage; since 4 snapshots hold `Counts`, in journals that began so; since 5 a fit of a
-# model takes effect when it is made, which an entry says, and not at a fixed outcome.
-ENTRIES: Final = 5
+# Of tables and entries.
+FORMAT: Final = 1
 
 
 class _Entry(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
@@ -43,8 +41,8 @@ class Decided(_Entry, tag="decided"):
 
     `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
     shadow mode served the default. `probability` is that with which the action was served, after prices, hard caps and
-    eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form and in journals of
-    format 1. `probabilities` are those of all actions on offer, by row; left out where the one served has 1.
+    eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form. `probabilities` are those
+    of all actions on offer, by row; left out where the one served has 1.
     """
 
     event_id: str
@@ -85,17 +83,11 @@ class Refused(_Entry, tag="refused"):
     usage: Used | None = None
 
 
-class Measured(_Entry, tag="measured"):
-    """Slater's constant, measured on what was seen up to a number of rounds."""
+class TookEffect(_Entry, tag="background"):
+    """What was done in the background takes effect: which work, by its number in `Policy.background`, and what came of it."""
 
-    rounds: int
-    slater: float
-
-
-class Refitted(_Entry, tag="refitted"):
-    """Some models, by their numbers in `Policy.refits`, go on with the fits that were made of what they had learnt."""
-
-    models: list[int]
+    work: int
+    result: list[int | float]
 
 
 class ModeChanged(_Entry, tag="mode"):
@@ -169,29 +161,27 @@ Written: TypeAlias = (
     | Learnt
     | Expired
     | Refused
-    | Measured
+    | TookEffect
     | ModeChanged
     | RolledBack
     | Snapshotted
     | Erased
     | WarmStarted
-    | Refitted
 )
 Entry: TypeAlias = Written | Blank
-# Numbers of the kinds in the tables, so that a query can pick some without decoding. Never reuse one.
+# Numbers of the kinds in the tables, so that a query can pick some without decoding. From the first release on none is reused.
 KINDS: Final[dict[type[Any], int]] = {
     Decided: 1,
     Learnt: 2,
     Started: 3,
     Expired: 4,
     Refused: 5,
-    Measured: 6,
+    TookEffect: 6,
     ModeChanged: 7,
     RolledBack: 8,
     Snapshotted: 9,
     Erased: 10,
     WarmStarted: 11,
-    Refitted: 12,
 }
 # What may be personal, or was computed of it, and is therefore sealed in a row.
 SEALED: Final[dict[type[Any], tuple[str, ...]]] = {

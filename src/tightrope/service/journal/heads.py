@@ -27,7 +27,7 @@ from typing import NamedTuple
 from tightrope.files import file_name
 from tightrope.service.journal.contract import Journal, row_at
 from tightrope.service.journal.errors import JournalDamaged, JournalError
-from tightrope.service.journal.rows import Row, hash_of, is_chained
+from tightrope.service.journal.rows import Row, hash_of
 
 log = logging.getLogger("tightrope.service")
 
@@ -161,7 +161,7 @@ class HeadFile:
                 require_head(journal, head, where)
         if kept is None and self.path is not None:
             row = row_at(journal, journal.last())
-            if row is not None and is_chained(row):
+            if row is not None:
                 log.warning(
                     "%s is missing, as on a new replica: nothing here tells whether the journal lacks entries after row %d, "
                     "where it ends. Compare with a head that was kept elsewhere: tightrope replay --head",
@@ -184,7 +184,7 @@ class HeadFile:
         last = max(found, default=0)
         if head is not None:
             _require(head, last, found.get(head.position), str(self.path or "this process"))
-        if last and is_chained(found[last]) and (head is None or last > head.position):
+        if last and (head is None or last > head.position):
             self.write(Head(last, hash_of(found[last], None)))
 
 
@@ -201,7 +201,7 @@ def _require(head: Head, last: int, row: Row | None, where: str) -> None:
             "entries are lost. Put the whole journal back, with its write-ahead log; or go on without them, with "
             "--accept-restored: see docs/backup.md."
         )
-    if row is None or not is_chained(row) or hash_of(row, None) != head.hash:
+    if row is None or hash_of(row, None) != head.hash:
         raise JournalDamaged(
             f"row {head.position} of the journal is not the one that {where} knows, {head.hash.hex()}: "
             "the journal was changed since. Put it back; or, if that is a backup which was restored, use --accept-restored: see "

@@ -22,7 +22,7 @@ import numpy as np
 from tightrope.service.journal import chain
 from tightrope.service.journal.chain import GENESIS
 from tightrope.service.journal.entries import KINDS, LAST_BY_EVENT, SEALED, Blank, Entry, Written
-from tightrope.service.journal.errors import JournalDamaged, JournalError
+from tightrope.service.journal.errors import JournalDamaged
 from tightrope.service.journal.packing import canonical
 
 _KIND_OF_TAG: Final = {kind.__struct_config__.tag: number for kind, number in KINDS.items()}
@@ -101,15 +101,8 @@ def hash_of(row: Row, before: bytes | None) -> bytes:
     JournalDamaged
         It does not follow that row: one of the two was changed, or others were added or removed.
     """
-    position, time, kind, event_id, data = row
+    position, time, kind, event_id, _ = row
     parts = _parts(row)
-    if parts is None:
-        # Of before the chain. The first row in it binds all of them.
-        if before is None:
-            raise JournalDamaged(
-                f"row {position} is of before the chain: its hash needs that of the row before."
-            )
-        return chain.hash_row(before, position, time, kind, event_id, data, b"")
     if before is not None and parts.link != before:
         raise JournalDamaged(
             f"row {position} does not follow the row before it: one of them was changed, or rows were added or removed."
@@ -117,18 +110,9 @@ def hash_of(row: Row, before: bytes | None) -> bytes:
     return chain.hash_row(parts.link, position, time, kind, event_id, parts.open, parts.commitment)
 
 
-def is_chained(row: Row) -> bool:
-    """Whether the row carries a hash; those of before the chain do not."""
-    return _parts(row) is not None
-
-
 def erased(row: Row) -> Row:
     """The row without what may be personal in it; its hash stays."""
-    if not is_chained(row):
-        raise JournalError(
-            f"row {row.position} was written before journals had a chain: what is in it can't be erased alone."
-        )
-    return row._replace(data=chain.erase(row.data))
+    return row._replace(data=chain.erase(row.data)) if _parts(row).sealed else row
 
 
 def entry_of(row: Row) -> Entry:
@@ -136,9 +120,7 @@ def entry_of(row: Row) -> Entry:
     parts = _parts(row)
     entry: Entry
     try:
-        if parts is None:
-            entry = _decoder.decode(row.data)
-        elif parts.sealed is None:
+        if parts.sealed is None:
             entry = _blank_decoder.decode(parts.open)
         else:
             entry = _decoder.decode(_joined(parts.open, parts.sealed))
@@ -164,7 +146,7 @@ def _joined(one: bytes, other: bytes) -> bytes:
     return bytes([0x80 | (one[0] & 0x0F) + (other[0] & 0x0F)]) + one[1:] + other[1:]
 
 
-def _parts(row: Row) -> chain.Parts | None:
+def _parts(row: Row) -> chain.Parts:
     try:
         return chain.read(row.data)
     except (msgspec.DecodeError, ValueError, TypeError) as error:

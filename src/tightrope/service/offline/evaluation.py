@@ -215,7 +215,7 @@ def _usable(record: Record, reader: Reader, may_lack: float) -> tuple[list[Serve
     """The decisions that can be weighted, their costs that are seen after acting, and how many are left out for which reason."""
     drawn = [one for one in record.served if one.entry.probability is not None]
     unknown = len(record.served) - len(drawn)
-    why = "recorded by an earlier release, or of a policy whose probabilities have no closed form"
+    why = "of a policy whose probabilities have no closed form"
     if not drawn:
         raise Unanswerable(
             [f"none of the {unknown} decisions that were served live has a probability ({why})"]

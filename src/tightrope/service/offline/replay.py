@@ -44,14 +44,13 @@ from tightrope.service.journal import (
     JournalDamaged,
     JournalError,
     Learnt,
-    Measured,
     ModeChanged,
-    Refitted,
     Refused,
     RolledBack,
     Row,
     Snapshotted,
     Started,
+    TookEffect,
     WarmStarted,
     bound_snapshots,
     entry_of,
@@ -80,8 +79,6 @@ class Report:
     digest: str
     # The hash of the last row: keep it elsewhere, and no one can change the journal up to here unseen.
     head: str
-    # Rows of before the chain, which its first row binds.
-    before_the_chain: int
     # Rows whose personal part was erased, and rows that could not be repeated since they follow one before a whole snapshot does.
     erased: int
     not_repeated: int
@@ -191,7 +188,6 @@ class _Walk:
             self.compared,
             self.state.snapshot()[1],
             head,
-            self.chain.unchained,
             len(self.chain.blank),
             self.not_repeated,
         )
@@ -201,7 +197,7 @@ class _Walk:
         saved = self.journal.snapshot(at)
         if saved is None:  # dropped in the meantime
             return
-        fault = fault_of(saved, self.journal, self.bound)
+        fault = fault_of(saved, self.bound)
         if fault is not None:
             raise JournalDamaged(f"the snapshot at position {at} {fault}.")
         if self.state is not None:
@@ -338,10 +334,8 @@ def _flat(journal: Journal) -> Iterator[dict[str, Any]]:
                     flat["detail"] = entry.reason
             case Expired():
                 flat["detail"] = _text({"sequences": entry.numbers, "event_ids": entry.event_ids})
-            case Measured():
-                flat["detail"] = _text({"slater": entry.slater, "rounds": entry.rounds})
-            case Refitted():
-                flat["detail"] = _text({"models": entry.models})
+            case TookEffect():
+                flat["detail"] = _text({"work": entry.work, "result": entry.result})
             case ModeChanged():
                 default = None if entry.default is None else actions[entry.default]
                 flat["detail"] = _text({"mode": entry.mode, "default": default})

@@ -25,7 +25,6 @@ from tightrope.service.journal import (
     Row,
     Started,
     entry_of,
-    is_chained,
 )
 from tightrope.service.journal.heads import Head
 from tightrope.service.offline.backup import copy_to_file
@@ -69,7 +68,7 @@ def reopened(journal: Journal, *, trust: bool = False) -> Experiment:
 def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[str] | None = None) -> Erasure:
     """Erase what came before a time (microseconds since 1970) in all events that are settled, after a copy to an archive.
 
-    Left are decisions whose outcome is still waited for, and those of before the chain. The experiment must be open here.
+    Left are decisions whose outcome is still waited for. The experiment must be open here.
     """
     journal = experiment.journal
     copied = None if archive is None else copy_to_file(journal, archive)
@@ -84,13 +83,12 @@ def erase_before(experiment: Experiment, time: int, archive: str | os.PathLike[s
     while page := list(itertools.islice(journal.rows(after=at), _PAGE)):
         at = page[-1].position
         old = [row for row in page if row.time < time and row.kind == KINDS[Decided]]
-        chained = [row for row in old if is_chained(row)]
-        [answer] = experiment.process([Op(erase_page, chained)])
+        [answer] = experiment.process([Op(erase_page, old)])
         if answer.status != 200:
             raise JournalError(f"erasing stopped before row {at}: {answer.body.decode()}")
         _finish(experiment)
         erased, waiting = msgspec.json.decode(answer.body)
-        entries, left = entries + erased, left + waiting + len(old) - len(chained)
+        entries, left = entries + erased, left + waiting
         if page[-1].time >= time:
             break
     return Erasure(entries, left, copied)
