@@ -258,7 +258,7 @@ def test_a_row_without_a_hash_is_no_row() -> None:
     entry = entry_of(list(bench.journal.rows())[-1])
     assert isinstance(bench.journal, MemoryJournal)
     bench.journal._rows[-1] = bench.journal._rows[-1]._replace(data=msgspec.msgpack.encode(entry))
-    with pytest.raises(JournalDamaged, match="row 5 of the journal can.t be read"):
+    with pytest.raises(JournalDamaged, match="row 5 of the journal can't be read"):
         verify(bench.journal)
 
 
