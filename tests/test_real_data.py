@@ -485,7 +485,8 @@ def test_frames_and_booleans_are_taken_as_numbers(policy: str) -> None:
         made.learn(one, False)
         twin.learn(other, 0.0)
     with pytest.raises(
-        tr.InvalidInput, match=r"got 'x' at \[0, 1\] \(column 'b'\): tr\.Encoder makes numbers of texts"
+        tr.InvalidInput,
+        match=r"got 'x' at \[0, 1\] \(column 'b'\)\. Use an Encoder to turn texts into numbers",
     ):
         made.decide(pandas.DataFrame({"a": [0.0], "b": ["x"], "c": [0]}))
 

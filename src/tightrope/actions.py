@@ -15,7 +15,8 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.validation import whole_number
+from tightrope.validation import Name, whole_number
+from tightrope.words import Place, Text
 
 Action: TypeAlias = str | int
 
@@ -58,9 +59,9 @@ class ActionNames:
         """The id of each action, given by name or by id; with `once` none may come twice. `what` is for messages."""
         unordered = isinstance(actions, str | bytes | Mapping | Set) or not hasattr(actions, "__len__")
         if unordered or getattr(actions, "ndim", 1) != 1:
-            raise InvalidInput(f"{what} must be a sequence of names or ids of actions, but got {actions!r}.")
+            raise InvalidInput(field=what, must="be a sequence of names or ids of actions", got=actions)
         if not len(actions):
-            raise InvalidInput(f"{what} must name at least one action, but it is empty.")
+            raise InvalidInput(field=what, must="name at least one action, but it is empty")
         known, limit = self._ids, self._limit
         ids: list[int] = []
         for i, action in enumerate(actions.tolist() if isinstance(actions, np.ndarray) else actions):
@@ -68,12 +69,12 @@ class ActionNames:
                 ids.append(action)
             else:
                 found = known.get(action) if isinstance(action, str) else None
-                ids.append(self.id(action, f"{what}[{i}]") if found is None else found)
+                ids.append(self.id(action, Place(what, i)) if found is None else found)
         if once and len(set(ids)) < len(ids):
-            raise InvalidInput(f"{what} must name each action once, but got {list(actions)!r}.")
+            raise InvalidInput(field=what, must="name each action once", got=list(actions))
         return ids
 
-    def id(self, action: Any, what: str = "action") -> int:
+    def id(self, action: Any, what: Name = "action") -> int:
         """The id of one action, given by name or by id.
 
         >>> ActionNames(["a", "b"]).id("b")
@@ -83,12 +84,17 @@ class ActionNames:
             if action in self._ids:
                 return self._ids[action]
             hint = did_you_mean(action, self._ids)
-            raise InvalidInput(f"{what} is the unknown name {action!r}{hint}; {self._known()}.")
+            said = Text(
+                "{what} is the unknown name {action!r}{hint}; {known}.",
+                what=Place.of(what),
+                action=action,
+                hint=hint,
+                known=self._known(),
+            )
+            raise InvalidInput(said, field=what)
         number = whole_number(what, action, high=2**63 - 1)
         if number >= self._limit:
-            raise InvalidInput(
-                f"{what} must be below {self._limit}, the number of actions, but got {number}."
-            )
+            raise InvalidInput(field=what, must=f"be below {self._limit}, the number of actions", got=number)
         return number
 
     def name(self, action: int) -> Action:
@@ -119,14 +125,14 @@ class ActionNames:
         return "no rules name actions here" + (f", they are 0 to {self._limit - 1}" if self.names else "")
 
 
-def action_name(what: str, value: object) -> Action:
+def action_name(what: Name, value: object) -> Action:
     """A name, or a number ≥ 0, that may stand for an action."""
     if isinstance(value, str):
         if value:
             return str(value)
     elif (number := _index(value)) is not None and number >= 0:
         return number
-    raise InvalidInput(f"{what} must be a name or an index >= 0, but got {value!r}")
+    raise InvalidInput(field=what, must="be a name or an index >= 0", got=value)
 
 
 def _index(value: object) -> int | None:
@@ -143,15 +149,15 @@ def _declared(actions: object) -> Sequence[Action]:
     count = _index(actions)
     if count is not None:
         if count < 1:
-            raise InvalidInput(f"actions must be at least 1, but got {count}")
+            raise InvalidInput(field="actions", must="be at least 1", got=count)
         return range(count)
     if not isinstance(actions, Sequence) or isinstance(actions, str) or not actions:
-        raise InvalidInput(f"actions must be a list of names or a number of actions, but got {actions!r}")
-    names = tuple(action_name(f"actions[{i}]", one) for i, one in enumerate(actions))
+        raise InvalidInput(field="actions", must="be a list of names or a number of actions", got=actions)
+    names = tuple(action_name(Place("actions", i), one) for i, one in enumerate(actions))
     if all(isinstance(name, str) for name in names):
         if len(set(names)) < len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise InvalidInput(f"actions must differ from each other, but {twice!r} comes twice")
+            raise InvalidInput(field="actions", must=f"differ from each other, but {twice!r} comes twice")
     elif names != tuple(range(len(names))):
-        raise InvalidInput(f"actions must be names, or 0, 1, 2, … in this order, but got {list(names)}")
+        raise InvalidInput(field="actions", must="be names, or 0, 1, 2, … in this order", got=list(names))
     return names

@@ -6,16 +6,90 @@ True
 
 from __future__ import annotations
 
+from typing import Any, Self
+
+from tightrope.words import NOTHING, PYTHON, Language, Place, Shown, Text
+
 
 class TightropeError(Exception):
     """Base of every error that Tightrope raises on purpose."""
 
+    def said(self, language: Language = PYTHON) -> str:
+        """The message in the words of whoever reads it; `str(error)` is what it says in Python."""
+        return language.say(self.args[0]) if self.args else ""
+
 
 class InvalidInput(TightropeError, ValueError):
-    """An argument is not what it must be: the message says which entry, what was expected, what came.
+    """An argument is not what it must be.
 
     Whatever raised it left its state untouched.
+
+    Parameters
+    ----------
+    message : str, optional
+        All of it in words; a `tightrope.words.Text` where these differ between Python and the command line; or the error behind it.
+    field : str or Place, optional
+        What is wrong. `must` says what has to hold for it and `got` is what came, or `problem` is the whole complaint, such as "is
+        missing"; `remedy` says what to do about it.
+    within : str
+        The file, rule or step that the message is about; it stands first.
+
+    Examples
+    --------
+    >>> error = InvalidInput(field="rounds", must="be a whole number >= 1", got=0)
+    >>> print(error)
+    rounds must be a whole number >= 1, but got 0.
+    >>> from tightrope.words import CommandLine
+    >>> error.said(CommandLine(["--rounds"])), error.field[0], error.got
+    ('--rounds must be a whole number >= 1, but got 0.', 'rounds', 0)
     """
+
+    def __init__(
+        self,
+        message: str | TightropeError = "",
+        *,
+        field: str | Place | None = None,
+        must: str = "",
+        problem: str = "",
+        got: Any = NOTHING,
+        remedy: str = "",
+        within: str = "",
+    ) -> None:
+        self.message, self.must, self.problem, self.got = message, must, problem, got
+        self.remedy, self.within = remedy, within
+        self.field = getattr(message, "field", None) if field is None else Place.of(field)
+        super().__init__(self.said())
+
+    def said(self, language: Language = PYTHON) -> str:
+        """The message in the words of whoever reads it."""
+        complaint = self.complaint(language)
+        if self.field is not None and not self.message:
+            complaint = f"{language.field(self.field)} {complaint}"
+        remedy = f" {language.say(self.remedy)}" if self.remedy else ""
+        return f"{language.say(self.within)}: {complaint}{remedy}" if self.within else complaint + remedy
+
+    def complaint(self, language: Language = PYTHON) -> str:
+        """What is wrong, without the field and the remedy."""
+        if self.message:
+            return language.say(self.message)
+        if self.problem:
+            return f"{language.say(self.problem)}."
+        got = "" if self.got is NOTHING else f", but got {language.value(self.got)}"
+        return f"must {language.say(self.must)}{got}."
+
+    def inside(self, within: str) -> Self:
+        """The same error, as one about a part of something larger.
+
+        >>> print(InvalidInput(field="at_most", must="be a number", got="x").inside("rules[0]"))
+        rules[0]: at_most must be a number, but got 'x'.
+        """
+        outer = Text("{outer}: {inner}", outer=within, inner=self.within) if self.within else within
+        return type(self)(**{**vars(self), "within": outer})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What came need not be something that another process can be sent.
+        got = self.got if self.got is NOTHING else Shown(repr(self.got))
+        return _remade, (type(self), {**vars(self), "got": got})
 
 
 class Untrusted(InvalidInput):
@@ -44,3 +118,7 @@ class StateDamagedError(StateFileError):
 
 class PolicyWarning(UserWarning):
     """A policy can't do what it is asked to: the message says why, with the numbers, and what helps. See `Policy.concerns`."""
+
+
+def _remade(cls: type[InvalidInput], data: dict[str, Any]) -> InvalidInput:
+    return cls(**data)

@@ -17,6 +17,7 @@ from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.rules import Rules
 from tightrope.validation import NORM_LIMIT, Array, require_choice
+from tightrope.words import Either, Text, joined
 
 __all__ = ["Problem", "Setting", "Truth", "Vectors"]
 
@@ -209,29 +210,34 @@ class Problem:
         """Refuse a policy that can't play here."""
         reasons = self.misfits(policy)
         if reasons:
-            raise InvalidInput(f"{policy!r} does not fit the environment: {'; '.join(reasons)}.")
+            said = "{policy!r} does not fit the environment: {reasons}."
+            raise InvalidInput(Text(said, policy=policy, reasons=joined("; ", reasons)))
 
     def model_misfits(self, part: Part, model: Learner) -> list[str]:
         """Why the features of a round are not what a model of its rewards or costs reads; empty where they are."""
         vectors, J, d = self._vectors(part), self.n_actions, model.n_features
         if model.n_actions not in (None, J):
-            return [f"it has {J} actions, but the {part} model is {model!r}"]
+            return [
+                Text("it has {J} actions, but the {part} model is {model!r}", J=J, part=part, model=model)
+            ]
         if not model.takes_features:
             return []
         if vectors is None:
             if model.n_actions is None and d == J:
                 return []
-            return [
-                f"it has no features for the {part} model {model!r}; arms alone need Ridge({J}) or ArmMeans({J})"
-            ]
+            said = "it has no features for the {part} model {model!r}; arms alone need {wanted}"
+            arms = Either(f"Ridge({J}) or ArmMeans({J})", "ridge or arm-means")
+            return [Text(said, part=part, model=model, wanted=arms)]
         p = vectors.length
         if model.n_actions is not None:
-            fits, wanted = d == p, f"DisjointRidge({J}, {p})"
+            fits, wanted = d == p, Either(f"DisjointRidge({J}, {p})", "disjoint-ridge")
         elif vectors.per_action:
-            fits, wanted = d == p, f"Ridge({p})"
+            fits, wanted = d == p, Either(f"Ridge({p})", "ridge")
         else:
-            fits, wanted = d == J * p, f"DisjointRidge({J}, {p}) or Ridge({J * p})"
-        reasons = [] if fits else [f"its features need {wanted} as the {part} model, not {model!r}"]
+            either = Either(f"DisjointRidge({J}, {p}) or Ridge({J * p})", "disjoint-ridge or ridge")
+            fits, wanted = d == J * p, either
+        said = "its features need {wanted} as the {part} model, not {model!r}"
+        reasons: list[str] = [] if fits else [Text(said, wanted=wanted, part=part, model=model)]
         if model.unit_features and vectors.longest is not None and not vectors.longest**2 <= NORM_LIMIT:
             reasons.append(f"a feature vector has norm {vectors.longest:.4g}, but at most 1 is asked for")
         return reasons
@@ -245,7 +251,8 @@ class Problem:
             return None
         reasons = self.model_misfits(part, model)
         if reasons:
-            raise InvalidInput(f"the {part} model does not fit the environment: {'; '.join(reasons)}.")
+            said = "the {part} model does not fit the environment: {reasons}."
+            raise InvalidInput(Text(said, part=part, reasons=joined("; ", reasons)))
         J = self.n_actions
         if features is None:
             return np.eye(J)[None]
@@ -346,7 +353,7 @@ def when_seen(name: str, given: Any, K: int) -> WhenSeen:
         words = (given,)
     if len(words) != K or any(one not in get_args(Seen) for one in words):
         raise InvalidInput(
-            f'{name} must be "before", "after", or one of them for each of {K} constraints, but got {given!r}.'
+            field=name, must=f'be "before", "after", or one of them for each of {K} constraints', got=given
         )
     return words if len(set(words)) > 1 else words[0] if words else "before"
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
 from tightrope.trust import absolute, grant, require_trusted
+from tightrope.words import Shown
 
 __all__ = ["Registry", "found_by", "reference"]
 
@@ -72,10 +73,9 @@ class Registry(dict[str, Any]):
             return self[name]
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
-            raise InvalidInput(
-                f"{self.what} must be one of {listed}, or a class of your own as module:Class or path/to/file.py:Class, "
-                f"but got {name!r}{did_you_mean(name, self)}."
-            )
+            own = "a class of your own as module:Class or path/to/file.py:Class"
+            got = Shown(f"{name!r}{did_you_mean(name, self)}")
+            raise InvalidInput(field=self.what, must=f"be one of {listed}, or {own}", got=got)
         present = _present(absolute(name, folder))
         if present is not None:
             return present

@@ -63,9 +63,9 @@ class Power:
         for name in ("scale", "exponent"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise InvalidInput(f"{name} of a Power must be a finite number, but got {value!r}.")
+                raise InvalidInput(field=f"{name} of a schedule", must="be a finite number", got=value)
         if self.scale < 0:
-            raise InvalidInput(f"scale of a Power must be >= 0, but got {self.scale!r}.")
+            raise InvalidInput(field="scale of a schedule", must="be >= 0", got=self.scale)
 
     def __call__(self, t: float) -> float:
         """Value at round t ≥ 1."""
@@ -141,9 +141,7 @@ def as_schedule(name: str, value: Any) -> Schedule:
     if isinstance(value, Schedule):
         return value
     if not isinstance(value, Power):
-        raise InvalidInput(
-            f"{name} must be a tightrope.Power, such as tr.Power(1.0, 0.5), but got {value!r}."
-        )
+        raise InvalidInput(field=name, must="be a schedule, such as tr.Power(1.0, 0.5)", got=value)
     if name == "V" and value.scale == 0:
         raise InvalidInput("the scale of V must be > 0, but got 0: the queues are divided by V_t.")
     return Schedule(float(value.scale), float(value.exponent))

@@ -36,7 +36,9 @@ from tightrope.history import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields
+from tightrope.rules.rule import rule_from_data
 from tightrope.trust import grant
+from tightrope.words import CommandLine, Place
 
 Usage: TypeAlias = dict[str, dict[str, float]]
 
@@ -197,9 +199,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
             actions=self.actions,
         )
 
-    def error(self, message: str) -> SpecError:
+    def error(self, message: str | InvalidInput) -> SpecError:
         """An error about this spec, naming its file."""
-        return SpecError(f"{self.source}: {message}")
+        return SpecError(message, within=self.source)
 
 
 def read_spec(source: str | os.PathLike[str], *, trust: bool = False) -> Spec:
@@ -346,7 +348,7 @@ def _read_context(reader: _Reader, table: Mapping[str, Any]) -> Encoder | None:
                 return Encoder.load(reader.folder / stated)
             return Encoder.from_dict(stated)
         except InvalidInput as error:
-            reader.refuse("context.encoder", str(error))
+            reader.refuse("context.encoder", error)
     for name, entry in table.items():
         where = f"context.{name}"
         kinds: dict[str, type[Field]] = {"number": Number, "category": Category}
@@ -527,23 +529,26 @@ def _own_kind(reader: _Reader, kind: str, where: str) -> str:
     try:
         return str(RULE_KINDS.find(kind, reader.folder).kind)
     except InvalidInput as error:
-        reader.refuse(where, str(error).rstrip("."))
+        reader.refuse(where, error.complaint())
 
 
 def _made_rules(
     reader: _Reader, tables: list[dict[str, Any]], actions: tuple[str, ...], groups: tuple[str, ...] | None
 ) -> Rules:
+    made = []
+    for i, table in enumerate(tables):
+        try:
+            made.append(rule_from_data(table, f"rule[{i}]"))
+        except InvalidInput as error:
+            if error.field is None:
+                raise SpecError(error, within=reader.source) from error
+            reader.refuse(_FILE.field(Place("rule", i, *error.field)), error.complaint(_FILE))
     try:
-        return Rules.from_data(tables, actions, groups=groups)
+        return Rules(made, actions, groups=groups)
     except InvalidInput as error:
-        # "rules[1]: Capacity('icu'): at_most must …" is "rule[1].at_most must …" in the words of the file.
-        message = re.sub(
-            r"^rules\[(\d+)\]: \w+(?:\(.*?\))?: (\w+(?:\[\d+\])?) (?=must)", r"rule[\1].\2: ", str(error)
-        )
-        message = re.sub(r"^rules\[(\d+)\]: (?=unknown group)", r"rule[\1].among: ", message)
-        message = re.sub(r"^rules\[(\d+)\]:? ", r"rule[\1]: ", message)
-        message = re.sub(r"^groups (?=must)", "groups: ", message)
-        raise SpecError(f"{reader.source}: {message}") from error
+        name, *steps = error.field or Place("rule")
+        at = Place("rule" if name == "rules" else name, *steps)
+        reader.refuse(_FILE.field(at), error.complaint(_FILE))
     except InfeasibleProblem as error:
         error.args = (f"{reader.source}: rule: {error}",)
         raise
@@ -597,8 +602,8 @@ class _Reader:
     def __init__(self, source: str, folder: Path, trust: bool) -> None:
         self.source, self.folder, self.trust = source, folder, trust
 
-    def refuse(self, where: str, message: str) -> NoReturn:
-        raise SpecError(f"{self.source}: {where}: {message}")
+    def refuse(self, where: str, message: str | InvalidInput) -> NoReturn:
+        raise SpecError(message, field=where, within=f"{self.source}: {where}")
 
     def table(self, data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         value = data.get(name, {})
@@ -609,7 +614,7 @@ class _Reader:
     def refuse_unknown(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         for name in table:
             if name not in known:
-                raise SpecError(f"{self.source}: {unknown_field(where, name, known)}")
+                raise SpecError(unknown_field(where, name, known), within=self.source)
 
     def refuse_infinite(self, data: Mapping[str, Any]) -> None:
         for path, value in _leaves(data, ""):
@@ -621,7 +626,11 @@ class _Reader:
         try:
             return convert_table(value, kind, where, also)
         except SpecError as error:
-            raise SpecError(f"{self.source}: {error}") from None
+            raise SpecError(error, within=self.source) from None
+
+
+# How fields and values are written in a spec.
+_FILE = CommandLine()
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tightrope.errors import Untrusted
+from tightrope.words import Either, Text
 
 __all__ = ["LIBRARIES", "VARIABLE", "absolute", "grant", "is_allowed", "require_trusted"]
 
@@ -54,9 +55,17 @@ def require_trusted(what: str, name: str, folder: Path = Path(), libraries: Sequ
     listed = (
         f" that is not of {', '.join(libraries[:-1])} or {libraries[-1]}" if libraries else f" of {place}"
     )
+    said = "{what} {name!r} would run code{listed}. If you trust whoever wrote that name, use {trust}, or list {place!r} in the "
     raise Untrusted(
-        f"{what} {name!r} would run code{listed}. If you trust whoever wrote that name, use --trust (in Python trust=True), "
-        f"or list {place!r} in the environment variable {VARIABLE}."
+        Text(
+            said + "environment variable {variable}.",
+            what=what,
+            name=name,
+            listed=listed,
+            trust=Either("--trust (in Python trust=True)", "--trust"),
+            place=place,
+            variable=VARIABLE,
+        )
     )
 
 

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.words import Place, Shown
 
 Array = NDArray[np.float64]
+# Of what is checked: an argument, or an entry of one.
+Name: TypeAlias = str | Place
 
 FLOAT = np.dtype(np.float64)
 
@@ -35,7 +38,7 @@ def is_plain(value: Any) -> bool:
     return type(value) is np.ndarray and value.dtype is FLOAT and value.flags.carray
 
 
-def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
+def real_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     """`value` as a C-contiguous, writeable float64 array of one of the shapes (None: any length).
 
     The values themselves are not looked at: see `require_finite`, `require_unit_rows` and `require_range`.
@@ -48,10 +51,10 @@ def real_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
         if array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape)):
             return array
     expected = " or ".join(_shape_text(shape) for shape in shapes)
-    raise InvalidInput(f"{name} must have shape {expected}, but got {_shape_text(array.shape)}.")
+    raise InvalidInput(field=name, must=f"have shape {expected}", got=Shown(_shape_text(array.shape)))
 
 
-def finite_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Array:
+def finite_array(name: Name, value: Any, *shapes: tuple[int | None, ...]) -> Array:
     """`real_array`, without NaN and Inf.
 
     >>> finite_array("weights", [1, 2], (None,))
@@ -62,7 +65,7 @@ def finite_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> Arra
     return array
 
 
-def require_finite(name: str, array: Array) -> None:
+def require_finite(name: Name, array: Array) -> None:
     """Refuse NaN and Inf, naming the entry.
 
     >>> require_finite("reward", np.array([1.0, np.nan]))
@@ -73,10 +76,10 @@ def require_finite(name: str, array: Array) -> None:
     bad = ~np.isfinite(array)
     if bad.any():
         at = first(bad)
-        raise InvalidInput(f"{name}{_index_text(at)} must be finite, but got {array[at]}.")
+        raise InvalidInput(field=_entry(name, at), must="be finite", got=float(array[at]))
 
 
-def require_unit_rows(name: str, rows: Array, limit: float) -> None:
+def require_unit_rows(name: Name, rows: Array, limit: float) -> None:
     """Refuse a row whose Euclidean norm is above 1, naming it."""
     require_finite(name, rows)
     with np.errstate(over="ignore"):
@@ -85,12 +88,13 @@ def require_unit_rows(name: str, rows: Array, limit: float) -> None:
     if bad.any():
         j = int(np.argmax(bad))
         raise InvalidInput(
-            f"{name}[{j}] must have a Euclidean norm of at most 1, but its norm is {math.sqrt(squared[j]):.9g}. "
-            "Divide all features by the largest norm that can occur."
+            field=_entry(name, (j,)),
+            must=f"have a Euclidean norm of at most 1, but its norm is {math.sqrt(squared[j]):.9g}",
+            remedy="Divide all features by the largest norm that can occur.",
         )
 
 
-def require_range(name: str, array: Array, low: Array | float, high: Array | float) -> None:
+def require_range(name: Name, array: Array, low: Array | float, high: Array | float) -> None:
     """Refuse an entry outside [low, high], naming it."""
     inside = (array >= low) & (array <= high)
     if np.count_nonzero(inside) == inside.size:
@@ -100,13 +104,12 @@ def require_range(name: str, array: Array, low: Array | float, high: Array | flo
     bad = (array < low) | (array > high)
     if bad.any():
         at = first(bad)
-        raise InvalidInput(
-            f"{name}{_index_text(at)} must lie in [{low[at]:g}, {high[at]:g}], but got {array[at]:g}."
-        )
+        must, came = f"lie in [{low[at]:g}, {high[at]:g}]", Shown(f"{array[at]:g}")
+        raise InvalidInput(field=_entry(name, at), must=must, got=came)
 
 
 def finite_number(
-    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
+    name: Name, value: Any, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False
 ) -> float:
     """`value` as a float in [low, high], or (low, high] with open_low.
 
@@ -116,7 +119,7 @@ def finite_number(
     tightrope.errors.InvalidInput: slater must lie in (0, 1], but got -0.1.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InvalidInput(f"{name} must be a number, but got {value!r}.")
+        raise InvalidInput(field=name, must="be a number", got=value)
     try:
         number = float(value)
     except OverflowError:
@@ -129,11 +132,11 @@ def finite_number(
             wanted = f"be finite and {'>' if open_low else '>='} {low:g}"
         else:
             wanted = f"lie in {'(' if open_low else '['}{low:g}, {high:g}]"
-        raise InvalidInput(f"{name} must {wanted}, but got {value!r}.")
+        raise InvalidInput(field=name, must=wanted, got=value)
     return number
 
 
-def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def require_choice(name: Name, value: Any, choices: Collection[str]) -> None:
     """Refuse what is none of these texts.
 
     >>> require_choice("truth", "linaer", ("linear", "misspecified"))
@@ -142,7 +145,7 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
     tightrope.errors.InvalidInput: truth must be one of 'linear', 'misspecified', but got 'linaer'.
     """
     if not isinstance(value, str) or value not in choices:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, but got {value!r}.")
+        raise InvalidInput(field=name, must=f"be one of {', '.join(map(repr, choices))}", got=value)
 
 
 def labels(value: Any) -> NDArray[Any]:
@@ -159,7 +162,7 @@ def labels(value: Any) -> NDArray[Any]:
     return array
 
 
-def whole_number(name: str, value: Any, *, low: int = 0, high: int | None = None) -> int:
+def whole_number(name: Name, value: Any, *, low: int = 0, high: int | None = None) -> int:
     """`value` as an int ≥ low, and ≤ high where it is given.
 
     >>> whole_number("horizon", 1.5, low=1)
@@ -168,9 +171,9 @@ def whole_number(name: str, value: Any, *, low: int = 0, high: int | None = None
     tightrope.errors.InvalidInput: horizon must be a whole number >= 1, but got 1.5.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
-        raise InvalidInput(f"{name} must be a whole number >= {low}, but got {value!r}.")
+        raise InvalidInput(field=name, must=f"be a whole number >= {low}", got=value)
     if high is not None and value > high:
-        raise InvalidInput(f"{name} must be a whole number <= {high}, but got {value!r}.")
+        raise InvalidInput(field=name, must=f"be a whole number <= {high}", got=value)
     return int(value)
 
 
@@ -179,31 +182,31 @@ def first(bad: NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
 
 
-def _converted(name: str, value: Any) -> Array:
+def _converted(name: Name, value: Any) -> Array:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InvalidInput(f"{name} must be a rectangular array of numbers, but got {value!r}.") from error
+        raise InvalidInput(field=name, must="be a rectangular array of numbers", got=value) from error
     if array.dtype.kind in "OUST":
         array = _numbers(name, value, array)
     if array.dtype.kind not in "bfiu":
-        raise InvalidInput(f"{name} must hold real numbers, but got values of type {array.dtype}.")
+        raise InvalidInput(field=name, must="hold real numbers", got=Shown(f"values of type {array.dtype}"))
     return np.array(array, dtype=np.float64, order="C")
 
 
-def _numbers(name: str, value: Any, array: NDArray[Any]) -> Array:
+def _numbers(name: Name, value: Any, array: NDArray[Any]) -> Array:
     """Numbers that came as objects, as in a frame with columns of several types; or which of them is none."""
     if array.size == 0:
-        raise InvalidInput(f"{name} must be an array of numbers, but got {value!r}.")
+        raise InvalidInput(field=name, must="be an array of numbers", got=value)
     for at, one in np.ndenumerate(array):
         one = str(one) if isinstance(one, str) else one
         if not isinstance(one, bool | int | float | np.bool_ | np.integer | np.floating):
             columns = getattr(value, "columns", None)
             column = f" (column {list(columns)[at[-1]]!r})" if columns is not None and len(at) == 2 else ""
-            hint = ": tr.Encoder makes numbers of texts" if isinstance(one, str) else ""
-            raise InvalidInput(
-                f"{name} must hold real numbers, but got {one!r}{f' at {_index_text(at)}' if at else ''}{column}{hint}."
-            )
+            place = f" at [{', '.join(map(str, at))}]" if at else ""
+            hint = "Use an Encoder to turn texts into numbers." if isinstance(one, str) else ""
+            came = Shown(f"{one!r}{place}{column}")
+            raise InvalidInput(field=name, must="hold real numbers", got=came, remedy=hint)
     return np.array(array, dtype=np.float64)
 
 
@@ -211,8 +214,8 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
     return str(tuple("any" if n is None else int(n) for n in shape)).replace("'", "")
 
 
-def _index_text(at: tuple[int, ...]) -> str:
-    return "[" + ", ".join(map(str, at)) + "]" if at else ""
+def _entry(name: Name, at: tuple[int, ...]) -> Place:
+    return Place.of(name).at(*([at] if at else []))
 
 
 # What becomes of a number outside its range: the nearer end stands in for it, it is refused, or it is taken as it is.

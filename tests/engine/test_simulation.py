@@ -257,7 +257,7 @@ def test_a_policy_of_ones_own_runs_and_may_return_a_plain_number():
         ({"workers": 0}, "workers"),
         ({"record": [0]}, r"record\[0\]"),
         ({"record": [99999]}, "record must hold rounds from 1 to"),
-        ({"env": "hospital"}, "env must be a Tabular"),
+        ({"env": "hospital"}, "env must be a tabular or drifting environment"),
         ({"policy": object()}, "method decide"),
         (
             {"policy": tr.PessimisticOptimistic(reward=tr.Ridge(5), constraints=2, **SCHEDULES)},

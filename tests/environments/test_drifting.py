@@ -161,7 +161,7 @@ def test_arms_that_change_are_still_one_context():
     ("make", "message"),
     [
         (lambda: Drifting([]), "phases must have at least one environment"),
-        (lambda: Drifting([world(), None]), "phases[1] must be a Tabular environment, but got None"),
+        (lambda: Drifting([world(), None]), "phases[1] must be a tabular environment, but got None"),
         (
             lambda: Drifting([world(), world(cost_range=(-2, 2))]),
             "only weights, rewards and costs may change from phase to phase, but cost_range of phases[1] is not that of phases[0]",

@@ -243,7 +243,7 @@ class TestSolution:
     @pytest.mark.parametrize(
         ("change", "text"),
         [
-            ({"env": None}, "env must be a tightrope.environments.Tabular, but got NoneType"),
+            ({"env": None}, "env must be a tabular environment, but got NoneType"),
             ({"epsilon": [0.1, 0.1]}, "epsilon must have shape"),
             ({"epsilon": np.nan}, "epsilon must be finite"),
             ({"baseline": "best"}, "baseline must be 'auto', 'fluid' or 'joint'"),

@@ -124,7 +124,7 @@ def test_rules_reach_the_policy():
         ("constraints = 3", {}, r"policy\.constraints: unknown field"),
         (PAPERS + "slater = 2.0", {"constraints": 1}, r"policy: slater must lie in \(0, 1\], but got 2"),
         (PAPERS + "horizon = 0", {}, r"policy: horizon must be a whole number >= 1"),
-        (PAPERS + "V = { scale = -1, exponent = 0.5 }", {}, r"policy\.V: scale of a Power must be >= 0"),
+        (PAPERS + "V = { scale = -1, exponent = 0.5 }", {}, r"policy\.V: scale of a schedule must be >= 0"),
         (PAPERS + "reward = { bonus = -1.0 }", {}, r"policy\.reward: bonus must be finite and >= 0"),
         (
             "reward = { model = 'tree' }",
@@ -143,7 +143,7 @@ def test_rules_reach_the_policy():
             r"policy\.cost: is a model of costs that are seen after",
         ),
         ("costs_seen = 'after'", {"constraints": 1}, r'policy\.costs_seen: must be "before"'),
-        (PAPERS, {"constraints": 1, "seen": "after"}, r"policy: slater=None measures"),
+        (PAPERS, {"constraints": 1, "seen": "after"}, r"policy: Slater's constant is measured"),
     ],
 )
 def test_what_a_policy_refuses_names_the_field(text, sizes, says):

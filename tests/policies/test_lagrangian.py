@@ -203,7 +203,7 @@ def test_the_price_is_found():
         ({"n_constraints": 0}, "n_constraints must be a whole number >= 1"),
         ({"step": -1.0}, "step must be finite and >= 0"),
         ({"margin": math.nan}, "margin must be"),
-        ({"guard": 1}, "guard must be True or False, but got 1"),
+        ({"guard": 1}, "guard must be true or false, but got 1"),
         ({"clip": "1"}, "clip must be"),
         ({"cost_range": [[0.0, 1.0]] * 3}, "cost_range"),
         ({"cost_range": (0.0, 0.0)}, r"cost_range must hold a cost other than 0"),

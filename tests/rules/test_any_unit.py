@@ -62,7 +62,7 @@ def test_what_is_no_finite_number_is_refused_and_a_declared_range_holds() -> Non
 
 def test_rules_on_one_usage_declare_the_same_range_or_none() -> None:
     tr.Rules([tr.Budget("x", at_most=24), tr.Mean("x", at_least=2)], actions=2)
-    with pytest.raises(tr.InvalidInput, match="must be left out, as before, but got"):
+    with pytest.raises(tr.InvalidInput, match="must be left out, as in an earlier rule on 'x', but got"):
         tr.Rules([tr.Budget("x", at_most=24), tr.Mean("x", at_least=2, range=(0, 50))], actions=2)
 
 

@@ -310,7 +310,7 @@ def test_a_group_that_matters_must_be_said():
         (
             [Budget("h", 0.5, range=(0, 1)), Mean("h", 0.5, range=(0, 2))],
             ABC,
-            r"rules\[1\]: range of 'h' must be \(0.0, 1.0\)",
+            r"rules\[1\].range must be \(0.0, 1.0\), as in an earlier rule on 'h'",
         ),
         ([Capacity("a", 0.5, name="x"), Share("a", 0.1, name="x")], ABC, "name must be unique, but 'x'"),
         ([], [], "actions must be a list of names"),

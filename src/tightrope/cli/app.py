@@ -11,17 +11,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CoercionError, CycloptsError, Parameter
 
-from tightrope.cli.words import in_command_words
 from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.extras import package_of, remedy
 from tightrope.version import __version__
+from tightrope.words import CommandLine
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -70,14 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _complain(
                 f"`tightrope {tokens[0]}` is part of the laboratory: pip install tightrope-lab", BAD_INPUT
             )
-        # In one line, without the frame drawn around it.
-        said = in_command_words(" ".join(str(error).split()))
-        return _complain(f"{said}\nTry `tightrope --help`.", BAD_INPUT)
+        return _complain(f"{_misread(error)}\nTry `tightrope --help`.", BAD_INPUT)
     except (InvalidInput, InfeasibleProblem) as error:
-        said = in_command_words(str(error), _options(tokens))
-        return _complain(f"{said}{_where_examples_are(tokens)}", BAD_INPUT)
+        return _complain(f"{error.said(_language(tokens))}{_where_examples_are(tokens)}", BAD_INPUT)
     except TightropeError as error:
-        return _complain(in_command_words(str(error), _options(tokens)), FAILED)
+        return _complain(error.said(_language(tokens)), FAILED)
     except ModuleNotFoundError as error:
         return _complain(remedy(error), FAILED)
     except BrokenPipeError:
@@ -177,11 +175,27 @@ def _where_examples_are(tokens: Sequence[str]) -> str:
     return "\n`tightrope examples` copies the examples here." if missing else ""
 
 
-def _options(tokens: Sequence[str]) -> list[str]:
-    """The options of the command that the tokens begin with."""
+def _language(tokens: Sequence[str]) -> CommandLine:
+    """The words of whoever typed these: with the options of the command that they begin with."""
     _, [*_, called], _ = app.parse_commands(tokens)
     arguments = () if called.default_command is None else called.assemble_argument_collection()
-    return [name for one in arguments for name in one.names]
+    return CommandLine([name for one in arguments for name in one.names])
+
+
+_KINDS: Final[Mapping[Any, str]] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    datetime: "a date or a time, such as 2025-01-31",
+}
+
+
+def _misread(error: CycloptsError) -> str:
+    """What the parser of options complains of, in one line."""
+    if isinstance(error, CoercionError) and error.target_type in _KINDS and error.token and error.argument:
+        name = error.token.keyword or error.argument.name.lstrip("-").upper()
+        return f'{name} must be {_KINDS[error.target_type]}, but got "{error.token.value}".'
+    return " ".join(str(error).split())  # without the frame drawn around it
 
 
 def _complain(message: str, status: int) -> int:

@@ -11,7 +11,6 @@ from cyclopts import Parameter
 
 from tightrope.cli.app import AS_STATED, DEFAULT, Output, Runs, Trust, command
 from tightrope.cli.tables import NO_REGRET, number_text, summary_table, table
-from tightrope.cli.words import in_command_words
 
 _PROVED = ("verified", "bound", "gap", "primal_residual", "dual_residual")
 
@@ -203,7 +202,7 @@ def simulate(
             else f"the report is {folder / 'index.html'}"
         )
         said = [
-            f"{result.policy} on {result.scenario}: {in_command_words(in_runs(one, result.n_replications))}"
+            f"{result.policy} on {result.scenario}: {in_runs(one, result.n_replications)}"
             for result in results
             for one in result.concerns
         ]

@@ -105,7 +105,7 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         if self.deviation is not None and self.deviation < 0:
             raise InvalidInput(f"deviation must be at least 0, but got {self.deviation}")
         if self.min is not None and self.max is not None and not self.min <= self.max:
-            raise InvalidInput(f"`min <= max` must hold, but got (min={self.min:g}, max={self.max:g})")
+            raise InvalidInput(f"`min <= max` must hold, but got min = {self.min:g}, max = {self.max:g}")
 
     def suffixes(self) -> list[str]:
         """One entry, and one that says where it is missing."""

@@ -93,7 +93,7 @@ class Encoder:
         self, columns: Sequence[str] | Mapping[str, Any] | None = None, *, unit: bool = True
     ) -> None:
         if not isinstance(unit, bool):
-            raise InvalidInput(f"unit must be True or False, but got {unit!r}")
+            raise InvalidInput(field="unit", must="be true or false", got=unit)
         self._declared = None if columns is None else declarations(columns)
         self.unit = unit
         self.fitted = False

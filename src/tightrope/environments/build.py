@@ -50,7 +50,7 @@ def environment_of(spec: Spec) -> Tabular | Custom:
             spec.environment, rules=spec.rules, usage=spec.usage, actions=spec.actions, name=spec.name
         )
     except SpecError as error:
-        raise spec.error(str(error)) from error
+        raise spec.error(error) from error
 
 
 def load(path: str | os.PathLike[str], *, trust: bool = False) -> Tabular | Custom:
@@ -82,7 +82,7 @@ def policies_of(
     try:
         return {policy.name: build_policy(policy, env.problem(tells)) for policy in spec.policies}
     except SpecError as error:
-        raise spec.error(str(error)) from error
+        raise spec.error(error) from error
 
 
 def build_environment(
@@ -213,7 +213,7 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
     try:
         factory = ENVIRONMENTS.find(spec.kind, spec.folder, trust=spec.trust)
     except InvalidInput as error:
-        raise SpecError(f"environment.kind: {str(error).removeprefix('environment ').rstrip('.')}") from error
+        raise SpecError(error.complaint(), within="environment.kind") from error
     parameters = inspect.signature(factory).parameters
     if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
         for field in settings:
@@ -227,7 +227,7 @@ def _made(spec: EnvironmentSpec, settings: dict[str, Any]) -> Tabular | Custom:
     except SpecError:
         raise
     except InvalidInput as error:
-        raise SpecError(f"environment: {error}") from error
+        raise SpecError(error, within="environment") from error
 
 
 def _custom(
@@ -252,7 +252,7 @@ def _custom(
     try:
         return env.changed(**changes) if changes else env
     except InvalidInput as error:
-        raise SpecError(f"environment: {error}") from error
+        raise SpecError(error, within="environment") from error
 
 
 def _require_as_many(env: Tabular | Custom, actions: Sequence[Action]) -> None:
@@ -304,7 +304,7 @@ def _rule_costs(
             ]
         )
     except InvalidInput as error:
-        raise SpecError(f"environment.usage: {error}") from error
+        raise SpecError(error, within="environment.usage") from error
     return {
         "costs": costs,
         "constraints": rules.names,
@@ -343,7 +343,7 @@ def _by_context(env: Tabular, usage: str, table: Any, rules: Rules) -> Array:
     try:
         return np.array(np.broadcast_to(real_array(where, table, (), (J,), (C, J)), (C, J)))
     except InvalidInput as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(error) from error
 
 
 def _groups(env: Tabular, rules: Rules, groups: Any) -> list[Any]:

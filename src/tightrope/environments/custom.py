@@ -191,7 +191,7 @@ class Custom:
         for method in ("draw", "outcome"):
             if not callable(getattr(world, method, None)):
                 raise InvalidInput(
-                    f"env must be a Tabular, a Drifting, or have `draw` and `outcome`, but {world!r} has no {method}."
+                    f"env must be a tabular or drifting environment, or have `draw` and `outcome`, but {world!r} has no {method}."
                 )
         parameters = [name for name in inspect.signature(cls).parameters if hasattr(world, name)]
         given: dict[str, Any] = {name: getattr(world, name) for name in parameters}

@@ -87,7 +87,7 @@ class Drifting:
             raise InvalidInput("phases must have at least one environment, but it is empty.")
         for i, world in enumerate(worlds):
             if not isinstance(world, Tabular):
-                raise InvalidInput(f"phases[{i}] must be a Tabular environment, but got {world!r}.")
+                raise InvalidInput(f"phases[{i}] must be a tabular environment, but got {world!r}.")
             for field in _SHARED:
                 first, here = getattr(worlds[0], field), getattr(world, field)
                 if not np.array_equal(first, here):

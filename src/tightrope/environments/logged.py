@@ -245,7 +245,7 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
             raise InvalidInput(f"cost[{usage!r}] is missing: a rule reads '{rule}'")
         if rule.seen == "before":
             raise InvalidInput(
-                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting: "
-                "a log has it of what was done alone. Give a mapping from actions to columns or numbers, or make the rule "
-                'seen="after".'
+                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting, but "
+                "a log has only that of the action taken. Give a mapping from actions to columns or numbers, or let the rule be "
+                "seen after acting."
             )

@@ -56,7 +56,7 @@ def table_environment(spec: Spec, tell: Callable[[str], None] | None = None) -> 
         past = settings.read(stated.folder)
         return _made(spec, settings, past, tell)
     except InvalidInput as error:
-        raise SpecError(f"environment: {error}") from error
+        raise SpecError(error, within="environment") from error
 
 
 def _made(spec: Spec, settings: TableSettings, past: Past, tell: Callable[[str], None] | None) -> Tabular:

@@ -331,7 +331,9 @@ def _features(name: str, features: ArrayLike | None, shape: tuple[int, ...]) -> 
         return None
     phi = finite_array(name, features, (*shape, None), (shape[0], None))
     if phi.shape[-1] == 0:
-        raise InvalidInput(f"{name} must have at least one entry for each context; give None for arms only.")
+        raise InvalidInput(
+            f"{name} must have at least one entry for each context; leave it out for arms only."
+        )
     return phi
 
 
@@ -365,7 +367,7 @@ def _theta(theta: ArrayLike | None, phi: Array | None, rewards: Array) -> Array 
     if theta is None:
         return None
     if phi is None:
-        raise InvalidInput("theta must come with features, but features is None.")
+        raise InvalidInput("theta must come with features, but there are none.")
     n_actions, d = rewards.shape[1], phi.shape[-1]
     shared = phi.ndim == 2
     parameters = finite_array("theta", theta, (n_actions * d if shared else d,))

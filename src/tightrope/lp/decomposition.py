@@ -112,7 +112,7 @@ class Decomposition:
             # Near the end the master is exact around λ, and halving the way to it would only waste rounds.
             point = lam if gap <= 1e-6 else 0.5 * (self.center + lam)
         raise SolverError(
-            f"the decomposition did not close its gap in {self.iterations} rounds; use method='direct', or "
+            f"the decomposition did not close its gap in {self.iterations} rounds; use the method 'direct', or "
             "rescale costs that differ by many orders of magnitude"
         )
 

@@ -23,6 +23,7 @@ from tightrope.models.model import (
 )
 from tightrope.trust import grant
 from tightrope.validation import Array, real_array, require_finite, whole_number
+from tightrope.words import Text
 
 
 @register("features")
@@ -78,7 +79,9 @@ class Features(Model):
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self._raw = _inner_model(inner, half_life).with_outputs(M)
         if not self._raw.takes_features:
-            raise InvalidInput(f"{self._raw!r} takes no features, so there is nothing to transform.")
+            raise InvalidInput(
+                Text("{model!r} takes no features, so there is nothing to transform.", model=self._raw)
+            )
         self.inner = self._raw.settings()
         self.half_life = self._raw.half_life
         self.n_features = p = self._raw.n_features
@@ -320,7 +323,7 @@ class Features(Model):
         made = transform(rows[:1] if len(rows) else np.zeros((1, self.n_features))).shape[1]
         if made > self._size:
             raise InvalidInput(
-                f"the transformer makes {made} features, but the model was made for {self._size}: say size={made} or more."
+                f"the transformer makes {made} features, but the model was made for {self._size}: set its size to {made} or more."
             )
         return transform
 
@@ -333,14 +336,13 @@ def _inner_model(inner: Any, half_life: float | str | None) -> Model:
     if isinstance(inner, dict):
         inner = model_from_settings(inner)
     if not isinstance(inner, Model):
-        raise InvalidInput(
-            f"inner must be a model, such as DisjointRidge, or the settings of one, but got {inner!r}."
-        )
+        raise InvalidInput(field="inner", must="be a model, or the settings of one", got=inner)
     if inner.n_learnt:
-        raise InvalidInput(f"{inner!r} has learnt already, of features that are not transformed.")
+        said = "{model!r} has learnt already, of features that are not transformed."
+        raise InvalidInput(Text(said, model=inner))
     if half_life is None or inner.half_life == half_life:
         return inner
     settings = inner.settings()
     if "half_life" not in settings:
-        raise InvalidInput(f"{inner!r} takes no half_life.")
+        raise InvalidInput(Text("{inner!r} takes no half_life.", inner=inner))
     return model_from_settings({**settings, "half_life": half_life})

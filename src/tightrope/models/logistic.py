@@ -105,7 +105,7 @@ class Logistic(AnyUnit):
         self.low, self.high = (end.tolist() for end in ends)
         self._low, self._high = (np.array(np.broadcast_to(end, (M,))) for end in ends)
         if (self._low >= self._high).any():
-            raise InvalidInput(f"low must be below high, but got low={self.low} and high={self.high}.")
+            raise InvalidInput(f"low must be below high, but got low = {self.low} and high = {self.high}.")
         self.keep = whole_number("keep", keep)
         self._fades = half_life_of(half_life)
         self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length

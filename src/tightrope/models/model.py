@@ -22,6 +22,7 @@ from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
 from tightrope.registry import Registry, found_by
 from tightrope.validation import Array, finite_number, real_array, require_finite, whole_number
+from tightrope.words import Text
 
 __all__ = ["MODELS", "Model", "checked_outcome", "known_action", "model_from_settings", "register"]
 
@@ -138,7 +139,7 @@ class Model(ABC):
 
     def members(self, features: Any = None, actions: Any = None) -> Array:
         """What each of its M members expects of each row, (M, n) or (M, n, n_outputs), spread as they are to be drawn."""
-        raise InvalidInput(f"{self!r} is one model, without members.")
+        raise InvalidInput(Text("{model!r} is one model, without members.", model=self))
 
     @property
     def fits(self) -> int:
@@ -159,7 +160,7 @@ class Model(ABC):
 
     def of_sum(self, z: Array) -> tuple[float, float]:
         """Mean and width of features that were added up; of a `linear` model alone."""
-        raise InvalidInput(f"{self!r} is not linear, so features can't be added up.")
+        raise InvalidInput(Text("{model!r} is not linear, so features can't be added up.", model=self))
 
     @property
     def dimension(self) -> int:
@@ -209,7 +210,12 @@ class Model(ABC):
             settings["n_outputs"] = n
         elif n != self.n_outputs:
             raise InvalidInput(
-                f"{self!r} learns {self.n_outputs} quantities, but {n} are needed: it takes no n_outputs."
+                Text(
+                    "{model!r} learns {has} quantities, but {n} are needed.",
+                    model=self,
+                    has=self.n_outputs,
+                    n=n,
+                )
             )
         fresh = type(self)(**settings)
         if n == self.n_outputs:
@@ -219,7 +225,7 @@ class Model(ABC):
                 array[...] = mine[name]
         elif self.n_learnt:
             raise InvalidInput(
-                f"a model that has learnt {self.n_outputs} quantities can't go on with {n}: make it with n_outputs={n}."
+                f"a model that has learnt {self.n_outputs} quantities can't go on with {n}: make it for {n} outputs."
             )
         return fresh
 

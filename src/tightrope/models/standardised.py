@@ -24,6 +24,7 @@ from tightrope.validation import (
     Array,
     finite_array,
 )
+from tightrope.words import Text
 
 
 @register("standardised")
@@ -172,8 +173,11 @@ def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -
     """The standardised model of the same size; refused where one has learnt: what was seen can't be told from what is kept."""
     if model.n_learnt:
         raise InvalidInput(
-            f"{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to warm_start, "
-            f"or teach a Standardised model."
+            Text(
+                "{model!r} has learnt already, which can't be carried over to units of its own: give what was seen to "
+                "warm_start, or teach a standardised model.",
+                model=model,
+            )
         )
     return Standardised(
         model.n_features if model.takes_features else 0,

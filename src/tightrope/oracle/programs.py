@@ -22,6 +22,7 @@ from tightrope.intervals import mean_interval
 from tightrope.oracle.solution import TIGHT, Atoms, Found, Solution
 from tightrope.rules import moves_in_words
 from tightrope.validation import Array, finite_array, whole_number
+from tightrope.words import Either, Shown, Text
 
 Baseline: TypeAlias = Literal["auto", "fluid", "joint"]
 
@@ -203,16 +204,15 @@ def _settings(env: Tabular, epsilon: ArrayLike, baseline: Baseline) -> tuple[Arr
 def require_tabular(env: Any) -> None:
     """Refuse what is not a table of means, and say what to ask instead."""
     if isinstance(env, Drifting):
-        raise InvalidInput(
-            f"the means of {env.name!r} change with the round, and so does its optimum: ask for one of env.phases, or for "
-            "tightrope.oracle.benchmark(env, rounds)."
-        )
+        said = "the means of {name!r} change with the round, and so does its optimum: ask for one of its phases, or use {other}."
+        other = Either("tightrope.oracle.benchmark(env, rounds)", "`tightrope simulate SPEC`")
+        raise InvalidInput(Text(said, name=env.name, other=other))
     if isinstance(env, Custom):
         raise InvalidInput(
-            f"{env.name!r} draws its contexts: this is asked of a Tabular, such as env.sampled(n, rounds, seed) is."
+            f"{env.name!r} draws its contexts: this needs a tabular environment, such as `env.sampled` makes."
         )
     if not isinstance(env, Tabular):
-        raise InvalidInput(f"env must be a tightrope.environments.Tabular, but got {type(env).__name__}.")
+        raise InvalidInput(field="env", must="be a tabular environment", got=Shown(type(env).__name__))
 
 
 def _solved(env: Tabular, atoms: Atoms, eps: Array, baseline: Found, method: lp.Method) -> Solution:
@@ -356,7 +356,7 @@ def _solve_custom(
         return solve(env.truth, epsilon=epsilon, method=method)
     if env.means is None:
         raise InvalidInput(
-            f"the optimum of {env.name!r} is not known: its true means are needed, which `means=` tells, or `optimum=` itself."
+            f"the optimum of {env.name!r} is not known: give its true `means`, or the `optimum` itself."
         )
     K, n = env.n_constraints, _samples(samples, _CONTEXTS)
     eps = np.array(np.broadcast_to(finite_array("epsilon", epsilon, (), (K,)), (K,)))

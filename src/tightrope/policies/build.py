@@ -48,7 +48,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     try:
         make = POLICIES.find(spec.kind, spec.folder)
     except InvalidInput as error:
-        raise SpecError(f"{where}.kind: {str(error).removeprefix('policy ').rstrip('.')}") from error
+        raise SpecError(error.complaint(), within=f"{where}.kind") from error
     late = problem.n_constraints > 0 and not problem.seen_before.all()
     _check_costs_seen(spec, problem)
     if spec.cost is not None and not late:
@@ -80,7 +80,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     try:
         return make(**arguments)
     except InvalidInput as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError(error, within=where) from error
 
 
 def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem: Problem) -> Model:
@@ -93,7 +93,7 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
     try:
         made = MODELS.find(kind, spec.folder)
     except InvalidInput as error:
-        raise SpecError(f"{where}.model: {str(error).removeprefix('model ').rstrip('.')}") from error
+        raise SpecError(error.complaint(), within=f"{where}.model") from error
     if vectors is None and made.takes_features:
         raise SpecError(f'{where}.model: must be "arm-means" where there are no features, but got "{kind}"')
     taken, sizes = parameters_of(made), ("n_actions", "n_arms", "n_features", "n_outputs")
@@ -111,7 +111,7 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
             n_actions=problem.n_actions, n_features=n, per_action=per_action, **stated.settings()
         )
     except InvalidInput as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError(error, within=where) from error
     return model
 
 
@@ -174,4 +174,4 @@ def _power(spec: PowerSpec | None, where: str) -> Power | None:
     try:
         return None if spec is None else Power(spec.scale, spec.exponent)
     except InvalidInput as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError(error, within=where) from error

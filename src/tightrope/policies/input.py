@@ -288,7 +288,7 @@ def read_constraints(
         before = which_before(seen, K)
         if (cost is None) != before.all():
             raise InvalidInput(
-                "cost= is the model of the costs that are seen after acting: it is needed where there are any, and only there."
+                "cost is the model of the costs that are seen after acting: it is needed where there are any, and only there."
             )
         return None, K, seen if isinstance(seen, tuple) else None, before
     K = whole_number("constraints must be Rules or their number, which", constraints)
@@ -300,10 +300,10 @@ def _seen_before(rules: Rules, cost: Model | None) -> NDArray[np.bool_]:
     if cost is None and not known.all():
         k = int(np.argmin(known))
         raise InvalidInput(
-            f"the rule {rules.names[k]!r} is seen after acting, so a model of its cost is needed: give cost=."
+            f"the rule {rules.names[k]!r} is seen after acting, so a model of its cost is needed: give one as cost."
         )
     if cost is not None and known.all():
         raise InvalidInput(
-            'cost= models costs that are seen after acting, but every rule here is seen="before".'
+            "cost is a model of costs that are seen after acting, but every rule here is seen before."
         )
     return known

@@ -89,7 +89,7 @@ class Lagrangian(Policy):
         self.step = finite_number("step", step, low=0.0)
         self.margin = finite_number("margin", margin, low=0.0)
         if not isinstance(guard, bool):
-            raise InvalidInput(f"guard must be True or False, but got {guard!r}.")
+            raise InvalidInput(field="guard", must="be true or false", got=guard)
         self.guard = guard
         self.clip = None if clip is None else finite_number("clip", clip)
         self.cost_range = real_array("cost_range", cost_range, (2,), (self.n_constraints, 2)).copy()

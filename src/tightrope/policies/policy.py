@@ -161,7 +161,7 @@ class Policy(ABC):
 
     def remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where the totals of these constraints stay above zero."""
-        return "ShadowPrice takes rules on running totals into account; `tr.solve` says of an environment whether they can be met."
+        return "The shadow-price policy takes running totals into account; `tightrope oracle SPEC` says if the rules can be met."
 
     def cost_sizes(self) -> Array:
         """How large a cost of each constraint is, (K,): a total that is smaller is of no concern."""
@@ -612,7 +612,7 @@ def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
     """A copy of a model for a policy to work on, which learns `n_outputs` quantities."""
     if not isinstance(model, Model):
         raise InvalidInput(
-            f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
+            field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
         )
     return model.with_outputs(n_outputs)
 

@@ -95,7 +95,7 @@ class ProvableShadowPrice(Policy):
         self.n_constraints = whole_number("n_constraints", n_constraints, low=1)
         self.horizon = None if horizon is None else whole_number("horizon", horizon, low=1)
         if not isinstance(guard, bool):
-            raise InvalidInput(f"guard must be True or False, but got {guard!r}.")
+            raise InvalidInput(field="guard", must="be true or false", got=guard)
         self.guard = guard
         self.memory = whole_number("memory", memory, low=1)
         self.price_cap = finite_number("price_cap", price_cap, low=0.0)

@@ -133,7 +133,7 @@ def _exploration(horizon: Any, exploration: Any) -> int:
         return whole_number("exploration", exploration)
     if horizon is None:
         raise InvalidInput(
-            "give horizon=, from which the length of the exploration follows, or exploration=."
+            "Give a horizon, from which the length of the exploration follows, or the exploration itself."
         )
     T = whole_number("horizon", horizon, low=1)
     return math.ceil(math.pow(T, 2.0 / 3.0) - 1e-9)

@@ -174,7 +174,7 @@ def never_tried(policy: Any, offered: Array) -> list[Concern]:
         Concern(
             "action never tried",
             f"No outcome of action {which} was ever seen, in {n:,} rounds on offer: whether it is worth its costs is not known.",
-            "Have it tried a few times (`policy.follow`), teach the policy from a log (`warm_start`), or take it off offer.",
+            "Have it tried a few times, teach the policy from a log, or take it off offer.",
         )
     ]
 

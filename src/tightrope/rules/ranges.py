@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.rules.rule import Rule
 from tightrope.validation import Array
+from tightrope.words import Place
 
 Ranges: TypeAlias = dict[str, tuple[float, float]]
 
@@ -31,9 +32,8 @@ def usage_ranges(rules: Sequence[Rule]) -> Ranges:
         own = (low, high) if rule.declared else None
         if declared.setdefault(usage, own) != own:
             before = "left out" if declared[usage] is None else declared[usage]
-            raise InvalidInput(
-                f"rules[{i}]: range of {usage!r} must be {before}, as before, but got {own or 'none'}"
-            )
+            must = f"be {before}, as in an earlier rule on {usage!r}"
+            raise InvalidInput(field=Place("rules", i, "range"), must=must, got=own)
         least, most = found.get(usage, (low, high))
         found[usage] = (min(least, low), max(most, high))
     return found

@@ -33,6 +33,7 @@ from tightrope.actions import Action, action_name
 from tightrope.errors import InvalidInput
 from tightrope.registry import Registry
 from tightrope.validation import finite_number
+from tightrope.words import Place, Text
 
 Seen: TypeAlias = Literal["before", "after"]
 Side: TypeAlias = Literal["at_most", "at_least"]
@@ -139,20 +140,23 @@ class Rule(ABC):
         return {"kind": self.kind, **{name: value for name, value in plain.items() if value is not None}}
 
     def __post_init__(self) -> None:
-        kind = where = f"{type(self).__name__}"
+        kind = type(self).__name__
+        where: str = Text("{rule!r}", rule=_Named(type(self)))
         for name, (read, optional) in _readers(type(self)).items():
             value = getattr(self, name)
             if not (value is None and optional):
-                value = read(f"{where}: {name}", value)
+                try:
+                    value = read(name, value)
+                except InvalidInput as error:
+                    raise error.inside(where) from None
                 object.__setattr__(self, name, value)
             if where == kind:  # from the second field on, messages say which rule
-                where = f"{kind}({value!r})"
+                where = Text("{rule!r}", rule=_Named(type(self), value))
         if not self.sides:
-            raise InvalidInput(f"{where}: at_most or at_least must be given, but got neither")
+            raise InvalidInput("at_most or at_least must be given, but got neither.", within=where)
         if not math.isfinite(self.scale):
-            raise InvalidInput(
-                f"{where}: range and limits are too far apart to be subtracted: {self.quantity.range}"
-            )
+            apart = f"and the limits are too far apart to be subtracted: {self.quantity.range}"
+            raise InvalidInput(field="range", problem=apart, within=where)
 
     def __str__(self) -> str:
         usage, actions, _ = self.quantity
@@ -236,6 +240,16 @@ class UsageRule(Rule):
         return min([0.0, *far]), max([1.0, *far])
 
 
+class _Named:
+    """A kind of rule in a message: by its class and first field in Python, by its kind in a spec."""
+
+    def __init__(self, cls: type[Rule], *given: object) -> None:
+        self.kind, self._cls, self._given = cls.kind, cls, given
+
+    def __repr__(self) -> str:
+        return self._cls.__name__ + (f"({self._given[0]!r})" if self._given else "")
+
+
 # --- kinds by name ---
 
 RULE_KINDS = Registry("rule", f"{__package__}.kinds")
@@ -246,22 +260,22 @@ register = RULE_KINDS.register
 def rule_from_data(table: object, where: str) -> Rule:
     """The rule in a plain table, which `Rule.to_data` writes; errors begin with `where`."""
     if not isinstance(table, Mapping):
-        raise InvalidInput(f"{where} must be a table, but got {table!r}")
+        raise InvalidInput(field=where, must="be a table", got=table)
     kind = table.get("kind")
     if not RULE_KINDS.knows(kind):
-        raise InvalidInput(f"{where}: kind must be one of {sorted(RULE_KINDS)}, but got {kind!r}")
+        raise InvalidInput(field="kind", must=f"be one of {sorted(RULE_KINDS)}", got=kind, within=where)
     known = rule_fields(str(kind))
     given = {name: value for name, value in table.items() if name != "kind"}
     for name in given:
         if name not in known:
-            raise InvalidInput(f"{where}: unknown field {name!r}; a {kind} rule has {list(known)}")
+            raise InvalidInput(f"unknown field {name!r}; a {kind} rule has {list(known)}.", within=where)
     for name, needed in known.items():
         if needed and name not in given:
-            raise InvalidInput(f"{where}: field {name!r} is missing from a {kind} rule")
+            raise InvalidInput(f"field {name!r} is missing from a {kind} rule.", within=where)
     try:
         rule: Rule = RULE_KINDS.find(str(kind))(**given)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
+        raise error.inside(where) from error
     return rule
 
 
@@ -312,18 +326,18 @@ def plain(number: float) -> str:
 
 def _interval(what: str, value: object) -> tuple[float, float]:
     if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or len(value) != 2:
-        raise InvalidInput(f"{what} must be a pair (low, high), but got {value!r}")
-    low, high = (finite_number(f"{what}[{i}]", value[i]) for i in (0, 1))
+        raise InvalidInput(field=what, must="be a pair (low, high)", got=value)
+    low, high = (finite_number(Place(what, i), value[i]) for i in (0, 1))
     if not low < high:
-        raise InvalidInput(f"{what} must satisfy low < high, but got {value!r}")
+        raise InvalidInput(field=what, must="satisfy low < high", got=value)
     return low, high
 
 
 def _actions(what: str, value: object) -> Action | tuple[Action, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        names = tuple(action_name(f"{what}[{i}]", one) for i, one in enumerate(value))
+        names = tuple(action_name(Place(what, i), one) for i, one in enumerate(value))
         if not names or len(set(names)) < len(names):
-            raise InvalidInput(f"{what} must name one action or several different ones, but got {value!r}")
+            raise InvalidInput(field=what, must="name one action or several different ones", got=value)
         return names if len(names) > 1 else names[0]
     return action_name(what, value)
 
@@ -332,19 +346,19 @@ def _groups(what: str, value: object) -> str | tuple[str, ...]:
     names = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
     texts = [name for name in names if isinstance(name, str) and name]
     if not names or len(set(texts)) < len(names):
-        raise InvalidInput(f"{what} must name one group or several different ones, but got {value!r}")
+        raise InvalidInput(field=what, must="name one group or several different ones", got=value)
     return tuple(texts) if len(texts) > 1 else texts[0]
 
 
 def _seen(what: str, value: object) -> Seen:
     if value not in get_args(Seen):
-        raise InvalidInput(f"{what} must be 'before' or 'after', but got {value!r}")
+        raise InvalidInput(field=what, must="be 'before' or 'after'", got=value)
     return value  # type: ignore[return-value]
 
 
 def _text(what: str, value: object) -> str:
     if not (isinstance(value, str) and value):
-        raise InvalidInput(f"{what} must be a text that is not empty, but got {value!r}")
+        raise InvalidInput(field=what, must="be a text that is not empty", got=value)
     return value
 
 

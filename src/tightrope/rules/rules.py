@@ -19,6 +19,7 @@ from tightrope.rules.conflicts import refuse_conflicts
 from tightrope.rules.ranges import ANY, allowed_ranges, likely_ranges, usage_ranges, widened
 from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
 from tightrope.validation import Array, finite_number
+from tightrope.words import Either, Key, Place, Text
 
 Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
 Group: TypeAlias = str | Iterable[str] | None
@@ -182,14 +183,18 @@ class Rules:
         for i, rule in enumerate(self._rules):
             _require_rule(f"rules[{i}]", rule)
             if rule in self._rules[:i]:
-                raise InvalidInput(f"rules[{i}] repeats rules[{self._rules.index(rule)}]: {rule!r}")
+                again = f"repeats rules[{self._rules.index(rule)}]: {rule}"
+                raise InvalidInput(field=Place("rules", i), problem=again)
             for action in rule.quantity.actions or ():
                 if action not in self._names:
-                    raise InvalidInput(f"rules[{i}]: {self._names.unknown(action)}")
+                    raise InvalidInput(
+                        self._names.unknown(action), field=Place("rules", i, "action"), within=f"rules[{i}]"
+                    )
             if self._declared is not None:
                 for group in members(rule.among):
                     if group not in self._declared:
-                        raise InvalidInput(f"rules[{i}]: {_unknown_group(group, self._declared)}")
+                        words = _unknown_group(group, self._declared)
+                        raise InvalidInput(words, field=Place("rules", i, "among"), within=f"rules[{i}]")
         self._ranges = usage_ranges(self._rules)
         self._allowed = allowed_ranges(self._rules)
         self._columns = _name_columns(self._rules)
@@ -237,7 +242,7 @@ class Rules:
         Rules([Capacity('a', at_most=0.5)], actions=['a', 'b'])
         """
         if isinstance(data, Mapping | str):
-            raise InvalidInput(f"rules must be a list of tables, but got {data!r}")
+            raise InvalidInput(field="rules", must="be a list of tables", got=data)
         rules = [rule_from_data(table, f"rules[{i}]") for i, table in enumerate(data)]
         return cls(rules, actions, groups=groups)
 
@@ -402,11 +407,13 @@ class Rules:
         )
         told: list[Group] = [group] if group is None or isinstance(group, str) else list(group)
         if len(told) not in (1, len(ids)):
-            raise InvalidInput(f"group must be that of each of {len(ids)} decisions, but got {len(told)}")
+            raise InvalidInput(field="group", must=f"be that of each of {len(ids)} decisions", got=len(told))
         given: dict[str, Any] = dict(usage or {})
         for name, one in given.items():
             if np.ndim(one) and len(one) != len(ids):
-                raise InvalidInput(f"usage[{name!r}] must be one number or {len(ids)}, but got {len(one)}")
+                raise InvalidInput(
+                    field=Place("usage", Key(name)), must=f"be one number or {len(ids)}", got=len(one)
+                )
         sets = [self._context_groups(one, asked) for one in told] * (len(ids) if len(told) == 1 else 1)
         costs = np.zeros((len(ids), self.n_constraints))
         for here in set(sets):
@@ -476,14 +483,17 @@ class Rules:
             if self._all_groups:
                 for column, need in zip(self._columns, needed, strict=True):
                     if need and column.rule.among is not None:
+                        empty = Either("()", "an empty list")
+                        words = Text("is missing (give {empty} for a context in no group)", empty=empty)
                         raise InvalidInput(
-                            f"group is missing (give () for a context in no group): a rule reads '{column.rule}'"
+                            field="group",
+                            problem=Text("{words}: a rule reads '{rule}'", words=words, rule=column.rule),
                         )
             return None
         groups = (group,) if isinstance(group, str) else tuple(group)
         for member in groups:
             if not isinstance(member, str):
-                raise InvalidInput(f"group must be a name or several, but got {member!r}")
+                raise InvalidInput(field="group", must="be a name or several", got=member)
         if not self._met.issuperset(groups):
             self._look_at_new(groups)
         return self._all_groups.intersection(groups)
@@ -493,7 +503,7 @@ class Rules:
         slip = self.group_slip(groups)
         if slip is not None:
             if self._declared is not None:
-                raise InvalidInput(slip)
+                raise InvalidInput(slip, field="group")
             warn(
                 f"{slip}. No rule among groups holds for it; `Rules(..., groups=[...])` says which groups there are."
             )
@@ -539,14 +549,13 @@ class Rules:
         there = np.zeros(len(plan.names), dtype=np.bool_)
         if usage is not None:
             if not isinstance(usage, Mapping):
-                raise InvalidInput(f"usage must be a mapping from names to numbers, but got {usage!r}")
+                raise InvalidInput(field="usage", must="be a mapping from names to numbers", got=usage)
             for name, given in usage.items():
                 i = plan.names.get(name)
                 if i is None:
                     near = did_you_mean(name, self._ranges)
-                    raise InvalidInput(
-                        f"usage: no rule counts {name!r}{near}; the rules count {list(self._ranges)}"
-                    )
+                    words = f"usage: no rule counts {name!r}{near}; the rules count {list(self._ranges)}"
+                    raise InvalidInput(words, field=Place("usage", Key(name)))
                 values[i] = self._read_usage(name, given, plan)
                 there[i] = True
             low, high = plan.ranges.T[:, :, None]
@@ -559,9 +568,8 @@ class Rules:
         missing = plan.columns[plan.needed & ~known]
         if missing.size:
             k = missing[0]
-            raise InvalidInput(
-                f"usage[{self._usages[k]!r}] is missing: a rule reads '{self._columns[k].rule}'"
-            )
+            field = Place("usage", Key(str(self._usages[k])))
+            raise InvalidInput(field=field, problem=f"is missing: a rule reads '{self._columns[k].rule}'")
         costs = plan.base.copy()
         filled = (plan.weights * values[plan.counted].T - plan.offsets) / plan.scales
         # A rule that is seen after acting counts nothing where its usage is not known yet.
@@ -575,13 +583,13 @@ class Rules:
             return given
         if isinstance(given, np.ndarray) and given.dtype.kind == "f" and given.shape == (n_rows,):
             return given
-        what = f"usage[{name!r}]"
+        what = Place("usage", Key(name))
         if isinstance(given, Mapping):
             given = self._read_table(what, name, given, plan)
         try:
             array = np.asarray(given)
         except ValueError as error:
-            raise InvalidInput(f"{what} must hold numbers, but got {given!r}") from error
+            raise InvalidInput(field=what, must="hold numbers", got=given) from error
         if array.dtype.kind == "O":
             # Fractions, perhaps among others; bools alone are no numbers.
             kinds = set(map(type, array.flat))
@@ -589,12 +597,10 @@ class Rules:
                 with suppress(OverflowError):
                     array = array.astype(np.float64)
         if array.dtype.kind not in "fiu":
-            raise InvalidInput(f"{what} must hold real numbers, but got {given!r}")
+            raise InvalidInput(field=what, must="hold real numbers", got=given)
         if array.shape not in {(), (n_rows,)}:
-            raise InvalidInput(
-                f"{what} must be one number or {n_rows}, one for each action on offer, "
-                f"but its shape is {array.shape}"
-            )
+            must = f"be one number or {n_rows}, one for each action on offer, but its shape is {array.shape}"
+            raise InvalidInput(field=what, must=must)
         return array.astype(np.float64)
 
     def _in_range(self, name: str, values: Array, given: ArrayLike | Mapping[Action, float]) -> Array:
@@ -605,28 +611,25 @@ class Rules:
         if not near.all():
             row = int(np.argmin(near))
             one = not isinstance(given, Mapping) and np.ndim(given) == 0
-            entry = f"usage[{name!r}]" if one else f"usage[{name!r}][{row}]"
-            if allowed == ANY:
-                raise InvalidInput(f"{entry} must be a finite number, but got {values.flat[row]}")
-            raise InvalidInput(
-                f"{entry} must lie in [{plain(low)}, {plain(high)}], the range declared, "
-                f"but got {values.flat[row]}"
-            )
+            entry = Place("usage", Key(name), *([] if one else [row]))
+            must = f"lie in [{plain(low)}, {plain(high)}], the range declared"
+            must = "be a finite number" if allowed == ANY else must
+            raise InvalidInput(field=entry, must=must, got=float(values.flat[row]))
         clipped: Array = np.clip(values, low, high)
         return clipped
 
-    def _read_table(self, what: str, name: str, table: Mapping[Action, float], plan: Plan) -> list[float]:
+    def _read_table(self, what: Place, name: str, table: Mapping[Action, float], plan: Plan) -> list[float]:
         for action in table:
             if action not in self._names:
-                raise InvalidInput(f"{what}: {self._names.unknown(action)}")
+                raise InvalidInput(self._names.unknown(action), field=what, within=str(what))
         columns = [k for k, usage in enumerate(self._usages) if usage == name]
         values = []
         for i in plan.rows:
             action = self._actions[i]
             if action in table:
-                values.append(finite_number(f"{what}[{action!r}]", table[action]))
+                values.append(finite_number(what.at(Key(action)), table[action]))
             elif self._weights[i, columns].any():
-                raise InvalidInput(f"{what} must hold every action on offer, but {action!r} is missing")
+                raise InvalidInput(field=what, must=f"hold every action on offer, but {action!r} is missing")
             else:
                 values.append(self._ranges[name][0])
         return values
@@ -640,7 +643,7 @@ _MAX_PLANS = 1024
 def _group_names(given: Any) -> tuple[str, ...]:
     names = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     if not names or not all(isinstance(one, str) and one for one in names) or len(set(names)) < len(names):
-        raise InvalidInput(f"groups must be different names, at least one, but got {given!r}")
+        raise InvalidInput(field="groups", must="be different names, at least one", got=given)
     return names
 
 
@@ -653,14 +656,16 @@ def _unknown_group(group: object, known: Sequence[str]) -> str:
 def _require_rule(what: str, given: object) -> None:
     if not isinstance(given, Rule):
         known = either(tuple(cls.__name__ for cls in RULE_KINDS.values()))
-        raise InvalidInput(f"{what} must be a {known}, but got {given!r}")
+        raise InvalidInput(field=what, must=f"be a {known}", got=given)
 
 
 def _name_columns(rules: Sequence[Rule]) -> tuple[Column, ...]:
     chosen = [rule.label for rule in rules if rule.label is not None]
     for name in chosen:
         if chosen.count(name) > 1:
-            raise InvalidInput(f"rules: name must be unique, but {name!r} comes {chosen.count(name)} times")
+            raise InvalidInput(
+                f"name must be unique, but {name!r} comes {chosen.count(name)} times.", within="rules"
+            )
     taken, columns = set(chosen), []
     for rule in rules:
         for side, _ in rule.sides:

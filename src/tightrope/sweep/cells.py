@@ -408,7 +408,7 @@ def _build(plan: Plan, tables: Mapping[str, Any]) -> _Built:
     try:
         policy = build_policy(stated, solved.env.problem({"x": lambda: solved.mixture}))
     except InvalidInput as error:
-        raise spec.error(str(error)) from error
+        raise spec.error(error) from error
     return _Built(solved, policy, stated, spec.simulation)
 
 

@@ -294,7 +294,7 @@ def _whole(spec: Spec, field: str, value: Any, low: int) -> int:
     try:
         return whole_number(field, value, low=low, high=2**63 - 1)
     except InvalidInput as error:
-        refuse(spec, field, str(error).removeprefix(f"{field} "))
+        refuse(spec, field, error.complaint().rstrip("."))
 
 
 def _six_digits(x: float) -> float:

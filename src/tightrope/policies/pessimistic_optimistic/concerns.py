@@ -57,7 +57,7 @@ class OutsideRewards:
                 f"{self.count:,} {lie} outside [0, 1], all of them in [{self.low:g}, {self.high:g}], which noise of standard "
                 "deviation 1 does not explain: the paper's policy takes mean rewards in [0, 1], clips its estimates at 1, and "
                 "promises nothing beyond.",
-                "Divide by the largest reward that can occur, or take ShadowPrice, to which any unit will do.",
+                "Divide by the largest reward that can occur, or use the shadow-price policy, which works in any unit.",
             )
         ]
 
@@ -78,8 +78,8 @@ def tightening(policy: Any) -> list[Concern]:
             f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
             f"than {back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
             f"{f'; the same holds of {others} more' if others else ''}.",
-            f"ShadowPrice tightens nothing; for this policy {_capped(policy)}a horizon that is long beside that, or an `epsilon=` "
-            "below what actions give back.",
+            f"The shadow-price policy tightens nothing; for this policy {_capped(policy)}a horizon that is long beside that, or an "
+            "`epsilon` below what actions give back.",
         )
     ]
 
@@ -99,7 +99,8 @@ def clipped(policy: Any) -> list[Concern]:
             "rewards at the clip",
             f"After {model.n_learnt:,} rewards the confidence radius is {radius:.3g}, and with it the optimistic reward of every "
             "action is at its limit of 1 as a rule: the choice depends on costs, and hardly on what was learnt of rewards.",
-            f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or ShadowPrice.",
+            f"A `bonus` of the reward model well below {model.bonus:g} (which promises less), fewer features, or the shadow-price "
+            "policy.",
         )
     ]
 
@@ -120,7 +121,8 @@ def norms(policy: Any) -> list[Concern]:
                     f"m of the {part} model",
                     f"m = {model.m:.3g} bounds the norm of the {part} model's parameters, but after {model.n_learnt:,} outcomes "
                     f"they are at least {least.max():.3g} long: its confidence sets leave the truth out.",
-                    f"`m={_rounded_up(float(least.max()))}` or more in the {part} model, or ShadowPrice, which needs none.",
+                    f"An `m` of {_rounded_up(float(least.max()))} or more in the {part} model, or the shadow-price policy, which "
+                    "needs none.",
                 )
             )
     return found
@@ -128,8 +130,8 @@ def norms(policy: Any) -> list[Concern]:
 
 def remedy_of_totals(policy: Any) -> str:
     """What helps where totals stay above zero, and why they do, as far as ε_t and δ tell."""
-    own = f"{_capped(policy)}a longer horizon or a smaller `epsilon=`"
-    remedy = f"ShadowPrice corrects its prices by the totals themselves; for this policy {own}."
+    own = f"{_capped(policy)}a longer horizon or a smaller `epsilon`"
+    remedy = f"The shadow-price policy corrects its prices by the totals themselves; for this policy {own}."
     eps, delta = epsilon(policy, policy.rounds + 1), policy.slater
     if delta is None or eps <= delta:
         return remedy
@@ -152,7 +154,7 @@ def _confidence(policy: Any, t: float) -> float:
 
 def _capped(policy: Any) -> str:
     """The variant that helps where costs are seen before acting, if it is not in use."""
-    return '`tightening="capped"`, ' if policy._cost is None and not policy._capped else ""
+    return 'tightening "capped", ' if policy._cost is None and not policy._capped else ""
 
 
 def _until(policy: Any, slack: float) -> str:

@@ -43,12 +43,8 @@ def slater_meter(
     if late:
         which = "every constraint here is" if late == K else f"{late} of {K} constraints here are"
         raise InvalidInput(
-            f"slater=None measures Slater's constant from costs that are seen before acting, but {which} seen only after. "
-            + (
-                "Give slater=: the cap on ε_t is δ/2."
-                if capped
-                else "Give slater=, or V= (V_t is all that needs it)."
-            )
+            f"Slater's constant is measured from costs that are seen before acting, but {which} seen only after. "
+            f"Give slater{': the cap on ε_t is δ/2' if capped else ', or V (V_t is all that needs it)'}."
         )
     from tightrope.policies.pessimistic_optimistic.slater import (
         SlaterMeter,  # the LP solver takes long to import

@@ -10,7 +10,10 @@ import numpy as np
 from tightrope.concerns import Concern
 from tightrope.policies.watch import FIRST_LOOK, constraint_words, costs_awaited
 
-_CONFLICT = "`policy.conflict()` names the rules that exclude each other and the smallest change of their limits that would do."
+_CONFLICT = (
+    "`policy.conflict()` in Python, or `tightrope oracle SPEC`, names the rules that exclude each other and the smallest change of "
+    "their limits that would help."
+)
 
 
 def hopeless(policy: Any) -> list[Concern]:
@@ -31,7 +34,7 @@ def hopeless(policy: Any) -> list[Concern]:
         Concern(
             "rules that can't be met",
             f"On what was seen in {policy.rounds:,} rounds, no choice of actions keeps this beside the other rules: {which}.",
-            f"{_CONFLICT} `policy.change_limit` moves one while running.",
+            f"{_CONFLICT} A limit can be changed while running.",
         )
     ]
 
@@ -41,7 +44,7 @@ def remedy_of_totals(policy: Any, constraints: Sequence[int]) -> str:
     if policy.infeasible[list(constraints)].any():
         return _CONFLICT
     return (
-        "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()` says whether one does. More "
-        "`caution=`, `guard=True` for costs that are known before acting, or a log of past rounds (`warm_start`) keep totals "
-        "further from zero."
+        "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()`, or `tightrope oracle SPEC`, "
+        "says whether one does. More `caution`, the `guard` for costs that are known before acting, or a log of past rounds to "
+        "start from keep totals further from zero."
     )

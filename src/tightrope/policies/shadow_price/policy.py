@@ -117,7 +117,7 @@ class ShadowPrice(Constrained):
         for name, model in (("reward", reward), ("cost", cost)):
             if not isinstance(model, Model) and (name == "reward" or model is not None):
                 raise InvalidInput(
-                    f"{name} must be a model, such as Ridge, DisjointRidge or ArmMeans, but got {model!r}."
+                    field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
                 )
         self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
         K = self.n_constraints

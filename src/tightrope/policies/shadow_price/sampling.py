@@ -17,6 +17,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
 from tightrope.models import Model
 from tightrope.validation import Array
+from tightrope.words import Text
 
 SAMPLINGS = ("normal", "members", "gaps")
 # The slots of draws of members: of the choice, then those of a solve that starts in the round; beyond all slots of `shadow`.
@@ -30,18 +31,23 @@ STEEPEST = 1e300
 def sampling_for(stated: Any, reward: Model) -> str:
     """The way that is stated, or the one that the reward model asks for; refused where the model can't be drawn from like that."""
     if stated is not None and stated not in SAMPLINGS:
-        raise InvalidInput(f"sampling must be one of {', '.join(SAMPLINGS)}, or None, but got {stated!r}.")
+        raise InvalidInput(field="sampling", must=f"be one of {', '.join(SAMPLINGS)}", got=stated)
     sampling = reward.exploration if stated is None else stated
     if sampling not in SAMPLINGS:
         raise InvalidInput(
-            f"exploration of {reward!r} must be one of {', '.join(SAMPLINGS)}, but is {sampling!r}."
+            Text(
+                "exploration of {model!r} must be one of {known}, but is {sampling!r}.",
+                model=reward,
+                known=", ".join(SAMPLINGS),
+                sampling=sampling,
+            )
         )
     if sampling == "members" and type(reward).members is Model.members:
-        raise InvalidInput(
-            f'sampling "members" needs a reward model that has some, but {reward!r} is one model.'
-        )
+        said = 'sampling "members" needs a reward model that has some, but {model!r} is one model.'
+        raise InvalidInput(Text(said, model=reward), field="sampling")
     if sampling == "normal" and type(reward).deviations is Model.deviations:
-        raise InvalidInput(f'sampling "normal" needs deviations, which {reward!r} has not: take "gaps".')
+        said = '{model!r} has no deviations; use sampling "gaps".'
+        raise InvalidInput(Text(said, model=reward), field="sampling")
     return sampling
 
 

@@ -34,7 +34,7 @@ def hard_caps(spec: Spec) -> list[HardCap]:
             if one.hard or one.total is not None
         ]
     except InvalidInput as error:
-        raise spec.error(str(error)) from error
+        raise spec.error(error) from error
 
 
 class HardCap:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import pytest
 
+import tightrope as tr
 from tightrope.cli import main
-from tightrope.cli.words import in_command_words
+from tightrope.words import JSON, PYTHON, Argument, CommandLine, Either, Key, Place, Text, joined
 
-PYTHON = re.compile(
+SPEAKS_PYTHON = re.compile(
     r"(?<![\w?&])[A-Za-z_]\w*=(?!=)|\btr\.|\b(?:None|True|False)\b|(?<![:\w/])[A-Z]\w*\(|Traceback|Error\b"
     r"|(?<!:)\b(?:InvalidInput|ShadowPrice|PessimisticOptimistic|DisjointRidge|ArmMeans|Standardised|Tabular|Power|SparseCosts)\b"
 )
@@ -45,7 +47,7 @@ BAD = [
         "policy.reward.transformer: is missing",
     ),
     ("simulate", BANDIT, "--rounds 0", "--rounds must be a whole number"),
-    ("simulate", BANDIT, "--rounds many", '--rounds: must be a whole number, but got "many"'),
+    ("simulate", BANDIT, "--rounds many", '--rounds must be a whole number, but got "many"'),
     ("simulate", BANDIT, "--seed -1", "--seed must be"),
     ("simulate", '[environment]\nkind = "bandt"\n', "", "(did you mean 'bandit'?)"),
     (
@@ -99,28 +101,50 @@ def test_errors_speak_of_options_and_of_the_spec(tmp_path, monkeypatch, capsys, 
     assert main([command, *given, *options.split()]) in (1, 2)
     told = capsys.readouterr().err
     assert says in told
-    assert not (found := PYTHON.search(told)), found
+    assert not (found := SPEAKS_PYTHON.search(told)), found
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("said", "python", "command", "json"),
     [
-        ("give cost=.", "give cost."),
-        ('every rule here is seen="before".', 'every rule here is seen = "before".'),
-        ("say with max_pending= how many", "say with --max-pending how many"),
-        ("max_pending must be at least 1", "--max-pending must be at least 1"),
-        (
-            "postgresql://h/db?sslmode=require can't be reached",
-            "postgresql://h/db?sslmode=require can't be reached",
-        ),
-        ("as module:Class or path/to/file.py:Class", "as module:Class or path/to/file.py:Class"),
-        ("CuPy is not installed", "CuPy is not installed"),
-        ("LinCBwK(5, budget=(1, 2)) and UCBALP can't", "lincbwk and ucb-alp can't"),
-        ("Mean('m': nothing closes this", "mean"),
+        (Argument("cost"), "cost=", "cost", "cost="),
+        (Argument("seen", "after"), "seen='after'", 'seen = "after"', "seen='after'"),
+        (Argument("max_pending"), "max_pending=", "--max-pending", "max_pending="),
+        (Argument("max_pending", 3), "max_pending=3", "--max-pending 3", "max_pending=3"),
+        (Argument("trust", True), "trust=True", "--trust", "trust=True"),
+        (Place("max_pending"), "max_pending", "--max-pending", "max_pending"),
+        (Place("usage", Key("hours"), 2), "usage['hours'][2]", "usage.hours[2]", "usage.hours[2]"),
+        (Place("rule", 1, "range", 0), "rule[1].range[0]", "rule[1].range[0]", "rule[1].range[0]"),
+        (Place("costs", (0, 2)), "costs[0, 2]", "costs[0, 2]", "costs[0, 2]"),
+        (Either("`tr.solve`", "`tightrope oracle`"), "`tr.solve`", "`tightrope oracle`", "`tr.solve`"),
+        (Text("{it!r}", it=tr.ArmMeans(3)), "ArmMeans(3, bonus=1)", "arm-means", "ArmMeans(3, bonus=1)"),
+        (Text("{it!r} {it}", it=None), "None None", "nothing None", "None None"),
+        (joined("; ", ["a", Text("{b}", b=Argument("trust"))]), "a; trust=", "a; --trust", "a; trust="),
+        ("{plain}, as an author wrote it", *["{plain}, as an author wrote it"] * 3),
     ],
 )
-def test_words(message, words):
-    assert in_command_words(message, ["--max-pending"]) == words
+def test_languages(said, python, command, json):
+    typed = CommandLine(["--max-pending", "--trust"])
+    assert [one.say(said) for one in (PYTHON, typed, JSON)] == [python, command, json]
+
+
+def test_errors_keep_their_data_from_process_to_process():
+    said = Text("give {keys}", keys=Argument("keys"))
+    error = tr.InvalidInput(field="rounds", must=said, got=lambda: 0, remedy=said).inside("a.toml")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert again.said(CommandLine(["--keys"])).startswith(
+        "a.toml: rounds must give --keys, but got <function"
+    )
+    assert (again.field, again.must, again.remedy, again.within) == (("rounds",), said, said, "a.toml")
+
+
+def test_an_error_behind_another_is_said_in_the_same_language():
+    inner = tr.InvalidInput(field=Place("usage", Key("hours")), must="be a number", got=True)
+    outer = tr.InvalidInput(inner, within="a.toml")
+    assert str(outer) == "a.toml: usage['hours'] must be a number, but got True."
+    assert outer.said(CommandLine()) == "a.toml: usage.hours must be a number, but got true."
+    assert outer.field == inner.field
 
 
 def test_concerns_are_told_in_commands(tmp_path, capsys):
@@ -133,4 +157,4 @@ def test_concerns_are_told_in_commands(tmp_path, capsys):
     )
     main(["simulate", str(spec)])
     told = capsys.readouterr()
-    assert not PYTHON.search(told.out + told.err)
+    assert not SPEAKS_PYTHON.search(told.out + told.err)

@@ -1,0 +1,238 @@
+"""What Tightrope tells people: text that carries its data, and the language in which it is said.
+
+A message is written once. Where it mentions what Python, the command line and HTTP call by different names, it is a `Text`, whose
+data is put into words by a `Language`: `PYTHON` for `str(error)`, `CommandLine` for a terminal, `JSON` for an HTTP answer.
+
+>>> said = Text("this needs {engine} and {rows}", engine=Argument("engine", "cpu"), rows=Place("usage", Key("hours"), 2))
+>>> str(said)
+"this needs engine='cpu' and usage['hours'][2]"
+>>> CommandLine(["--engine"]).say(said)
+'this needs --engine cpu and usage.hours[2]'
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Key(str):
+    """A step of a `Place` into a mapping: ``['hours']`` in Python, ``.hours`` elsewhere."""
+
+    __slots__ = ()
+
+
+class Place(tuple[str | int | tuple[int, ...], ...]):
+    """Where a value stands: an argument or a field, then attributes, `Key`s and indices down to the entry.
+
+    >>> print(Place("rules", 1, "range"), Place("costs", (0, 2)))
+    rules[1].range costs[0, 2]
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *steps: str | int | tuple[int, ...]) -> Place:  # noqa: D102
+        return super().__new__(cls, steps)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    def __str__(self) -> str:
+        return PYTHON.field(self)
+
+    def at(self, *steps: str | int | tuple[int, ...]) -> Place:
+        """An entry of it."""
+        return Place(*self, *steps)
+
+    @classmethod
+    def of(cls, name: str | Place) -> Place:
+        """A field, also where only its name is given."""
+        return name if isinstance(name, Place) else cls(name)
+
+
+class _Nothing:
+    """No value at all, since None is one."""
+
+    def __repr__(self) -> str:
+        return "NOTHING"
+
+    def __reduce__(self) -> str:
+        return "NOTHING"
+
+
+NOTHING = _Nothing()
+
+
+class Argument(NamedTuple):
+    """Something the reader can set: ``rounds=5`` in Python, ``--rounds 5`` as an option, ``rounds = 5`` in a spec."""
+
+    name: str
+    value: Any = NOTHING
+
+
+class Either(NamedTuple):
+    """Words that differ: what to write or call in Python, and what does the same on the command line and in a spec."""
+
+    python: str
+    command: str
+
+
+class Shown(str):
+    """A value of which only its display matters: a number with fewer digits, what came from another process.
+
+    >>> Shown("0.25")
+    0.25
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Text(str):
+    """A template with its data; as a plain str, what it says in Python.
+
+    In the template ``{name}`` is put into the reader's words and ``{name!r}`` is a value as the reader would write it.
+
+    >>> Text("give {keys}, not {value!r}", keys=Argument("keys"), value=None)
+    'give keys=, not None'
+    """
+
+    template: str
+    data: Mapping[str, Any]
+
+    def __new__(cls, template: str, /, **data: Any) -> Text:  # noqa: D102
+        made = super().__new__(cls, PYTHON.fill(template, data))
+        made.template, made.data = template, data
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _text, (self.template, self.data)
+
+
+def _text(template: str, data: Mapping[str, Any]) -> Text:
+    return Text(template, **data)
+
+
+def joined(separator: str, parts: Iterable[str]) -> Text:
+    """The parts one after the other, each of which may be a `Text`."""
+    data = {f"part{i}": part for i, part in enumerate(parts)}
+    return Text(separator.join(f"{{{name}}}" for name in data), **data)
+
+
+class Language:
+    """How fields, arguments and values are written. This is Python's way; the others differ in a method or two."""
+
+    def say(self, what: Any) -> str:
+        """A text, a field, an argument, an error or words, as the reader has them."""
+        if isinstance(what, Text):
+            return self.fill(what.template, what.data)
+        if isinstance(what, Place):
+            return self.field(what)
+        if isinstance(what, Argument):
+            return self.argument(what)
+        if isinstance(what, Either):
+            return self.choose(what)
+        if isinstance(what, Exception) and hasattr(what, "said"):
+            return str(what.said(self))
+        return str(what)
+
+    def fill(self, template: str, data: Mapping[str, Any]) -> str:
+        """A template with its data."""
+        return _Filled(self).vformat(template, (), data)
+
+    def field(self, field: Place) -> str:
+        """Where a value stands."""
+        name, *steps = field
+        return str(name) + "".join(f"[{str(one)!r}]" if isinstance(one, Key) else _step(one) for one in steps)
+
+    def argument(self, argument: Argument) -> str:
+        """Something to set."""
+        name, value = argument
+        return f"{name}=" if value is NOTHING else f"{name}={self.value(value)}"
+
+    def choose(self, words: Either) -> str:
+        """Which of two ways to say it."""
+        return words.python
+
+    def value(self, value: Any) -> str:
+        """A value that came, or that may be given."""
+        return repr(value)
+
+
+class CommandLine(Language):
+    """For whoever typed a command: its `options`, such as ``--keys``, and beyond them the fields of a spec."""
+
+    def __init__(self, options: Collection[str] = ()) -> None:
+        self.options = options
+
+    def field(self, field: Place) -> str:
+        """An option, or a field of the spec."""
+        return self._option(str(field[0])) or _dotted(field)
+
+    def argument(self, argument: Argument) -> str:
+        """An option, or a field of the spec and its value."""
+        name, value = argument
+        option = self._option(name)
+        if value is NOTHING:
+            return option or name
+        if option:
+            return option if value is True else f"{option} {value}"
+        return f"{name} = {_quoted(value) if isinstance(value, str) else self.value(value)}"
+
+    def choose(self, words: Either) -> str:
+        """What to do from a terminal."""
+        return words.command
+
+    def value(self, value: Any) -> str:
+        """As in a spec: models, policies and rules by the names that they have there."""
+        kind = getattr(value, "kind", None)
+        if isinstance(kind, str):
+            return kind
+        constants = {"None": "nothing", "True": "true", "False": "false"}
+        return constants.get(repr(value), repr(value))
+
+    def _option(self, name: str) -> str:
+        option = f"--{name.replace('_', '-')}"
+        return option if option in self.options else ""
+
+
+class Json(Language):
+    """For a caller over HTTP: fields of the request's body."""
+
+    def field(self, field: Place) -> str:
+        """Where it is in the body."""
+        return _dotted(field)
+
+
+PYTHON = Language()
+JSON = Json()
+
+
+class _Filled(string.Formatter):
+    """`str.format` in a language."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return self.language.value(value) if conversion == "r" else value
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return format(value, format_spec) if format_spec else self.language.say(value)
+
+
+def _step(step: str | int | tuple[int, ...]) -> str:
+    if isinstance(step, str):
+        return f".{step}"
+    return f"[{', '.join(map(str, step if isinstance(step, tuple) else (step,)))}]"
+
+
+def _dotted(field: Sequence[Any]) -> str:
+    return str(field[0]) + "".join(map(_step, field[1:]))
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
