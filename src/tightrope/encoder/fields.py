@@ -28,7 +28,7 @@ class Number(msgspec.Struct, frozen=True, tag_field="type", tag="number", forbid
         low, high = finite_number("min", self.min), finite_number("max", self.max)
         if not (low < high and math.isfinite(high - low)):
             raise InvalidInput(
-                f"`min < max` must hold, at a finite distance, but got (min={low:g}, max={high:g})"
+                f"`min < max` must hold, at a finite distance, but got min = {low:g}, max = {high:g}"
             )
 
     def column(self) -> NumberColumn:
