@@ -608,7 +608,8 @@ export interface components {
          * @example {
          *       "error": {
          *         "code": "invalid",
-         *         "message": "context.age must lie in [0, 120], but got 171"
+         *         "message": "context.age must lie in [0, 120], but got 171",
+         *         "field": "context.age"
          *       }
          *     }
          */
@@ -624,6 +625,8 @@ export interface components {
             code: string;
             /** @description For people; it names the field. */
             message: string;
+            /** @description Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``. */
+            field?: string;
         };
         /**
          * ExperimentList

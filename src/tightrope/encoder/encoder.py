@@ -339,7 +339,8 @@ class Encoder:
             for name, at, write in self._writers:
                 write(x, at, row.get(name))
         except Refused as refused:
-            raise InvalidInput(f"{where.format(name)} {refused}") from None
+            field = where.format(name)
+            raise InvalidInput(f"{field} {refused}", field=field) from None
         return np.array(x) / self.norm
 
     def _design(self, frame: Frame) -> Array:

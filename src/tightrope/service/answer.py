@@ -25,12 +25,23 @@ class Answer(NamedTuple):
 class Refusal(TightropeError):
     """A request that is answered with an error: its HTTP status, a code for programs and words for people.
 
+    `field` says where in the body the mistake is, if a single entry is wrong.
+
     >>> Refusal(404, "unknown", "no such event").answer().body
     b'{"error":{"code":"unknown","message":"no such event"}}'
     """
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message)
+        self.field = field
         self.status = status
         self.code = code
         self.message = message
@@ -38,10 +49,15 @@ class Refusal(TightropeError):
 
     def answer(self) -> Answer:
         """What is sent back."""
-        # What a caller sent stands in the message, and may hold half of a surrogate pair, which UTF-8 has no bytes for.
-        message = self.message.encode(errors="backslashreplace").decode()
-        error = {"error": {"code": self.code, "message": message}}
-        return Answer(self.status, _encoder.encode(error), self.retry_after)
+        error = {"code": self.code, "message": _encodable(self.message)}
+        if self.field is not None:
+            error["field"] = _encodable(self.field)
+        return Answer(self.status, _encoder.encode({"error": error}), self.retry_after)
+
+
+def _encodable(text: str) -> str:
+    """What a caller sent may hold half of a surrogate pair, which UTF-8 has no bytes for."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -236,7 +236,8 @@ def read_body(body: bytes, kind: type[Body], limits: Limits = LIMITS) -> Body:
     except msgspec.ValidationError as error:
         _require_depth(body, limits.depth)
         path, words, _ = fault(error, _plain(body), kind, shown=_shown, table="an object")
-        raise _invalid(f"{path.removeprefix('.') or 'the body'} {words}") from None
+        at = path.removeprefix(".")
+        raise Refusal(422, "invalid", f"{at or 'the body'} {words}", field=at or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _require_depth(body, limits.depth)
         raise _malformed(error, body) from None

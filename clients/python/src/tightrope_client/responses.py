@@ -594,10 +594,13 @@ class ErrorDetail(TypedDict):
         For programs.
     message : str
         For people; it names the field.
+    field : str
+        Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``.
     """
 
     code: str
     message: str
+    field: NotRequired[str]
 
 
 class Error(TypedDict):

@@ -57,6 +57,7 @@ from tightrope.service.journal.heads import Head, HeadFile
 from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.spec import Spec, make_spec
 from tightrope.version import __version__
+from tightrope.words import JSON
 
 log = logging.getLogger("tightrope.service")
 
@@ -544,8 +545,9 @@ def refused(name: str, error: Refusal | InvalidInput | JournalDamaged) -> Answer
         log.error("experiment %r: %s", name, error)
         words = "what the journal holds of this is damaged, and can't be read; the log says where"
         return Refusal(409, "damaged", words).answer()
-    message = str(error).rstrip(".")
-    return Refusal(422, "invalid", message if len(message) <= 600 else message[:597] + "...").answer()
+    message, field = error.said(JSON).rstrip("."), None if error.field is None else JSON.field(error.field)
+    short = message if len(message) <= 600 else message[:597] + "..."
+    return Refusal(422, "invalid", short, field=field and field[:200]).answer()
 
 
 _INTERNAL: Final = Refusal(

@@ -302,7 +302,13 @@ EXAMPLES: Final[dict[str, Any]] = {
         "probability": 0.8125,
     },
     "Outcome": {"event_id": "visit-1", "sequence": 0, "awaits": []},
-    "Error": {"error": {"code": "invalid", "message": "context.age must lie in [0, 120], but got 171"}},
+    "Error": {
+        "error": {
+            "code": "invalid",
+            "message": "context.age must lie in [0, 120], but got 171",
+            "field": "context.age",
+        }
+    },
 }
 
 _REFUSALS: Final = {
