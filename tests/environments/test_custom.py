@@ -286,7 +286,7 @@ def test_what_is_no_environment_is_refused():
         tr.simulate(tr.Uniform(2), 3, 10)
     with pytest.raises(tr.InvalidInput, match="must be a Tabular environment on a GPU"):
         tr.simulate(late_policy(), contacts(), 10, engine="gpu")
-    with pytest.raises(tr.InvalidInput, match="this is asked of a Tabular"):
+    with pytest.raises(tr.InvalidInput, match="this needs a tabular environment"):
         tr.check(contacts(means=means))
 
 

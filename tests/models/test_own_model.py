@@ -253,7 +253,7 @@ def test_what_a_model_lacks_is_told() -> None:
     assert (
         "NotImplementedError: Silent must define deviations, or widths" in check_model(lambda: Silent(3))[0]
     )
-    with pytest.raises(tr.InvalidInput, match="quantities, but 3 are needed"):
+    with pytest.raises(tr.InvalidInput, match="quantities, but 2 are needed"):
         tr.PessimisticOptimistic(tr.Ridge(3), cost=Silent(3), constraints=2, slater=0.1)
 
 

@@ -114,7 +114,7 @@ def test_learnt_costs_too() -> None:
         assert why.rewards.min() >= 0
         assert why.epsilon == cap(0.3), "4 d log(101)/√40 is far above it"
         policy.learn(decision, -1.0, np.array([0.1]))
-    with pytest.raises(InvalidInput, match="Give slater=: the cap on ε_t is δ/2"):
+    with pytest.raises(InvalidInput, match="Give slater: the cap on ε_t is δ/2"):
         capped(tr.Ridge(2), 1, cost=tr.Ridge(2), slater=None, V=Power(1.0, 0.5))
 
 

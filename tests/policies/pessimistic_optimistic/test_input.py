@@ -119,7 +119,7 @@ CASES = [
     ("A", lambda p: p.decide(np.empty((0, 2)), np.empty((0, 2))), "at least one action must be on offer, but features has no row"),
     ("A", lambda p: p.decide([], []), "features must have shape (any, 2), but got (0,)"),
     ("A", lambda p: p.decide(0.5, OK_W), "features must have shape (any, 2), but got ()"),
-    ("A", lambda p: p.decide(OK_PHI.astype(str), OK_W), "features must hold real numbers, but got '0.6' at [0, 0]: tr.Encoder"),
+    ("A", lambda p: p.decide(OK_PHI.astype(str), OK_W), "features must hold real numbers, but got '0.6' at [0, 0]. Use an Encoder"),
     ("A", lambda p: p.decide("abc", OK_W), "features must hold real numbers, but got 'abc'. Use an Encoder to turn"),
     ("A", lambda p: p.decide(OK_PHI.astype(complex), OK_W), "features must hold real numbers, but got values of type complex128"),
     ("A", lambda p: p.decide([[0.6, 0.0], [0.1]], OK_W), "features must be a rectangular array of numbers"),
@@ -318,7 +318,7 @@ def A(**settings):
         ),
         (
             lambda: tr.PessimisticOptimistic(tr.Ridge(2), cost=tr.Ridge(2), constraints=1),
-            "Give slater=, or V=",
+            "Give slater, or V",
         ),
         (
             lambda: tr.PessimisticOptimistic(tr.ArmMeans(3), cost=tr.ArmMeans(4), constraints=1, slater=0.1),

@@ -234,7 +234,7 @@ def test_it_is_refused_where_costs_are_seen_only_after():
         tr.PessimisticOptimistic(tr.Ridge(1), cost=tr.Ridge(1), constraints=2)
     rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
     with pytest.raises(
-        tr.InvalidInput, match=r"but 1 of 2 constraints here are seen only after\. Give slater=, or V="
+        tr.InvalidInput, match=r"but 1 of 2 constraints here are seen only after\. Give slater, or V"
     ):
         tr.PessimisticOptimistic(tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules)
 
