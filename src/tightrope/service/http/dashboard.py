@@ -22,6 +22,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tightrope import templates
+
 _HERE: Final = Path(__file__).parent
 _TYPES: Final = {
     "dashboard.css": "text/css",
@@ -79,16 +81,15 @@ def _answer(request: Request, asset: _Asset, media_type: str, caching: str) -> R
 
 @functools.cache
 def _html() -> _Asset:
-    text = (_HERE / "dashboard.html").read_text(encoding="utf-8")
-    for name in _TYPES:
-        asset = _load(name)
-        # Without plotly the page is served all the same, and says that its charts are missing.
-        text = text.replace(f"static/{name}", f"static/{name}?v={'none' if asset is None else asset.tag}")
-    plotly = _load("plotly.min.js")
+    assets = {name: _load(name) for name in _TYPES}
+    # Without plotly the page is served all the same, and says that its charts are missing.
+    versions = {name: "none" if asset is None else asset.tag for name, asset in assets.items()}
+    plotly = assets["plotly.min.js"]
     # plotly.js adds a style for maps, which the policy of the page forbids, unless an element has the id of that style.
-    ids = sorted(set(_STYLE_IDS.findall(b"" if plotly is None else plotly.body)))
-    text = text.replace("</head>", "".join(f'  <meta id="{one.decode()}">\n' for one in ids) + "</head>", 1)
-    return _asset(text.encode())
+    ids = sorted({one.decode() for one in _STYLE_IDS.findall(b"" if plotly is None else plotly.body)})
+    return _asset(
+        templates.render("tightrope.service.http/dashboard.html", versions=versions, ids=ids).encode()
+    )
 
 
 @functools.cache

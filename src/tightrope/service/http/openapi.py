@@ -6,19 +6,17 @@ outside hosts).
 
 from __future__ import annotations
 
-import html
 import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from string import Template
 from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from tightrope import templates
 from tightrope.service.answer import Refusal
 from tightrope.service.http.keys import Scope
 from tightrope.service.requests import Name
@@ -133,31 +131,13 @@ def with_contexts(api: dict[str, Any], specs: Sequence[Spec]) -> dict[str, Any]:
 
 def page(api: dict[str, Any]) -> str:
     """The document as HTML."""
-    parts = []
-    for path, methods in api["paths"].items():
-        for method, operation in methods.items():
-            rows = "".join(
-                f"<tr><td>{code}</td><td>{html.escape(one['description'])}</td></tr>"
-                for code, one in operation["responses"].items()
-            )
-            fields = "".join(
-                f"<li><code>{html.escape(one['name'])}</code> ({one['in']}): {html.escape(one['description'])}</li>"
-                for one in operation.get("parameters", ())
-            )
-            if body := operation.get("requestBody"):
-                name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-                fields += f'<li>body: <a href="#{name}">{name}</a></li>'
-            parts.append(
-                f"<section><h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"
-                f"<p>{html.escape(operation['summary'])}</p><ul>{fields}</ul>"
-                f"<table><tr><th>status</th><th>meaning</th></tr>{rows}</table></section>"
-            )
-    for name, schema in api["components"]["schemas"].items():
-        text = html.escape(json.dumps(schema, indent=2, ensure_ascii=False))
-        parts.append(f'<section id="{name}"><h2>{name}</h2><pre>{text}</pre></section>')
-    words = {name: html.escape(api["info"][name]) for name in ("version", "description")}
-    template = Template(Path(__file__).with_name("api.html").read_text(encoding="utf-8"))
-    return template.substitute(words, sections="".join(parts))
+    schemas = {
+        name: json.dumps(schema, indent=2, ensure_ascii=False)
+        for name, schema in api["components"]["schemas"].items()
+    }
+    return templates.render(
+        "tightrope.service.http/api.html", title="Tightrope API", api=api, schemas=schemas
+    )
 
 
 def _ref(name: str) -> dict[str, Any]:
