@@ -24,7 +24,7 @@ def covered(seed: int, size: float, n: int, p: int, J: int) -> float:
     """The share of new rows whose logit lies in its interval."""
     rng = np.random.default_rng([seed, n, p, J])
     coefficients = size * rng.choice([-1.0, 1.0], (J, p))
-    model = tr.Logistic(p, J)
+    model = tr.Logistic(J, p)
     for x, a in zip(rng.normal(size=(n, p)), rng.integers(J, size=n).tolist()):
         model.learn(x, float(rng.random() < 1.0 / (1.0 + np.exp(-coefficients[a] @ x))), a)
     rows, actions = rng.normal(size=(200, p)), rng.integers(J, size=200)

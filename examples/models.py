@@ -25,8 +25,8 @@ from tightrope_lab.evidence.tables import TABLES
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORLDS = ("satimage", "digits", "noisy")
 MODELS: dict[str, Callable[[int, int], tr.models.Model]] = {
-    "linear": lambda J, p: tr.Standardised(p, J),
-    "random features": lambda J, p: tr.Features("fourier", tr.Standardised(p, J)),
+    "linear": lambda J, p: tr.Standardised(J, p),
+    "random features": lambda J, p: tr.Features("fourier", tr.Standardised(J, p)),
     "boosted-trees": lambda J, p: tr.Ensemble("boosted-trees", J, p),
     "small-boosted-trees": lambda J, p: tr.Ensemble("small-boosted-trees", J, p),
     "extra-trees": lambda J, p: tr.Ensemble("extra-trees", J, p),

@@ -109,7 +109,9 @@ def test_any_policy_says_what_it_is(kind):
     assert text_of(kind).startswith(f"{type(kind).__name__} ({kind.kind})")
 
 
-@pytest.mark.parametrize("model", [tr.Ridge(3), tr.DisjointRidge(2, 3), tr.ArmMeans(4), tr.Standardised(3)])
+@pytest.mark.parametrize(
+    "model", [tr.Ridge(3), tr.DisjointRidge(2, 3), tr.ArmMeans(4), tr.Standardised(n_features=3)]
+)
 def test_a_model_shows_its_settings(model):
     assert text_of(model).startswith(f"{type(model).__name__} ({model.kind})")
 

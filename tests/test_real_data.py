@@ -20,6 +20,7 @@ from policy_tools import unwatched
 from strategies import unit_rows
 from tightrope.environments import Tabular
 from tightrope.models import MODELS
+from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Log, evaluate
 
 ROOT = Path(__file__).parents[1]
@@ -429,8 +430,8 @@ def test_every_model_is_taught_by_a_table(name: str, late: bool) -> None:
     per_action = MODELS.find(name).kind == "ridge"  # one model over all actions: φ = e_j ⊗ x
 
     def made() -> tr.ShadowPrice:
-        sizes = {"n_actions": 2, "n_features": encoder.n_features, "per_action": False}
-        model = MODELS.find(name).sized(**sizes, **NEEDED.get(name, {}))
+        sizes = Sizes(2, encoder.n_features, per_action=False)
+        model = sized(model_class(name, sizes), sizes, **NEEDED.get(name, {}))
         return tr.ShadowPrice(reward=model, cost=model if late else None, constraints=rules)
 
     def rows(x: np.ndarray, actions: Any) -> Any:

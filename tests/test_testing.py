@@ -295,8 +295,8 @@ def test_a_policy_is_checked_with_as_many_actions_as_it_says(J):
 def test_a_policy_is_checked_where_its_models_and_costs_fit():
     rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("h", 0.5, seen="after")], actions=["a", "b"])
     for make in (
-        lambda: tr.ShadowPrice(tr.DisjointRidge(3, 2), 2),
-        lambda: tr.ShadowPrice(tr.DisjointRidge(2, 5), rules, tr.ArmMeans(2)),
+        lambda: tr.ShadowPrice(constraints=2, reward=tr.DisjointRidge(3, 2)),
+        lambda: tr.ShadowPrice(rules, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2)),
     ):
         env = small_environment(make())
         assert env.problem().outside(make()) == []

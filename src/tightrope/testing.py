@@ -479,7 +479,7 @@ def small_environment(policy: Any) -> Tabular:
     """A small random instance of the size that a policy says of itself.
 
     >>> import tightrope as tr
-    >>> small_environment(tr.ShadowPrice(tr.DisjointRidge(2, 5), 1, tr.ArmMeans(2)))
+    >>> small_environment(tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 5), cost=tr.ArmMeans(2)))
     Tabular('synthetic', contexts=5, actions=2, features=5, constraints=1, costs fixed, seen after)
     """
     setting = getattr(policy, "setting", None)

@@ -89,7 +89,7 @@ def test_simulate_follows_the_spec_and_the_command_line(capsys, small):
     spec = read_spec(small)
     env = environment_of(spec)
     by_hand = tr.simulate(
-        tr.PessimisticOptimistic(tr.ArmMeans(2), constraints=1, slater=0.5),
+        tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5),
         env,
         rounds=40,
         replications=3,

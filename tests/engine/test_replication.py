@@ -169,8 +169,11 @@ def test_a_gpu_says_that_it_can_not(monkeypatch):
 
 def test_a_policy_that_knows_but_one_kind_is_refused_with_the_constraint():
     for policy, words in (
-        (tr.ShadowPrice(tr.DisjointRidge(3, 2), 2), "its costs 1 are seen after acting"),
-        (tr.ShadowPrice(tr.DisjointRidge(3, 2), 2, tr.DisjointRidge(3, 2)), "its costs 0 are seen before"),
+        (tr.ShadowPrice(constraints=2, reward=tr.DisjointRidge(3, 2)), "its costs 1 are seen after acting"),
+        (
+            tr.ShadowPrice(constraints=2, reward=tr.DisjointRidge(3, 2), cost=tr.DisjointRidge(3, 2)),
+            "its costs 0 are seen before",
+        ),
     ):
         with pytest.raises(tr.InvalidInput, match=words):
             tr.simulate(policy, table(), 10)

@@ -142,7 +142,12 @@ def test_with_means_regret_is_against_the_optimum_of_drawn_contexts():
     assert found.value == pytest.approx(exact.value, abs=0.05)
     assert found.certificate.verified
     run = tr.simulate(
-        tr.ShadowPrice(tr.DisjointRidge(2, 2), 1, tr.DisjointRidge(2, 2)), Two(), 500, 4, seed=0, warn=False
+        tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 2)),
+        Two(),
+        500,
+        4,
+        seed=0,
+        warn=False,
     )
     assert run.baseline == "joint-sampled"
     assert run.optimum == pytest.approx(exact.value, abs=0.02)
@@ -167,10 +172,10 @@ def test_every_replication_has_a_world_of_its_own():
             return float(sold)
 
     stock = Stock()
-    run = tr.simulate(tr.ShadowPrice(tr.DisjointRidge(2, 2), seed=1), stock, 50, 3, seed=0)
+    run = tr.simulate(tr.ShadowPrice(reward=tr.DisjointRidge(2, 2), seed=1), stock, 50, 3, seed=0)
     assert stock.left == 3
     assert (run.reward[:, -1] >= 3).all()
-    alone = tr.simulate(tr.ShadowPrice(tr.DisjointRidge(2, 2), seed=1), stock, 50, 1, seed=0)
+    alone = tr.simulate(tr.ShadowPrice(reward=tr.DisjointRidge(2, 2), seed=1), stock, 50, 1, seed=0)
     assert alone.reward[0].tolist() == run.reward[0].tolist()
 
 
@@ -223,8 +228,8 @@ def test_a_model_that_all_actions_share_is_shown_one_x_as_it_reads_it():
     ]
     assert runs[0].choices.tolist() == runs[1].choices.tolist()
     arms = Custom(lambda round: None, lambda context, action: 0.5, actions=3)
-    assert tr.simulate(tr.ShadowPrice(tr.ArmMeans(3)), arms, 10).reward[0, -1] == 5.0
-    assert tr.simulate(tr.ShadowPrice(tr.Ridge(3)), arms, 10).reward[0, -1] == 5.0
+    assert tr.simulate(tr.ShadowPrice(reward=tr.ArmMeans(3)), arms, 10).reward[0, -1] == 5.0
+    assert tr.simulate(tr.ShadowPrice(reward=tr.Ridge(3)), arms, 10).reward[0, -1] == 5.0
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,11 @@ def test_the_optimum_is_that_of_the_rows_and_a_policy_comes_near():
         costs_seen=["after", "before"],
     )
     run = tr.simulate(
-        tr.ShadowPrice(tr.DisjointRidge(2, 2), RULES, tr.DisjointRidge(2, 2)), env, 1500, seed=0, warn=False
+        tr.ShadowPrice(RULES, reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 2)),
+        env,
+        1500,
+        seed=0,
+        warn=False,
     )
     assert run.optimum == pytest.approx(tr.solve(table).value)
     assert run.baseline == "fluid"
@@ -87,7 +91,7 @@ def test_groups_and_usage_of_every_action():
     assert context.group == frame["where"][row]
     assert context.W[:, 0] == pytest.approx([0.3, frame["minutes"][row] - 0.5])
     assert context.W[:, 1] == pytest.approx([-0.9, 0.1] if north else [0.0, 0.0])
-    tr.simulate(tr.ShadowPrice(tr.DisjointRidge(2, 2), rules), env, 50)
+    tr.simulate(tr.ShadowPrice(rules, reward=tr.DisjointRidge(2, 2)), env, 50)
 
 
 def test_what_a_log_can_not_tell_is_refused_or_warned_of():

@@ -32,7 +32,7 @@ class TestArmMeans(ModelSuite):
 
 class TestStandardised(ModelSuite):
     def make(self):
-        return tr.Standardised(3, 4, half_life=300.0)
+        return tr.Standardised(4, 3, half_life=300.0)
 
 
 def log(n=600, p=3, J=3, M=1, seed=0):

@@ -8,6 +8,7 @@ import pytest
 import tightrope as tr
 from tightrope.models import Auto, Model
 from tightrope.models.auto import FIRST_LOOK
+from tightrope.models.sizes import Sizes
 from tightrope.testing import ModelSuite
 
 PAIR = ["arm-means", "standardised"]
@@ -56,7 +57,7 @@ def test_chance_alone_makes_no_switch():
 def test_errors_are_those_before_learning():
     """A literal computation: predict, weigh by the outcome's number, then learn."""
     draw = np.random.default_rng(1)
-    model, twins = Auto(3, 2, candidates=PAIR), [tr.ArmMeans(3), tr.models.Standardised(2, 3)]
+    model, twins = Auto(3, 2, candidates=PAIR), [tr.ArmMeans(3), tr.models.Standardised(3, 2)]
     seen, errors = [], []
     for _ in range(40):
         x, a = draw.normal(size=2), int(draw.integers(3))
@@ -156,7 +157,7 @@ def test_what_is_no_list_of_models_is_refused(candidates, words):
 
 
 def test_actions_with_features_of_their_own_share_their_models():
-    model = Auto.sized(n_actions=5, n_features=2, per_action=True, candidates=["standardised"])
+    model = Auto.sized(Sizes(5, 2, per_action=True), candidates=["standardised"])
     assert model.n_actions is None
     assert model.models[0].n_actions is None
     with pytest.raises(tr.InvalidInput, match="does not tell actions apart by their features"):

@@ -24,6 +24,7 @@ import tightrope as tr
 from tightrope.models import Ensemble, Model, ensemble, model_from_settings
 from tightrope.models.estimators import NAMED
 from tightrope.models.members import OneByOne
+from tightrope.models.sizes import Sizes
 from tightrope.models.trees import FlatTrees
 from tightrope.policies.build import build_policy
 from tightrope.service.experiment.state import ExperimentState
@@ -271,7 +272,9 @@ def test_a_copy_shares_fits_and_goes_its_own_way() -> None:
 
 def test_a_policy_is_saved_copied_and_rolled_back(tmp_path: Path) -> None:
     policy = tr.ShadowPrice(
-        Ensemble("extra-trees", 2, 2, **SMALL), constraints=1, cost=Ensemble("extra-trees", 2, 2, **SMALL)
+        reward=Ensemble("extra-trees", 2, 2, **SMALL),
+        constraints=1,
+        cost=Ensemble("extra-trees", 2, 2, **SMALL),
     )
 
     def play(one: Any, n: int, seed: int) -> list[bytes]:
@@ -349,8 +352,8 @@ def test_a_shared_model_tells_actions_apart() -> None:
 
 
 def test_sizes_follow_the_problem() -> None:
-    assert Ensemble.sized(n_actions=4, n_features=3, per_action=True).n_actions is None
-    assert Ensemble.sized(n_actions=4, n_features=3, per_action=False, estimator="mlp").n_actions == 4
+    assert Ensemble.sized(Sizes(4, 3, per_action=True)).n_actions is None
+    assert Ensemble.sized(Sizes(4, 3, per_action=False), estimator="mlp").n_actions == 4
     assert Ensemble("mlp", 4, 3).never_learnt().tolist() == [True] * 4  # type: ignore[union-attr]
 
 
@@ -462,7 +465,7 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("tightrope.models.objects.importlib.import_module", missing)
+    monkeypatch.setattr("tightrope.models.library_objects.importlib.import_module", missing)
     with pytest.raises(tr.InvalidInput, match=r"needs scikit-learn.*pip install 'tightrope\[models\]'"):
         Ensemble("mlp", 2, 2)
 

@@ -26,7 +26,7 @@ from tightrope.testing import ModelSuite
 
 class TestFourier(ModelSuite):
     def make(self):
-        return tr.Features({"kind": "fourier", "n_components": 20}, tr.Standardised(3, 4), first=30)
+        return tr.Features({"kind": "fourier", "n_components": 20}, tr.Standardised(4, 3), first=30)
 
 
 class TestNystroem(ModelSuite):
@@ -36,7 +36,7 @@ class TestNystroem(ModelSuite):
 
 class TestSplines(ModelSuite):
     def make(self):
-        return tr.Features("splines", tr.Logistic(3), first=20)
+        return tr.Features("splines", tr.Logistic(n_features=3), first=20)
 
 
 class TestPipeline(ModelSuite):
@@ -71,13 +71,16 @@ def taught(model, n=600):
 )
 def test_a_linear_model_of_them_learns_what_is_not_linear(transformer):
     fresh, truth = ring(200, seed=1)
-    error = np.std(taught(tr.Features(transformer, tr.Standardised(2))).means(fresh) - truth)
-    linear = np.std(taught(tr.Standardised(2)).means(fresh) - truth)
+    error = np.std(taught(tr.Features(transformer, tr.Standardised(n_features=2))).means(fresh) - truth)
+    linear = np.std(taught(tr.Standardised(n_features=2)).means(fresh) - truth)
     assert error < 0.5 * linear
 
 
 def test_until_the_transformer_is_fitted_it_is_the_inner_model_on_features_as_they_are():
-    model, plain = tr.Features("fourier", tr.Standardised(2), first=50), tr.Standardised(2)
+    model, plain = (
+        tr.Features("fourier", tr.Standardised(n_features=2), first=50),
+        tr.Standardised(n_features=2),
+    )
     rows, outcomes = ring(49)
     for row, y in zip(rows, outcomes):
         model.learn(row, y)
@@ -88,11 +91,11 @@ def test_until_the_transformer_is_fitted_it_is_the_inner_model_on_features_as_th
 
 def test_then_it_is_the_inner_model_taught_all_of_it_on_transformed_ones():
     rows, outcomes = ring(80)
-    model = taught(tr.Features("fourier", tr.Standardised(2), first=50, seed=3), 80)
+    model = taught(tr.Features("fourier", tr.Standardised(n_features=2), first=50, seed=3), 80)
     batch = make_pipeline(StandardScaler(), RBFSampler(gamma="scale", n_components=300, random_state=3)).fit(
         rows[:50]
     )
-    made, inner = batch.transform(rows), tr.Standardised(300)
+    made, inner = batch.transform(rows), tr.Standardised(n_features=300)
     for z, y in zip(made, outcomes):
         inner.learn(z, y)
     np.testing.assert_allclose(model.means(rows), inner.means(made), atol=1e-9)
@@ -166,7 +169,7 @@ def test_a_saved_policy_goes_on_to_the_bit(tmp_path, n):
 
 
 def test_going_back_to_an_earlier_state_undoes_the_fit():
-    model = taught(tr.Features("splines", tr.Standardised(2), first=40), 30)
+    model = taught(tr.Features("splines", tr.Standardised(n_features=2), first=40), 30)
     early = {name: array.copy() for name, array in model.arrays().items()}
     rows = ring(5, seed=1)[0]
     before = model.means(rows)
@@ -195,9 +198,11 @@ def test_objects_become_plain_data_and_come_back():
 
 
 def test_what_needs_no_data_is_ready_at_once():
-    model = tr.Features({"kind": "fourier", "n_components": 50, "gamma": 1.0}, tr.Standardised(2), first=0)
+    model = tr.Features(
+        {"kind": "fourier", "n_components": 50, "gamma": 1.0}, tr.Standardised(n_features=2), first=0
+    )
     direct = RBFSampler(gamma=1.0, n_components=50, random_state=0).fit(np.zeros((1, 2)))
-    inner = tr.Standardised(50)
+    inner = tr.Standardised(n_features=50)
     for row, y in zip(*ring(10)):
         model.learn(row, y)
         inner.learn(direct.transform(row[None, :])[0], y)
@@ -208,11 +213,11 @@ def test_what_needs_no_data_is_ready_at_once():
 
 def test_categories_are_encoded_where_the_size_is_told():
     encoder = OneHotEncoder(handle_unknown="ignore")
-    model = tr.Features(encoder, tr.Standardised(1), first=30, size=8)
+    model = tr.Features(encoder, tr.Standardised(n_features=1), first=30, size=8)
     for i in range(300):
         model.learn([float(i % 5)], float(i % 5 == 2))
     np.testing.assert_allclose(model.means([[2.0], [3.0]]), [1.0, 0.0], atol=0.1)
-    small = tr.Features(encoder, tr.Standardised(1), first=30, size=3)
+    small = tr.Features(encoder, tr.Standardised(n_features=1), first=30, size=3)
     for i in range(29):
         small.learn([float(i % 5)], 0.0)
     before = small.n_learnt
@@ -228,7 +233,9 @@ def test_a_half_life_is_passed_on():
     assert (model.half_life, model.settings()["inner"]["half_life"]) == (50.0, 50.0)
     policy = tr.ShadowPrice(reward=model)
     assert policy.settings()["reward"]["inner"]["half_life"] == 50.0
-    early, late = (tr.Features("splines", tr.Standardised(2, half_life=50.0), first=n) for n in (20, 60))
+    early, late = (
+        tr.Features("splines", tr.Standardised(n_features=2, half_life=50.0), first=n) for n in (20, 60)
+    )
     rows, outcomes = ring(80)
     for i, (row, y) in enumerate(zip(rows, outcomes)):
         for one in (early, late):
@@ -264,10 +271,10 @@ def test_it_serves_in_a_spec():
             "transformer.func must be plain data",
         ),
         (lambda: tr.Features("splines", tr.ArmMeans(2)), "takes no features"),
-        (lambda: tr.Features("splines", taught(tr.Standardised(2), 5)), "has learnt already"),
-        (lambda: tr.Features("splines", "ridge"), "inner must be a model"),
+        (lambda: tr.Features("splines", taught(tr.Standardised(n_features=2), 5)), "has learnt already"),
+        (lambda: tr.Features("splines", 3), "inner must be a model"),
         (lambda: tr.Features("splines", tr.Ridge(2)).learn([1.0], 1.0), "features must have shape"),
-        (lambda: tr.Features("splines", tr.Logistic(2)).learn([1.0, 2.0], 3.0), "must lie in"),
+        (lambda: tr.Features("splines", tr.Logistic(n_features=2)).learn([1.0, 2.0], 3.0), "must lie in"),
     ],
 )
 def test_what_is_refused(make, message):

@@ -15,27 +15,27 @@ from tightrope.testing import ModelSuite
 
 class TestShared(ModelSuite):
     def make(self):
-        return tr.Logistic(3)
+        return tr.Logistic(n_features=3)
 
 
 class TestDisjoint(ModelSuite):
     def make(self):
-        return tr.Logistic(3, n_actions=4)
+        return tr.Logistic(4, 3)
 
 
 class TestArms(ModelSuite):
     def make(self):
-        return tr.Logistic(n_actions=3)
+        return tr.Logistic(3, 0)
 
 
 class TestForgetting(ModelSuite):
     def make(self):
-        return tr.Logistic(3, 2, half_life=200.0)
+        return tr.Logistic(2, 3, half_life=200.0)
 
 
 class TestOnlineAlone(ModelSuite):
     def make(self):
-        return tr.Logistic(3, keep=0)
+        return tr.Logistic(n_features=3, keep=0)
 
 
 UNITS, OFFSETS = np.array([1.0, 10.0, 0.01, 100.0]), np.array([0.0, 50.0, 1.0, -1000.0])
@@ -85,7 +85,7 @@ def batch_fit(Z, y, ridge, offset, weights=None):
 )
 def test_it_is_the_batch_fit_within_a_third_of_a_standard_deviation(n, intercept, slope, half_life):
     rows, outcomes, _ = world(n, intercept, slope)
-    model = taught(tr.Logistic(4, half_life=half_life), rows, outcomes)
+    model = taught(tr.Logistic(n_features=4, half_life=half_life), rows, outcomes)
     Z = np.column_stack([(rows - model.units[0]) / model.units[1], np.ones(n)])
     weights = None if half_life is None else 2.0 ** (-(n - 1 - np.arange(n)) / half_life)
     theta, Sigma = batch_fit(Z, outcomes, 2.0 / model.prior**2, model.offset[0], weights)
@@ -99,7 +99,7 @@ def test_it_agrees_with_scikit_learn_where_data_are_many():
     from sklearn.linear_model import LogisticRegression
 
     rows, outcomes, _ = world(5000, intercept=-2.0)
-    model = taught(tr.Logistic(4), rows, outcomes)
+    model = taught(tr.Logistic(n_features=4), rows, outcomes)
     scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     batch = LogisticRegression(C=1e6, tol=1e-8).fit(scaled, outcomes).predict_proba(scaled)[:, 1]
     assert np.abs(model.means(rows) - batch).max() < 0.01
@@ -112,14 +112,14 @@ def test_it_is_better_than_a_linear_model_where_probabilities_are_extreme(slope)
     scale = np.abs(rows).max(axis=0)
     errors = [
         np.sqrt(np.mean((taught(model, rows / scale, outcomes).means(fresh / scale) - truth) ** 2))
-        for model in (tr.Logistic(4), tr.Standardised(4))
+        for model in (tr.Logistic(n_features=4), tr.Standardised(n_features=4))
     ]
     assert errors[0] < errors[1] / 3
 
 
 def test_means_and_deviations_are_those_of_a_probability_whose_logit_is_normal():
     rows, outcomes, _ = world(40)
-    model = taught(tr.Logistic(4), rows, outcomes)
+    model = taught(tr.Logistic(n_features=4), rows, outcomes)
     m, s = model.logits(rows)
     drawn = expit(m + s * np.random.default_rng(0).normal(size=40_000))
     np.testing.assert_allclose(model.means(rows), drawn.mean(axis=1), atol=0.01)
@@ -130,7 +130,7 @@ def test_means_and_deviations_are_those_of_a_probability_whose_logit_is_normal()
 def test_draws_have_the_law_of_the_logits(n_actions):
     rows, outcomes, _ = world(60)
     actions = np.arange(60) % 2
-    model = taught(tr.Logistic(4, n_actions), rows, outcomes, actions)
+    model = taught(tr.Logistic(n_actions, 4), rows, outcomes, actions)
     rng = np.random.default_rng(0)
     drawn = np.array(
         [model.sampled(rows[:2], actions[:2], 1.0, lambda n, _: rng.normal(size=n)) for _ in range(4000)]
@@ -142,13 +142,13 @@ def test_draws_have_the_law_of_the_logits(n_actions):
 
 def test_units_do_not_matter():
     rows, outcomes, _ = world(300)
-    base = taught(tr.Logistic(4), rows, outcomes)
-    other = taught(tr.Logistic(4), 1e3 * rows + 5.0, outcomes)
+    base = taught(tr.Logistic(n_features=4), rows, outcomes)
+    other = taught(tr.Logistic(n_features=4), 1e3 * rows + 5.0, outcomes)
     np.testing.assert_allclose(other.means(1e3 * rows + 5.0), base.means(rows), atol=0.02)
 
 
 def test_an_action_that_was_never_tried_is_expected_to_do_as_all_others():
-    model = tr.Logistic(1, n_actions=3)
+    model = tr.Logistic(3, 1)
     for i in range(512):
         model.learn([float(i % 7)], float(i % 50 == 0), i % 2)
     means, deviations = model.means([3.0]), model.deviations([3.0])
@@ -159,8 +159,8 @@ def test_an_action_that_was_never_tried_is_expected_to_do_as_all_others():
 
 def test_outcomes_may_lie_between_other_limits():
     rows, outcomes, _ = world(400)
-    unit = taught(tr.Logistic(4), rows, outcomes)
-    model = taught(tr.Logistic(4, low=-0.3, high=1.7), rows, 2.0 * outcomes - 0.3)
+    unit = taught(tr.Logistic(n_features=4), rows, outcomes)
+    model = taught(tr.Logistic(n_features=4, low=-0.3, high=1.7), rows, 2.0 * outcomes - 0.3)
     np.testing.assert_allclose(model.means(rows), 2.0 * unit.means(rows) - 0.3)
     np.testing.assert_allclose(model.deviations(rows), 2.0 * unit.deviations(rows))
     before = model.means(rows)
@@ -171,7 +171,7 @@ def test_outcomes_may_lie_between_other_limits():
 
 def test_what_is_forgotten_makes_room_for_what_is_new():
     rng = np.random.default_rng(0)
-    models = {h: tr.Logistic(2, n_actions=2, half_life=h) for h in (None, 100.0)}
+    models = {h: tr.Logistic(2, 2, half_life=h) for h in (None, 100.0)}
     for t in range(3000):
         x = rng.normal(size=2)
         chance = expit(2.0 * x[0] * (1.0 if t < 2000 else -1.0))
@@ -185,7 +185,7 @@ def test_what_is_forgotten_makes_room_for_what_is_new():
 
 def test_time_that_goes_by_makes_it_less_sure():
     rows, outcomes, _ = world(200)
-    model = taught(tr.Logistic(4, half_life=100.0), rows, outcomes)
+    model = taught(tr.Logistic(n_features=4, half_life=100.0), rows, outcomes)
     before = model.logits(rows[:1])[1]
     model.elapse(100.0)
     assert model.logits(rows[:1])[1] == pytest.approx(math.sqrt(2.0) * before, rel=0.02)
@@ -194,17 +194,17 @@ def test_time_that_goes_by_makes_it_less_sure():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: tr.Logistic(), "needs n_actions"),
-        (lambda: tr.Logistic(2, prior=0.0), "prior must be finite and > 0"),
-        (lambda: tr.Logistic(2, low=1.0), "low must be below high"),
-        (lambda: tr.Logistic(2, half_life=0.5), "half_life must be finite and >= 1"),
+        (lambda: tr.Logistic(n_features=0), "needs n_actions"),
+        (lambda: tr.Logistic(n_features=2, prior=0.0), "prior must be finite and > 0"),
+        (lambda: tr.Logistic(n_features=2, low=1.0), "low must be below high"),
+        (lambda: tr.Logistic(n_features=2, half_life=0.5), "half_life must be finite and >= 1"),
         (
-            lambda: tr.Logistic(2).learn([1.0, 0.0], 1.5),
+            lambda: tr.Logistic(n_features=2).learn([1.0, 0.0], 1.5),
             r"outcome\[0\] must lie in \[.*, 1\], but got 1.5. .* low and high",
         ),
-        (lambda: tr.Logistic(2).learn([1.0, 0.0], math.nan), "outcome"),
-        (lambda: tr.Logistic(2).learn([1.0, math.inf], 1.0), "features"),
-        (lambda: tr.Logistic(2, 3).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),
+        (lambda: tr.Logistic(n_features=2).learn([1.0, 0.0], math.nan), "outcome"),
+        (lambda: tr.Logistic(n_features=2).learn([1.0, math.inf], 1.0), "features"),
+        (lambda: tr.Logistic(3, 2).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),
     ],
 )
 def test_what_is_refused(make, message):
@@ -214,7 +214,7 @@ def test_what_is_refused(make, message):
 
 @pytest.mark.parametrize("kind", [tr.ShadowPrice, tr.Greedy])
 def test_a_policy_that_is_given_an_impossible_outcome_stays_as_it_was(kind):
-    policy = kind(reward=tr.Logistic(2, n_actions=3))
+    policy = kind(reward=tr.Logistic(3, 2))
     policy.learn(policy.decide([1.0, 0.5]), 1.0)
     decision, before = policy.decide([1.0, 0.5]), policy.state()
     with pytest.raises(tr.InvalidInput, match="must lie in"):
@@ -226,7 +226,7 @@ def test_a_policy_that_is_given_an_impossible_outcome_stays_as_it_was(kind):
 
 def test_costs_of_which_one_is_impossible_leave_no_trace():
     policy = tr.ShadowPrice(
-        reward=tr.DisjointRidge(3, 2), cost=tr.Logistic(2, n_actions=3, low=-0.3, high=0.7), constraints=1
+        reward=tr.DisjointRidge(3, 2), cost=tr.Logistic(3, 2, low=-0.3, high=0.7), constraints=1
     )
     decision, before = policy.decide([1.0, 0.5]), policy.state()
     with pytest.raises(tr.InvalidInput, match="must lie in"):
@@ -246,7 +246,7 @@ def test_intervals_cover_effects_of_any_size(size):
             rng.normal(size=(300, 3)),
             rng.normal(size=(100, 3)),
         )
-        model = taught(tr.Logistic(3), rows, rng.random(300) < expit(rows @ beta))
+        model = taught(tr.Logistic(n_features=3), rows, rng.random(300) < expit(rows @ beta))
         m, s = model.logits(new)
         covered.append(np.abs(m[:, 0] - new @ beta) <= 1.96 * s[:, 0])
     assert np.mean(covered) >= 0.9
@@ -256,19 +256,19 @@ def test_the_penalty_falls_only_where_effects_are_large():
     penalties = []
     for slope in (0.0, 0.3, 3.0):
         rows, outcomes, _ = world(400, slope=slope)
-        penalties.append(taught(tr.Logistic(4), rows, outcomes).penalty)
+        penalties.append(taught(tr.Logistic(n_features=4), rows, outcomes).penalty)
     first = 4 / 1.75**2
     assert penalties[:2] == pytest.approx([first, first])
     assert penalties[2] < first / 10
-    assert taught(tr.Logistic(4), rows, np.zeros(400)).penalty == pytest.approx(first)
-    assert taught(tr.Logistic(4, keep=0), rows, outcomes).penalty == pytest.approx(first)
+    assert taught(tr.Logistic(n_features=4), rows, np.zeros(400)).penalty == pytest.approx(first)
+    assert taught(tr.Logistic(n_features=4, keep=0), rows, outcomes).penalty == pytest.approx(first)
 
 
 @pytest.mark.parametrize("half_life", [None, 100.0])
 def test_a_copy_of_the_state_learns_on_as_the_original_does(half_life):
     rows, outcomes, _ = world(300, slope=4.0)
-    model = taught(tr.Logistic(4, half_life=half_life, keep=128), rows[:200], outcomes[:200])
-    twin = tr.Logistic(4, half_life=half_life, keep=128)
+    model = taught(tr.Logistic(n_features=4, half_life=half_life, keep=128), rows[:200], outcomes[:200])
+    twin = tr.Logistic(n_features=4, half_life=half_life, keep=128)
     for name, array in model.arrays().items():
         twin.arrays()[name][...] = array
     assert twin.penalty == model.penalty < 4 / 1.75**2

@@ -55,8 +55,8 @@ def environment(seen: Any, constraints: int) -> tr.environments.Tabular:
 
 SAFE = {"safe_action": 0, "safe_cost": -0.2}
 POLICIES: dict[str, Any] = {
-    "shadow-price": lambda: (tr.ShadowPrice(model(), constraints=1), before()),
-    "shadow-price, late": lambda: (tr.ShadowPrice(model(), cost=model(), constraints=1), after()),
+    "shadow-price": lambda: (tr.ShadowPrice(reward=model(), constraints=1), before()),
+    "shadow-price, late": lambda: (tr.ShadowPrice(reward=model(), cost=model(), constraints=1), after()),
     "provable-shadow-price": lambda: (tr.ProvableShadowPrice(model(), n_constraints=1), before()),
     "lagrangian": lambda: (tr.Lagrangian(model(), n_constraints=1), before()),
     "lagrangian, late": lambda: (tr.Lagrangian(model(), cost=model(), n_constraints=1), after()),
@@ -71,13 +71,16 @@ POLICIES: dict[str, Any] = {
     "safe-lucb": lambda: (tr.SafeLUCB(model(), cost=model(), safe_actions=[0], exploration=5), after()),
     "safe-lts": lambda: (tr.SafeLTS(model(), cost=model(), **SAFE), after()),
     "lincbwk": lambda: (tr.LinCBwK(model(), cost=model(), limits=0.5, horizon=200), after()),
-    "reward": lambda: (tr.PessimisticOptimistic(model(), constraints=1, slater=0.2), before()),
-    "cost": lambda: (tr.PessimisticOptimistic(model(), cost=model(), constraints=1, slater=0.2), after()),
-    "beside ridge": lambda: (
-        tr.PessimisticOptimistic(tr.DisjointRidge(4, 3), cost=model(), constraints=1, slater=0.2),
+    "reward": lambda: (tr.PessimisticOptimistic(reward=model(), constraints=1, slater=0.2), before()),
+    "cost": lambda: (
+        tr.PessimisticOptimistic(reward=model(), cost=model(), constraints=1, slater=0.2),
         after(),
     ),
-    "no slater": lambda: (tr.PessimisticOptimistic(model(), constraints=1), before()),
+    "beside ridge": lambda: (
+        tr.PessimisticOptimistic(reward=tr.DisjointRidge(4, 3), cost=model(), constraints=1, slater=0.2),
+        after(),
+    ),
+    "no slater": lambda: (tr.PessimisticOptimistic(reward=model(), constraints=1), before()),
 }
 
 
@@ -254,7 +257,7 @@ def test_what_a_model_lacks_is_told() -> None:
         "NotImplementedError: Silent must define deviations, or widths" in check_model(lambda: Silent(3))[0]
     )
     with pytest.raises(tr.InvalidInput, match="quantities, but 2 are needed"):
-        tr.PessimisticOptimistic(tr.Ridge(3), cost=Silent(3), constraints=2, slater=0.1)
+        tr.PessimisticOptimistic(reward=tr.Ridge(3), cost=Silent(3), constraints=2, slater=0.1)
 
 
 def test_the_page_shows_the_example() -> None:

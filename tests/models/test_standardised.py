@@ -10,23 +10,24 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from tightrope.models import MODELS
+from tightrope.models.sizes import Sizes
 from tightrope.models.standardised import Standardised
 from tightrope.testing import ModelSuite
 
 
 class TestShared(ModelSuite):
     def make(self):
-        return Standardised(3)
+        return Standardised(n_features=3)
 
 
 class TestDisjoint(ModelSuite):
     def make(self):
-        return Standardised(3, n_actions=4)
+        return Standardised(4, 3)
 
 
 class TestArms(ModelSuite):
     def make(self):
-        return Standardised(n_actions=3)
+        return Standardised(3, 0)
 
 
 def taught(model, n=60, features=1.0, outcomes=1.0, offset=0.0, seed=0):
@@ -41,8 +42,8 @@ def taught(model, n=60, features=1.0, outcomes=1.0, offset=0.0, seed=0):
 @pytest.mark.parametrize("n_actions", [None, 4])
 def test_units_do_not_matter(n_actions):
     rows, ids = np.random.default_rng(1).normal(size=(5, 3)), np.arange(5) % 4
-    base = taught(Standardised(3, n_actions))
-    other = taught(Standardised(3, n_actions), features=1e3, outcomes=1e-4, offset=7.0)
+    base = taught(Standardised(n_actions, 3))
+    other = taught(Standardised(n_actions, 3), features=1e3, outcomes=1e-4, offset=7.0)
     np.testing.assert_allclose((other.means(1e3 * rows, ids) - 7.0) / 1e-4, base.means(rows, ids), rtol=1e-6)
     np.testing.assert_allclose(
         other.deviations(1e3 * rows, ids) / 1e-4, base.deviations(rows, ids), rtol=1e-6
@@ -50,13 +51,13 @@ def test_units_do_not_matter(n_actions):
 
 
 def test_means_are_those_of_a_regression_with_a_constant():
-    model, rows = taught(Standardised(3), n=4000), np.random.default_rng(1).normal(size=(5, 3))
+    model, rows = taught(Standardised(n_features=3), n=4000), np.random.default_rng(1).normal(size=(5, 3))
     np.testing.assert_allclose(model.means(rows), rows.sum(axis=1), atol=0.02)
     assert (model.deviations(rows) < 0.02).all()
 
 
 def test_a_declared_deviation_is_known_before_anything_is_learnt():
-    model = Standardised(2, prior=[3.0, 0.5], n_outputs=2, centred=False)
+    model = Standardised(n_features=2, prior=[3.0, 0.5], n_outputs=2, centred=False)
     deviations = model.deviations(np.ones((1, 2)))
     assert deviations[0, 0] / deviations[0, 1] == pytest.approx(6.0)
 
@@ -64,7 +65,7 @@ def test_a_declared_deviation_is_known_before_anything_is_learnt():
 @pytest.mark.parametrize("centred", [False, True])
 def test_shifted_outcomes_are_as_if_they_had_been_learnt_so(centred):
     rng = np.random.default_rng(0)
-    model, other = (Standardised(3, 2, centred=centred, n_outputs=2) for _ in range(2))
+    model, other = (Standardised(2, 3, centred=centred, n_outputs=2) for _ in range(2))
     for _ in range(40):
         x, y, a = rng.normal(size=3), rng.normal(size=2), int(rng.integers(2))
         model.learn(x, y, a)
@@ -81,7 +82,7 @@ def test_shifted_outcomes_are_as_if_they_had_been_learnt_so(centred):
 
 
 def test_the_first_rows_on_offer_set_the_unit_and_predictions_do_not():
-    model = Standardised(2)
+    model = Standardised(n_features=2)
     model.means([[3.0, 4.0]])
     assert model.spread[2] == 0.0
     model.seen(np.array([[3.0, 4.0], [0.0, 0.0]]), np.arange(2))
@@ -91,15 +92,15 @@ def test_the_first_rows_on_offer_set_the_unit_and_predictions_do_not():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Standardised(), "needs n_actions"),
-        (lambda: Standardised(-1), "n_features"),
-        (lambda: Standardised(2, 0), "n_actions"),
-        (lambda: Standardised(2, prior=-1.0), "prior must be at least 0"),
-        (lambda: Standardised(2, prior=[1.0, 2.0]), "prior must have shape"),
-        (lambda: Standardised(2).learn([1.0, math.nan], 1.0), "features"),
-        (lambda: Standardised(2).learn([1.0, 0.0], math.inf), "outcome"),
-        (lambda: Standardised(2, 3).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),
-        (lambda: Standardised(2).means([[1.0]]), "features must have shape"),
+        (lambda: Standardised(n_features=0), "needs n_actions"),
+        (lambda: Standardised(n_features=-1), "n_features"),
+        (lambda: Standardised(0, 2), "n_actions"),
+        (lambda: Standardised(n_features=2, prior=-1.0), "prior must be at least 0"),
+        (lambda: Standardised(n_features=2, prior=[1.0, 2.0]), "prior must have shape"),
+        (lambda: Standardised(n_features=2).learn([1.0, math.nan], 1.0), "features"),
+        (lambda: Standardised(n_features=2).learn([1.0, 0.0], math.inf), "outcome"),
+        (lambda: Standardised(3, 2).learn([1.0, 0.0], 1.0, 3), "action must be below 3"),
+        (lambda: Standardised(n_features=2).means([[1.0]]), "features must have shape"),
     ],
 )
 def test_what_is_refused(make, message):
@@ -109,6 +110,6 @@ def test_what_is_refused(make, message):
 
 def test_it_is_registered():
     assert MODELS.find("standardised") is Standardised
-    assert repr(Standardised(3, 4)) == "Standardised(3, n_actions=4)"
-    assert Standardised.sized(n_actions=4, n_features=3, per_action=True).n_actions is None
-    assert Standardised.sized(n_actions=4, n_features=3, per_action=False).n_actions == 4
+    assert repr(Standardised(4, 3)) == "Standardised(4, 3)"
+    assert Standardised.sized(Sizes(4, 3, per_action=True)).n_actions is None
+    assert Standardised.sized(Sizes(4, 3, per_action=False)).n_actions == 4

@@ -32,9 +32,9 @@ def papers(policy="", **sizes):
 @pytest.mark.parametrize(
     ("sizes", "model"),
     [
-        ({}, "Standardised(0, n_actions=3)"),
-        ({"n_features": 4}, "Standardised(4, n_actions=3)"),
-        ({"n_features": 4, "disjoint": False}, "Standardised(4)"),
+        ({}, "Standardised(3, 0)"),
+        ({"n_features": 4}, "Standardised(3, 4)"),
+        ({"n_features": 4, "disjoint": False}, "Standardised(n_features=4)"),
     ],
 )
 def test_the_default_is_shadow_price_with_the_model_that_fits(sizes, model):

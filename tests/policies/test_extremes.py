@@ -21,7 +21,7 @@ MODELS: dict[str, Any] = {
     "arms": lambda: tr.ArmMeans(J),
     "ridge": lambda: tr.Ridge(D),
     "disjoint": lambda: tr.DisjointRidge(J, D),
-    "logistic": lambda: tr.Logistic(D),
+    "logistic": lambda: tr.Logistic(n_features=D),
     "ensemble": lambda: tr.Ensemble("extra-trees", None, D, members=2, first=5, refit="now"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,16 +22,14 @@ RULES = tr.Rules(
 X = np.array([0.6, 0.8])
 KINDS = {
     "shadow-price": tr.ShadowPrice,
-    "pessimistic-optimistic": lambda *given, **more: tr.PessimisticOptimistic(
-        reward=given[0], constraints=given[1], cost=given[2], slater=0.1, horizon=100, **more
-    ),
+    "pessimistic-optimistic": partial(tr.PessimisticOptimistic, slater=0.1, horizon=100),
 }
 
 
 @pytest.fixture(params=KINDS)
 def make(request):
     def policy(constraints=RULES):
-        return KINDS[request.param](tr.DisjointRidge(2, 2), constraints, tr.DisjointRidge(2, 2))
+        return KINDS[request.param](constraints, tr.DisjointRidge(2, 2), tr.DisjointRidge(2, 2))
 
     return policy
 
@@ -51,7 +50,7 @@ def test_one_x_is_the_features_of_costs_too(make):
             policies[1].decide(X, X, **group)
             policies[2].decide(X, cost_features=X, **group)
         same(*policies)
-    narrow = tr.ShadowPrice(tr.DisjointRidge(2, 2), 1, tr.DisjointRidge(2, 3))
+    narrow = tr.ShadowPrice(constraints=1, reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 3))
     with pytest.raises(tr.InvalidInput, match="cost_features are needed by"):
         narrow.decide(X)
 
@@ -143,7 +142,7 @@ def test_rewards_outside_the_unit_interval_are_told_once_by_the_papers_policy():
     low.learn(low.decide(**offer), -3)
     with pytest.warns(PolicyWarning, match=r"in \[-3, 1\]"):
         low.warm_start(None, [0] * 12, [-3] * 12)
-    free = tr.ShadowPrice(tr.ArmMeans(2), 1)
+    free = tr.ShadowPrice(constraints=1, reward=tr.ArmMeans(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for reward in (7.0, -3.0):

@@ -164,7 +164,10 @@ def test_it_plays_as_written(kind, learnt):
     K, J, explore = 2, 4, 0.8
     rng = np.random.default_rng(3)
     policy = kind(tr.Ridge(3), cost=tr.Ridge(3) if learnt else None, n_constraints=K, explore=explore, seed=7)
-    twin, costs_twin = tr.Standardised(3), tr.Standardised(3, centred=False, n_outputs=K)
+    twin, costs_twin = (
+        tr.Standardised(n_features=3),
+        tr.Standardised(n_features=3, centred=False, n_outputs=K),
+    )
     Q, S, size, square, moved, rho, priced, climbs = *np.zeros((5, K)), 0.0, 0, 0
     for t in range(1, 201):
         phi, w = rng.normal(size=(J, 3)), rng.uniform(-0.5, 0.7, (J, K))

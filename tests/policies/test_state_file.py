@@ -54,25 +54,27 @@ def offer(form, rng):
 def make(form):
     settings = {"slater": 0.2, "horizon": 1000}
     if form == "A":
-        return tr.PessimisticOptimistic(tr.Ridge(3, bonus=0.3, ridge=0.5, m=2), constraints=2, **settings)
+        return tr.PessimisticOptimistic(
+            reward=tr.Ridge(3, bonus=0.3, ridge=0.5, m=2), constraints=2, **settings
+        )
     if form == "measured":
-        return tr.PessimisticOptimistic(tr.Ridge(3), constraints=2, seed=5)
+        return tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2, seed=5)
     if form == "own schedules":
         powers = {"V": tr.Power(4.0, 0.5), "epsilon": tr.Power(1.0, -0.5)}
-        return tr.PessimisticOptimistic(tr.Ridge(3), constraints=2, **powers)
+        return tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2, **powers)
     if form == "B":
         wide = {"constraints": 2, "cost_range": [(-0.5, 1), (-1, 1)], **settings}
-        return tr.PessimisticOptimistic(tr.Ridge(3), cost=tr.Ridge(5, bonus=0.1), **wide)
+        return tr.PessimisticOptimistic(reward=tr.Ridge(3), cost=tr.Ridge(5, bonus=0.1), **wide)
     if form == "arms":
-        return tr.PessimisticOptimistic(tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=2, **settings)
+        return tr.PessimisticOptimistic(reward=tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=2, **settings)
     if form == "disjoint":
-        return tr.PessimisticOptimistic(tr.DisjointRidge(3, 2), constraints=2, **settings)
+        return tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=2, **settings)
     if form == "unconstrained":
         return tr.LinUCB(tr.Ridge(3), horizon=50)
     if form == "rules":
-        return tr.PessimisticOptimistic(tr.DisjointRidge(3, 2), constraints=rules(), slater=0.05)
+        return tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=rules(), slater=0.05)
     return tr.PessimisticOptimistic(
-        tr.DisjointRidge(3, 2), cost=tr.ArmMeans(3), constraints=rules("after"), slater=0.05
+        reward=tr.DisjointRidge(3, 2), cost=tr.ArmMeans(3), constraints=rules("after"), slater=0.05
     )
 
 

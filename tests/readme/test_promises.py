@@ -80,8 +80,8 @@ def test_any_model() -> None:
     few = {"members": 2, "first": 20, "refit": "now"}
     models = {
         "linear": lambda: tr.DisjointRidge(2, 1),
-        "logistic": lambda: tr.Logistic(1, 2),
-        "random features": lambda: tr.Features("fourier", tr.Standardised(1, 2), first=20),
+        "logistic": lambda: tr.Logistic(2, 1),
+        "random features": lambda: tr.Features("fourier", tr.Standardised(2, 1), first=20),
         "trees": lambda: tr.Ensemble("extra-trees", 2, 1, **few),
         "networks": lambda: tr.Ensemble("mlp", 2, 1, **few),
         "whatever": lambda: tr.Ensemble(KNeighborsRegressor(2), 2, 1, **few),
@@ -141,10 +141,10 @@ def test_both_algorithms_choose_as_a_literal_transcription_does() -> None:
     draw = np.random.default_rng(0)
     theta = unit_rows(draw, 1, 4)[0]
     literal = ReferenceA(4, 2, slater=0.3, horizon=300)
-    ours = tr.PessimisticOptimistic(tr.Ridge(4), constraints=2, slater=0.3, horizon=300)
+    ours = tr.PessimisticOptimistic(reward=tr.Ridge(4), constraints=2, slater=0.3, horizon=300)
     late = ReferenceB(4, 3, 2, slater=0.3, horizon=300)
     ours_late = tr.PessimisticOptimistic(
-        tr.Ridge(4), cost=tr.Ridge(3), constraints=2, slater=0.3, horizon=300
+        reward=tr.Ridge(4), cost=tr.Ridge(3), constraints=2, slater=0.3, horizon=300
     )
     for _ in range(300):
         phi, psi, W = unit_rows(draw, 5, 4), unit_rows(draw, 5, 3), draw.uniform(-1.0, 1.0, (5, 2))

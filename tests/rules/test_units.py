@@ -150,7 +150,7 @@ def test_what_a_simulated_policy_exceeds_is_told_in_the_units_of_the_rule():
     env = world([tr.Budget("cents", at_most=250, range=(0, 1000))])
     run = tr.simulate(tr.policies.Uniform(3), env, 2000, 1, seed=1, warn=False)
     constrained = tr.simulate(
-        tr.PessimisticOptimistic(tr.ArmMeans(3), constraints=1, slater=0.1, V=tr.Power(1e6, 0.5)),
+        tr.PessimisticOptimistic(reward=tr.ArmMeans(3), constraints=1, slater=0.1, V=tr.Power(1e6, 0.5)),
         env,
         2048,
         1,

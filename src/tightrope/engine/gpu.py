@@ -40,6 +40,7 @@ from tightrope.engine.recording import known_optimum, policy_name, recorded_roun
 from tightrope.environments.drifting import Drifting
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.policies.build import for_problem
 from tightrope.result import Result
 from tightrope.validation import Array, whole_number
 
@@ -115,6 +116,7 @@ def simulate_many(
     replications = whole_number("replications", replications, low=1, high=2**32 - 1)
     seed = whole_number("seed", seed)
     grid = recorded_rounds(rounds, record)
+    policies = [for_problem(policy, env.problem()) for policy in policies]
     shapes = [program_for(policy, env, precision, keep_choices) for policy in policies]
     best = known_optimum(env, optimum, grid)
     for policy, shape in zip(policies, shapes):

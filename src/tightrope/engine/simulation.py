@@ -23,6 +23,7 @@ from tightrope.environments.custom import Custom
 from tightrope.environments.drifting import Drifting, Environment
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.policies.build import for_problem
 from tightrope.policies.watch import units_counted
 from tightrope.progress import progress_bar
 from tightrope.result import Result
@@ -111,6 +112,7 @@ def simulate(
     if engine not in get_args(Engine):
         listed = ", ".join(map(repr, get_args(Engine)))
         raise InvalidInput(f"engine must be one of {listed}, but got {engine!r}.")
+    policy = for_problem(policy, env.problem())
     if engine != "cpu":
         from tightrope.engine.gpu import simulate_many
 

@@ -110,7 +110,7 @@ class Custom:
     ...     bought = rng.random() < (0.2 if action == "full price" else 0.2 + 0.6 * context["features"][1])
     ...     return float(bought), {"discount": float(bought and action == "discount")}
     >>> shop = Custom(draw, outcome, rules=rules, name="shop")
-    >>> policy = tr.ShadowPrice(tr.DisjointRidge(2, 2), rules, tr.DisjointRidge(2, 2))
+    >>> policy = tr.ShadowPrice(rules, reward=tr.DisjointRidge(2, 2), cost=tr.DisjointRidge(2, 2))
     >>> run = tr.simulate(policy, shop, rounds=300, seed=0)
     >>> run.optimum is None, bool(run.cost[0, -1, 0] < 20)
     (True, True)

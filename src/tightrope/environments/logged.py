@@ -82,7 +82,7 @@ def from_log(
     >>> spent = np.where(sent == "letter", age, 40.0) + rng.normal(0.0, 5.0, 2000)
     >>> rules = tr.Rules([tr.Capacity("letter", at_most=0.2)], actions=["email", "letter"])
     >>> env = from_log({"age": age, "sent": sent, "spent": spent}, context=["age"], action="sent", reward="spent", rules=rules)
-    >>> run = tr.simulate(tr.ShadowPrice(tr.DisjointRidge(2, 2), rules), env, rounds=1000, seed=0)
+    >>> run = tr.simulate(tr.ShadowPrice(rules, reward=tr.DisjointRidge(2, 2)), env, rounds=1000, seed=0)
     >>> bool(45 < run.optimum < 49), bool(run.average_reward.mean[-1] > 43)
     (True, True)
     """

@@ -13,7 +13,8 @@ import numpy as np
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
-from tightrope.models import MODELS, Model
+from tightrope.models import Model
+from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
 from tightrope.progress import progress_bar
@@ -236,10 +237,9 @@ def compare_models(
 def made_for(settings: Mapping[str, Any], log: Log, n_outputs: int) -> Model:
     """The model of these settings for the actions and features of a log, in any unit."""
     stated = dict(settings)
-    make = MODELS.find(str(stated.pop("model", None)))
     x = features_of(log)
-    n_features = 0 if x is None else x.shape[1]
-    model: Model = make.sized(n_actions=log.n_actions, n_features=n_features, per_action=False, **stated)
+    sizes = Sizes(log.n_actions, 0 if x is None else x.shape[1], per_action=False)
+    model = sized(model_class(str(stated.pop("model", None)), sizes), sizes, **stated)
     return model.standardised(n_outputs, centred=True, prior=np.zeros(n_outputs))
 
 

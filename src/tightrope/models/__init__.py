@@ -5,6 +5,7 @@ from tightrope.models.auto import Auto
 from tightrope.models.disjoint_ridge import DisjointRidge
 from tightrope.models.ensemble import Ensemble
 from tightrope.models.features import Features
+from tightrope.models.linear import Linear
 from tightrope.models.logistic import Logistic
 from tightrope.models.model import MODELS, Model, model_from_settings, register
 from tightrope.models.ridge import Ridge
@@ -17,6 +18,7 @@ __all__ = [
     "DisjointRidge",
     "Ensemble",
     "Features",
+    "Linear",
     "Logistic",
     "Model",
     "Ridge",

@@ -17,6 +17,8 @@ from tightrope.models.model import (
     known_action,
     register,
     shown_half_life,
+    shown_sizes,
+    size,
 )
 from tightrope.models.standardised import standardised_like
 from tightrope.validation import Array, finite_number, whole_number
@@ -28,8 +30,8 @@ class ArmMeans(Model):
 
     Parameters
     ----------
-    n_arms : int
-        Ids run from 0 to n_arms − 1.
+    n_actions : int, optional
+        Ids run from 0 to n_actions − 1. By default as many as its policy knows.
     bonus : float
         Multiplies the width; 1 is the paper's.
     n_outputs : int
@@ -52,24 +54,25 @@ class ArmMeans(Model):
     n_actions: int
 
     def __init__(
-        self, n_arms: int, *, bonus: float = 1.0, n_outputs: int = 1, half_life: float | str | None = None
+        self,
+        n_actions: int | None = None,
+        *,
+        bonus: float = 1.0,
+        n_outputs: int = 1,
+        half_life: float | str | None = None,
     ) -> None:
-        self.n_actions = self.n_arms = whole_number("n_arms", n_arms, low=1)
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.bonus = factor("bonus", bonus)
         self._fades = half_life_of(half_life)
         self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
         if self._fades is not None:
             self.compiled = None
+        if not self._take_sizes(n_actions=size("n_actions", n_actions, low=1)):
+            return
         self.stat = np.zeros(kernels.STAT_SIZE)
         self.stat[kernels.BONUS] = self.bonus
         self.counts = np.zeros(self.n_actions)
         self.sums = np.zeros((self.n_actions, self.n_outputs))
-
-    @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> ArmMeans:
-        """One arm for each action; features are not looked at."""
-        return cls(n_actions, **settings)
 
     @property
     def n_learnt(self) -> int:
@@ -137,4 +140,4 @@ class ArmMeans(Model):
         return {"stat": self.stat, "counts": self.counts, "sums": self.sums}
 
     def __repr__(self) -> str:
-        return f"ArmMeans({self.n_actions}, bonus={self.bonus:g}{shown_half_life(self.half_life)})"
+        return f"ArmMeans({shown_sizes(self.n_actions)}bonus={self.bonus:g}{shown_half_life(self.half_life)})"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import MODELS, Model, checked_outcome, half_life_of, register
+from tightrope.models.model import Model, checked_outcome, half_life_of, missing_sizes, register, size
+from tightrope.models.sizes import Sizes, model_class, shared_or_each, sized
 from tightrope.validation import Array, whole_number
 
 _LINEAR = "standardised"
@@ -46,10 +47,11 @@ class Auto(Model):
 
     Parameters
     ----------
-    n_actions : int or None
-        Actions that are told apart by their id; None where each comes with features of its own.
-    n_features : int
-        0 for arms alone.
+    n_actions : int, optional
+        Actions that are told apart by their id; None where each comes with features of its own, or where nobody has typed
+        `n_features`.
+    n_features : int, optional
+        0 for arms alone. By default as many as in the first context that its policy is shown.
     candidates : sequence of names or settings, optional
         Registered names, or settings with the name under `model`; by default a linear model, small forests and small boosted
         trees. The first is followed at the start.
@@ -70,17 +72,16 @@ class Auto(Model):
 
     def __init__(
         self,
-        n_actions: int | None,
-        n_features: int = 0,
+        n_actions: int | None = None,
+        n_features: int | None = None,
         *,
         candidates: Sequence[Any] | None = None,
         half_life: float | str | None = None,
         seed: int = 0,
         n_outputs: int = 1,
     ) -> None:
-        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
-        self.n_features = whole_number("n_features", n_features)
-        self.takes_features = self.n_features > 0
+        self.n_actions, p = size("n_actions", n_actions, low=1), size("n_features", n_features, low=0)
+        self.takes_features = p != 0
         self.n_outputs = whole_number("n_outputs", n_outputs)
         self.seed = whole_number("seed", seed)
         self.half_life = half_life
@@ -89,8 +90,11 @@ class Auto(Model):
         self._fades = None if fades is None or isinstance(half_life, str) else fades.length
         usual = (_LINEAR, *_TREES) if self.takes_features else (_LINEAR,)
         given = usual if candidates is None else candidates
+        self._asked_for = None if candidates is None else list(candidates)
         if isinstance(given, str) or not len(given):
             raise InvalidInput(f"candidates must be a list of models, but got {given!r}.")
+        if not self._take_sizes(n_features=p):
+            return
         self.models = [self._made(f"candidates[{i}]", one) for i, one in enumerate(given)]
         C = len(self.models)
         self._counts = np.zeros(6, dtype=np.int64)
@@ -102,7 +106,8 @@ class Auto(Model):
     def _made(self, name: str, given: Any) -> Model:
         stated = {"model": given} if isinstance(given, str) else dict(given)
         try:
-            make = MODELS.find(str(stated.pop("model", None)))
+            sizes = Sizes(self.n_actions or 1, self.n_features, self.n_actions is None)
+            make = model_class(str(stated.pop("model", None)), sizes)
             if not make.takes_features and self.n_actions is None:
                 raise InvalidInput("it does not tell actions apart by their features")
             if "n_outputs" in stated:  # All of its settings, as `settings` gives them.
@@ -111,12 +116,7 @@ class Auto(Model):
                 shared = {"seed": self.seed, "half_life": self.half_life, "n_outputs": self.n_outputs}
                 taken = inspect.signature(make).parameters
                 stated = {k: v for k, v in shared.items() if k in taken and v is not None} | stated
-                model = make.sized(
-                    n_actions=self.n_actions or 1,
-                    n_features=self.n_features,
-                    per_action=self.n_actions is None,
-                    **stated,
-                )
+                model = sized(make, sizes, **stated)
         except (TypeError, InvalidInput) as error:
             raise InvalidInput(f"{name}: {str(error).rstrip('.')}.") from error
         return model
@@ -129,9 +129,9 @@ class Auto(Model):
         return self.models[int(self._counts[_FOLLOWED])]
 
     @property
-    def candidates(self) -> list[dict[str, Any]]:
-        """The settings of each."""
-        return [model.settings() for model in self.models]
+    def candidates(self) -> list[Any] | None:
+        """The settings of each; before sizes are known as they were asked for."""
+        return self._asked_for if missing_sizes(self) else [model.settings() for model in self.models]
 
     @property
     def names(self) -> list[str]:
@@ -344,12 +344,13 @@ class Auto(Model):
         return fresh
 
     @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Auto:
+    def sized(cls, sizes: Sizes, **settings: Any) -> Auto:
         """One that tells actions apart by their features where each has its own."""
-        return cls(None if per_action else n_actions, n_features, **settings)
+        return cls(**shared_or_each(sizes) | settings)
 
     def __repr__(self) -> str:
-        return f"Auto({self.n_actions}, {self.n_features}, candidates={self.names})"
+        shown = self.candidates if missing_sizes(self) else self.names
+        return f"Auto({self.n_actions}, {self.n_features}, candidates={shown})"
 
 
 _LEARNT, _FOLLOWED, _NEXT_LOOK, _FITS, _FITS_SEEN, _SWITCHES = range(6)

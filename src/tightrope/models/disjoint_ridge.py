@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models.linear import Linear, require_rows_in_ball
-from tightrope.models.model import Ids, known_action, register
-from tightrope.validation import Array, real_array, whole_number
+from tightrope.models.model import Ids, known_action, register, shown_sizes, size
+from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
+from tightrope.validation import Array, real_array
 
 
 @register("disjoint-ridge")
-class DisjointRidge(Linear):
+class DisjointRidge(RidgeRegression):
     """One ridge regression for each action on a context vector x ∈ R^p: `Ridge(n_actions * n_features)` on φ = e_j ⊗ x.
 
     The confidence radius is the one of all n_actions · n_features dimensions, so that the two are equal in every number, at 1/J of
@@ -21,10 +21,10 @@ class DisjointRidge(Linear):
 
     Parameters
     ----------
-    n_actions : int
-        J: ids run from 0 to J − 1.
-    n_features : int
-        p, the length of x; ‖x‖ ≤ 1 is asked for.
+    n_actions : int, optional
+        J: ids run from 0 to J − 1. By default as many as its policy knows.
+    n_features : int, optional
+        p, the length of x; ‖x‖ ≤ 1 is asked for. By default as long as the first that its policy is shown.
     bonus, m, ridge, n_outputs, half_life
         As for `Ridge`; a half-life is counted in outcomes of all actions together.
 
@@ -40,8 +40,8 @@ class DisjointRidge(Linear):
 
     def __init__(
         self,
-        n_actions: int,
-        n_features: int,
+        n_actions: int | None = None,
+        n_features: int | None = None,
         *,
         bonus: float = 1.0,
         m: float = 1.0,
@@ -49,8 +49,13 @@ class DisjointRidge(Linear):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self.n_actions = whole_number("n_actions", n_actions, low=1)
-        self._start(self.n_actions, n_features, bonus, m, ridge, n_outputs, half_life)
+        self._set(bonus, m, ridge, n_outputs, half_life)
+        sizes = {
+            "n_actions": size("n_actions", n_actions, low=1),
+            "n_features": size("n_features", n_features, low=1),
+        }
+        if self._take_sizes(**sizes):
+            self._start(self.n_actions)
 
     @property
     def sigma(self) -> Array:
@@ -92,11 +97,11 @@ class DisjointRidge(Linear):
         return np.array([row @ self._sampled_theta(g, scale, normals) for g, row in zip(ids.tolist(), rows)])
 
     def _rows(self, features: Any, actions: Any) -> tuple[Ids, Array]:
-        ids = np.arange(self.n_actions) if actions is None else np.asarray(actions, dtype=np.int64)
+        ids = np.arange(len(self.Sigma)) if actions is None else np.asarray(actions, dtype=np.int64)
         x = real_array("features", features, (self.n_features,), (len(ids), self.n_features))
         require_rows_in_ball("features", np.atleast_2d(x))
         rows = x if x.ndim == 2 else np.array(np.broadcast_to(x, (len(ids), self.n_features)), order="C")
         return ids, rows
 
     def __repr__(self) -> str:
-        return f"DisjointRidge({self.n_actions}, {self.n_features}, {self._shown()})"
+        return f"DisjointRidge({shown_sizes(self.n_actions, self.n_features)}{self._shown()})"

@@ -18,7 +18,6 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import normal
 from tightrope.models.background import BackgroundWork, Result
 from tightrope.models.estimators import as_data, is_zero_or_one, recipe
-from tightrope.models.kept import KeptOutcomes, Sample
 from tightrope.models.members import Members, Plan, fit_members, restored_members, units_of
 from tightrope.models.model import (
     Ids,
@@ -27,7 +26,10 @@ from tightrope.models.model import (
     half_life_of,
     known_action,
     register,
+    size,
 )
+from tightrope.models.outcome_memory import KeptOutcomes, Sample
+from tightrope.models.sizes import Sizes, shared_or_each
 from tightrope.validation import (
     Array,
     finite_number,
@@ -69,8 +71,9 @@ class Ensemble(Model):
         "random-forest" or "mlp"; `module:Class` with `params`; or an object like those of scikit-learn, which is kept as its
         class and parameters. A classifier learns outcomes of 0 and 1 alone.
     n_actions : int, optional
-        J. None where one row of features tells all about an action.
-    n_features : int
+        J. None where one row of features tells all about an action, or where nobody has typed `n_features`.
+    n_features : int, optional
+        By default as many as in the first context that its policy is shown.
     members : int
         1 for one fit to all outcomes, without deviations; it explores by "gaps".
     shared : bool, optional
@@ -118,7 +121,7 @@ class Ensemble(Model):
         self,
         estimator: Any = "boosted-trees",
         n_actions: int | None = None,
-        n_features: int = 0,
+        n_features: int | None = None,
         *,
         members: int = 10,
         shared: bool | None = None,
@@ -137,8 +140,7 @@ class Ensemble(Model):
     ) -> None:
         self.estimator, self.params = as_data(estimator, params)
         self._recipe = recipe(self.estimator, self.params)
-        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
-        self.n_features = whole_number("n_features", n_features, low=1)
+        self.n_actions = size("n_actions", n_actions, low=1)
         self.n_members = whole_number("members", members, low=1)
         self.shared = self._recipe.shared if shared is None else bool(shared)
         self.spread = finite_number("spread", spread, low=0.0)
@@ -155,6 +157,8 @@ class Ensemble(Model):
         self.exploration = exploration or ("members" if self.n_members > 1 else "gaps")
         self.seed = whole_number("seed", seed)
         self.n_outputs = whole_number("n_outputs", n_outputs, low=1)
+        if not self._take_sizes(n_features=size("n_features", n_features, low=1)):
+            return
         self._plan = Plan(
             self._recipe,
             self.n_members,
@@ -485,9 +489,9 @@ class Ensemble(Model):
         return twin
 
     @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Ensemble:
+    def sized(cls, sizes: Sizes, **settings: Any) -> Ensemble:
         """One estimator for all where each action has features of its own, else one for each action."""
-        return cls(n_actions=None if per_action else n_actions, n_features=n_features, **settings)
+        return cls(**shared_or_each(sizes) | settings)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: all but the fits, which are made again there."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.models.library_objects import made_of, object_as_data, object_from_data
 from tightrope.models.networks import set_weights
-from tightrope.models.objects import made_of, object_as_data, object_from_data
 from tightrope.trust import grant
 from tightrope.validation import Array
 

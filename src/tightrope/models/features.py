@@ -14,13 +14,13 @@ from tightrope.errors import InvalidInput
 from tightrope.models import transformers
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import (
-    MODELS,
     Model,
     checked_outcome,
     known_action,
     model_from_settings,
     register,
 )
+from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.trust import grant
 from tightrope.validation import Array, real_array, require_finite, whole_number
 from tightrope.words import Text
@@ -42,7 +42,7 @@ class Features(Model):
         "splines"; a dict of such a `kind`, or of module:Class, and parameters; or any object like scikit-learn's, a pipeline too,
         whose parameters are plain data or such objects. The first two standardise features beforehand.
     inner : Model, dict or str
-        The model behind it, of the size of the features as they come; it must have learnt nothing.
+        The model behind it, of the size of the features as they come, or without sizes; it must have learnt nothing.
     first : int
         Outcomes until the transformer is fitted; 0 for one that learns nothing from data but the number of features.
     size : int, optional
@@ -66,7 +66,7 @@ class Features(Model):
     def __init__(
         self,
         transformer: Any,
-        inner: Any,
+        inner: Any = "linear",
         *,
         first: int = 300,
         size: int | None = None,
@@ -77,7 +77,16 @@ class Features(Model):
         self.transformer = transformers.as_data(transformer)
         self._data = json.dumps(self.transformer, sort_keys=True)
         self.n_outputs = M = whole_number("n_outputs", n_outputs)
-        self._raw = _inner_model(inner, half_life).with_outputs(M)
+        self.first, self.seed = whole_number("first", first), whole_number("seed", seed)
+        self.size = None if size is None else whole_number("size", size, low=1)
+        # Here the class is looked at, and whether it is trusted.
+        transformers.from_data(self.transformer)
+        behind = read_model("inner", inner)
+        if isinstance(behind, Unsized):
+            self.inner, self.half_life = dict(behind.settings), half_life
+            self._take_sizes(n_features=None)
+            return
+        self._raw = _inner_model(behind, half_life).with_outputs(M)
         if not self._raw.takes_features:
             raise InvalidInput(
                 Text("{model!r} takes no features, so there is nothing to transform.", model=self._raw)
@@ -87,10 +96,6 @@ class Features(Model):
         self.n_features = p = self._raw.n_features
         self.n_actions = self._raw.n_actions
         self.exploration = self._raw.exploration
-        self.first, self.seed = whole_number("first", first), whole_number("seed", seed)
-        self.size = None if size is None else whole_number("size", size, low=1)
-        # Here the class is looked at, and whether it is trusted.
-        transformers.from_data(self.transformer)
         self._size = self.size or transformers.usual_size(self._data, self.first, p)
         self._model = model_from_settings({**self.inner, "n_features": self._size})
         # What was seen until the transformer is fitted; `waits` is the time that went by before each.
@@ -106,14 +111,11 @@ class Features(Model):
             self.seen[1] = self._mark()
 
     @classmethod
-    def sized(
-        cls, *, n_actions: int, n_features: int, per_action: bool, inner: Any = None, **settings: Any
-    ) -> Features:
-        """The inner model sized as it asks; ridge regression by default."""
-        given = {"model": inner} if isinstance(inner, str) else dict(inner or {})
-        made = MODELS.find(given.pop("model", "ridge" if per_action else "disjoint-ridge"))
-        sized = made.sized(n_actions=n_actions, n_features=n_features, per_action=per_action, **given)
-        return cls(inner=sized, **settings)
+    def sized(cls, sizes: Sizes, inner: Any = "linear", **settings: Any) -> Features:
+        """The inner model sized as it asks."""
+        named = inner if not isinstance(inner, dict) or "model" in inner else {"model": "linear", **inner}
+        behind = read_model("inner", named)
+        return cls(inner=behind.sized(sizes) if isinstance(behind, Unsized) else behind, **settings)
 
     # Learn
 
@@ -332,11 +334,7 @@ class Features(Model):
         return int.from_bytes(digest, "little") >> 1 | 1
 
 
-def _inner_model(inner: Any, half_life: float | str | None) -> Model:
-    if isinstance(inner, dict):
-        inner = model_from_settings(inner)
-    if not isinstance(inner, Model):
-        raise InvalidInput(field="inner", must="be a model, or the settings of one", got=inner)
+def _inner_model(inner: Model, half_life: float | str | None) -> Model:
     if inner.n_learnt:
         said = "{model!r} has learnt already, of features that are not transformed."
         raise InvalidInput(Text(said, model=inner))

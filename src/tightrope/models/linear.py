@@ -1,211 +1,23 @@
-"""What ridge regression on features is made of, whether all actions share its parameters or each has its own."""
+"""The linear model that a problem asks for, by one name."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
-
-from tightrope import kernels
-from tightrope.kernels import forgetting
-from tightrope.models.model import Ids, Model, checked_outcome, factor, half_life_of, shown_half_life
-from tightrope.models.standardised import standardised_like
-from tightrope.validation import NORM_LIMIT, Array, finite_number, real_array, require_unit_rows, whole_number
-
-SMALLEST_RIDGE = 1e-8
+from tightrope.models.arm_means import ArmMeans
+from tightrope.models.disjoint_ridge import DisjointRidge
+from tightrope.models.model import Model, register
+from tightrope.models.ridge import Ridge
+from tightrope.models.sizes import Sizes
 
 
-class Linear(Model):
-    """Ridge regression in `blocks`, each with its Σ, Σ⁻¹, b and θ̂; all arrays are views of one, `flat`, which kernels read."""
+@register("linear")
+class Linear:
+    """What "linear" is: `DisjointRidge` for one x for all actions, `Ridge` for features by action, `ArmMeans` without any."""
 
-    # By the plain path where it forgets.
-    compiled: str | None = "ridge"
-    linear: ClassVar[bool] = True
-    unit_features: ClassVar[bool] = True
+    takes_features = False
 
-    bonus: float
-    m: float
-    ridge: float
-    flat: Array
-    stat: Array
-    Sigma: Array
-    Sigma_inv: Array
-    B: Array
-    Theta: Array
-    wear: Array
-    ages: Array
-
-    def _start(
-        self, blocks: int, n_features: Any, bonus: Any, m: Any, ridge: Any, n_outputs: Any, half_life: Any
-    ) -> None:
-        self.n_features = p = whole_number("n_features", n_features, low=1)
-        self.n_outputs = M = whole_number("n_outputs", n_outputs)
-        self.bonus = factor("bonus", bonus)
-        self.m = factor("m", m)
-        self.ridge = finite_number("ridge", ridge, low=SMALLEST_RIDGE)
-        self.flat = kernels.new_ridge(blocks, p, M)
-        views = kernels.ridge_views(self.flat)
-        self.stat, self.Theta, self.Sigma_inv, self.Sigma, self.B, self.wear = views
-        self.stat[:] = 0.0, self.bonus, self.m, self.ridge, self.dimension
-        self.Sigma[:] = self.ridge * np.eye(p)
-        self.Sigma_inv[:] = np.eye(p) / self.ridge
-        fades = half_life_of(half_life)
-        self.half_life = half_life if fades is None or not fades.tick else fades.length
-        if fades is not None:
-            self.compiled = None
-            self.ages = forgetting.new_ages(*fades, blocks, p)
-
-    @property
-    def n_learnt(self) -> int:
-        """Outcomes learnt so far, over all actions."""
-        return int(self.stat[kernels.LEARNT])
-
-    def standardised(self, n_outputs: int, *, centred: bool, prior: Any) -> Model:
-        """`Standardised` of the same size: `bonus`, `m` and `ridge` are of the paper's radius, and have no part in it."""
-        return standardised_like(self, n_outputs, centred, prior)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name: the arrays themselves, not copies."""
-        names = ("stat", "Sigma", "Sigma_inv", "B", "Theta", "wear")
-        return {
-            name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life is not None else ()))
-        }
-
-    def deviations(self, features: Any = None, actions: Any = None) -> Array:
-        """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
-        return 0.5 * self.widths(features, actions)
-
-    def radius(self, horizon: float) -> float:
-        """bonus · √β for a confidence of 1 − 1/horizon, of all dimensions together."""
-        T = finite_number("horizon", horizon, low=1.0)
-        return float(
-            self.bonus
-            * kernels.confidence_radius(self._counted(), float(self.dimension), T, self.m, self.ridge)
-        )
-
-    def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether Σ_j is λI still; None where all share one."""
-        if self.n_actions is None:
-            return None
-        return np.asarray(np.trace(self.Sigma, axis1=1, axis2=2) <= self.ridge * self.n_features)
-
-    def least_optimism(self, radius: float) -> float | None:
-        """The least ⟨θ̂_j, x⟩ + radius · ‖x‖_{Σ_j⁻¹} of the actions that were learnt of, root mean squares over what was learnt.
-
-        Over n_j outcomes Σ xᵀΣ_j⁻¹x = p − λ tr Σ_j⁻¹, and Σ⟨θ̂_j, x⟩² = θ̂_jᵀ(Σ_j − λI)θ̂_j; n_j comes from tr Σ_j, as if all x were
-        equally long. Where all actions share one θ̂ others than those chosen may have lower means: these are left out.
-        """
-        if self.half_life is not None:
-            return None
-        lengths = np.trace(self.Sigma, axis1=1, axis2=2) - self.ridge * self.n_features
-        seen = lengths > 0.0
-        if not seen.any():
-            return None
-        n = lengths[seen] * self.n_learnt / lengths.sum()
-        left = self.n_features - self.ridge * np.trace(self.Sigma_inv[seen], axis1=1, axis2=2)
-        optimism = radius * np.sqrt(np.maximum(0.0, left) / n)
-        if self.n_actions is not None:
-            theta = self.Theta[seen, 0]
-            squares = np.einsum("gp,gpq,gq->g", theta, self.Sigma[seen], theta, optimize=True)
-            optimism += np.sqrt(np.maximum(0.0, squares - self.ridge * (theta**2).sum(axis=1)) / n)
-        return float(optimism.min())
-
-    def least_norm(self, horizon: float) -> Array | None:
-        """max over some u, ‖u‖ = 1, of ⟨u, θ̂⟩ − √β‖u‖_{Σ⁻¹} by output: no θ* with ‖θ*‖ ≤ m is shorter, as the paper's sets go."""
-        if self.half_life is not None:
-            return None
-        root_beta = kernels.confidence_radius(
-            self.stat[kernels.LEARNT], float(self.dimension), horizon, self.m, self.ridge
-        )
-        Theta = self.Theta.transpose(1, 0, 2)
-        least = np.zeros(self.n_outputs)
-        # θ̂ itself, and θ̂ weighed by what is known of each direction.
-        for U in (Theta, np.einsum("gpq,mgq->mgp", self.Sigma, Theta)):
-            norms = np.sqrt(np.einsum("mgp,mgp->m", U, U))
-            along = np.einsum("mgp,mgp->m", U, Theta)
-            widths = np.sqrt(
-                np.maximum(0.0, np.einsum("mgp,gpq,mgq->m", U, self.Sigma_inv, U, optimize=True))
-            )
-            with np.errstate(invalid="ignore", divide="ignore"):
-                least = np.fmax(least, (along - root_beta * widths) / norms)
-        return least
-
-    def _learn(self, block: int, features: Any, outcome: Any) -> None:
-        x = real_array("features", features, (self.n_features,))
-        require_rows_in_ball("features", x[None, :])
-        y = checked_outcome(outcome, self.n_outputs)
-        if self.half_life is not None:
-            forgetting.note_outcome(self.ages, 0)
-            root = math.sqrt(forgetting.weight(self.ages, 0, block))
-            x, y = root * x, root * y
-        worn = kernels.ridge_learn(self.flat, block, x, 0, y, 0, np.empty_like(x), 0)
-        if worn or self.half_life is not None:
-            self.refresh(block)
-
-    def elapse(self, time: float) -> None:
-        """So much time goes by."""
-        if self.half_life is not None:
-            self.ages[forgetting.TIME] += time
-
-    def of_sum(self, z: Array) -> tuple[float, float]:
-        """⟨θ̂, z⟩ and ‖z‖_{Σ⁻¹} for features that were added up, by block (blocks, p)."""
-        squares = float((self._widths(z, np.arange(len(z))) ** 2).sum())
-        return float(np.einsum("gp,gp->", self.Theta[:, 0], z)), math.sqrt(squares)
-
-    def refresh(self, block: int) -> None:
-        """Σ⁻¹ and θ̂ of a block afresh from Σ and b, as compiled code asks for from time to time; what is due, if it forgets."""
-        scratch = np.empty(2 * self.n_features**2)
-        if self.half_life is None:
-            kernels.ridge_refresh(self.flat, block, scratch)
-        else:
-            forgetting.renew_those_due(self.flat, self.ages, 0, block, self.ridge, scratch)
-
-    def _counted(self) -> float:
-        """How many outcomes there are, each by its weight."""
-        n = float(self.stat[kernels.LEARNT])
-        if self.half_life is None:
-            return n
-        rate = self.ages[forgetting.RATE]
-        return math.expm1(-rate * n) / math.expm1(-rate)
-
-    def _faded(self, blocks: Ids) -> Array | float:
-        """w of blocks: by how much all that they have learnt has faded since they were last computed afresh."""
-        if self.half_life is None:
-            return 1.0
-        born = self.ages[forgetting.BORN :][blocks]
-        return np.asarray(np.exp(self.ages[forgetting.RATE] * (self.ages[forgetting.TIME] - born)))
-
-    def _blocks(self) -> tuple[Array, Array]:
-        """Σ and Σ⁻¹ of all blocks, copies."""
-        w = self._faded(np.arange(len(self.Sigma)))
-        w = w if isinstance(w, float) else w[:, None, None]
-        return self.Sigma / w, self.Sigma_inv * w
-
-    def _shown(self) -> str:
-        return f"bonus={self.bonus:g}, m={self.m:g}, ridge={self.ridge:g}{shown_half_life(self.half_life)}"
-
-    def _widths(self, rows: Array, blocks: Ids) -> Array:
-        widths = np.empty(len(rows))
-        scratch = np.empty(kernels.scratch_size(self.n_features))
-        kernels.ridge_widths(self.flat, rows.reshape(-1), 0, False, blocks, scratch, 0, widths, 0, 1)
-        if self.half_life is None:
-            return widths
-        most = np.sqrt(np.einsum("np,np->n", rows, rows) / self.ridge)
-        return np.asarray(np.minimum(widths * np.sqrt(self._faded(blocks)), most))
-
-    def _sampled_theta(self, block: int, scale: float, normals: Callable[[int, int], Array]) -> Array:
-        # Σ = LLᵀ, so L⁻ᵀz has covariance Σ⁻¹.
-        p = self.n_features
-        L = np.linalg.cholesky(self.Sigma[block] / self._faded(np.array([block])))
-        theta: Array = self.Theta[block, 0] + scale * np.linalg.solve(L.T, normals(p, block * p))
-        return theta
-
-
-def require_rows_in_ball(name: str, rows: Array) -> None:
-    """Refuse a row whose norm is above 1, naming it."""
-    # The kernel's sums may round the other way than NumPy's: its verdict counts, the lower limit only names the row.
-    if not kernels.rows_are_valid(rows):
-        require_unit_rows(name, rows, NORM_LIMIT - 1e-12)
+    @staticmethod
+    def fitting(sizes: Sizes) -> type[Model]:
+        """The class for a problem of these sizes."""
+        if not sizes.n_features:
+            return ArmMeans
+        return Ridge if sizes.per_action else DisjointRidge

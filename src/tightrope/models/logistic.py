@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, logistic
-from tightrope.models.any_unit import AnyUnit
+from tightrope.models.blocks import BlockModel
 from tightrope.models.model import (
     Ids,
     checked_outcome,
@@ -42,7 +42,7 @@ _LEAST_LOGIT = 12.0
 
 
 @register("logistic")
-class Logistic(AnyUnit):
+class Logistic(BlockModel):
     """Logistic regression, learnt online, for outcomes of 0 and 1 or anything between: a mean never leaves the limits.
 
     It is Bayesian: each outcome moves the mode of the posterior to where Newton's method finds it and adds its curvature to the
@@ -54,10 +54,10 @@ class Logistic(AnyUnit):
 
     Parameters
     ----------
-    n_features : int
-        0 for arms alone.
     n_actions : int, optional
-        Parameters for each action; None shares them between all.
+        Parameters for each action; None shares them between all where `n_features` is given, and else leaves it to the policy.
+    n_features : int, optional
+        0 for arms alone. By default as many as in the first context that its policy is shown.
     prior : float
         The standard deviation of a logit before anything is learnt of it; at 1.75 the probability is nearly uniform. An action that
         was never tried is expected to do as all others did. It is a ridge penalty: p/prior² times the sum of squares of the
@@ -77,7 +77,7 @@ class Logistic(AnyUnit):
 
     Examples
     --------
-    >>> model = Logistic(1)
+    >>> model = Logistic(n_features=1)
     >>> for i in range(2000):
     ...     model.learn([float(i % 10)], float(i % 10 == 9))
     >>> model.means([[0.0], [9.0]]).round(2)
@@ -86,8 +86,8 @@ class Logistic(AnyUnit):
 
     def __init__(
         self,
-        n_features: int = 0,
         n_actions: int | None = None,
+        n_features: int | None = None,
         *,
         prior: float = 1.75,
         low: Any = 0.0,
@@ -96,7 +96,8 @@ class Logistic(AnyUnit):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        p, M = self._set_sizes(n_features, n_actions, n_outputs)
+        known = self._set_sizes(n_actions, n_features)
+        self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.prior = finite_number("prior", prior, low=0.0, open_low=True)
         ends = [
             finite_array(name, np.asarray(end, dtype=float), (), (M,))
@@ -109,6 +110,9 @@ class Logistic(AnyUnit):
         self.keep = whole_number("keep", keep)
         self._fades = half_life_of(half_life)
         self.half_life = half_life if self._fades is None or not self._fades.tick else self._fades.length
+        if not known:
+            return
+        p = self.n_features
         blocks, q = (self.n_actions or 1) * M, p + 1
         # The square norm of a typical row, p scaled features and the constant, is 2.
         self._ridge = (2.0 if p else 1.0) / self.prior**2

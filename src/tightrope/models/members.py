@@ -13,9 +13,9 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.models.estimators import Recipe
 from tightrope.models.fitted_trees import tree_sum
-from tightrope.models.kept import Sample, bootstrap_weights
 from tightrope.models.model import Ids
 from tightrope.models.networks import StackedNetworks, network, weight_count
+from tightrope.models.outcome_memory import Sample, bootstrap_weights
 from tightrope.models.trees import FlatTrees, TreeSum
 from tightrope.validation import Array
 

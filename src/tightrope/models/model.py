@@ -12,7 +12,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +63,24 @@ class Model(ABC):
 
     n_features: int = 0
     n_actions: int | None = None
+    # The sizes that nobody typed, which a policy will tell.
+    _missing: tuple[str, ...] = ()
     n_outputs: int = 1
     # Outcomes learnt until one counts half of what it did, or a time such as "2h"; None for a model that forgets nothing.
     half_life: float | str | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = found_by(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if self._missing and not name.startswith("__"):
+                raise SizesMissing(
+                    f"{self!r} has no {' and '.join(self._missing)} yet: pass {self._missing[0]}=, or give it to a policy, "
+                    f"which takes the sizes from its rules and its first context."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @abstractmethod
     def means(self, features: Any = None, actions: Any = None) -> Array:
@@ -189,13 +201,6 @@ class Model(ABC):
         """The least ‖θ*‖ of each output that what was learnt allows, with probability 1 − 1/horizon; None without θ or m."""
         return None
 
-    @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Model:
-        """The model for so many actions, with `n_features` for each of them (`per_action`), or one vector for all."""
-        sizes = {"n_actions": n_actions, "n_features": n_features}
-        asked = inspect.signature(cls).parameters
-        return cls(**{name: size for name, size in sizes.items() if name in asked}, **settings)
-
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""
         return {
@@ -246,7 +251,16 @@ class Model(ABC):
 
     def copy(self) -> Self:
         """An independent copy, state included."""
+        if self._missing:
+            return type(self)(**{name: value for name, value in self.settings().items() if name != "model"})
         return self.with_outputs(self.n_outputs)
+
+    def _take_sizes(self, **sizes: int | None) -> bool:
+        """Keep the sizes; whether all are known."""
+        for name, one in sizes.items():
+            setattr(self, name, one)
+        self._missing = tuple(name for name, one in sizes.items() if one is None)
+        return not self._missing
 
     def __repr__(self) -> str:
         shown = (
@@ -262,6 +276,25 @@ class Model(ABC):
         return displays.page(
             f"{type(self).__name__} ({settings.get('model', self.kind)})", displays.facts(known)
         )
+
+
+class SizesMissing(InvalidInput, AttributeError):
+    """A model is asked before it knows how many actions or features there are."""
+
+
+def missing_sizes(model: Model) -> tuple[str, ...]:
+    """The sizes of a model that nobody typed, by name."""
+    return model._missing
+
+
+def size(name: str, value: Any, *, low: int) -> int | None:
+    """A whole number; None for one that a policy will tell."""
+    return None if value is None else whole_number(name, value, low=low)
+
+
+def shown_sizes(*sizes: int | None) -> str:
+    """For a model's `repr`, which goes on behind them."""
+    return "".join(f"{one}, " for one in sizes if one is not None)
 
 
 def model_from_settings(settings: dict[str, Any]) -> Model:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tightrope.models.linear import Linear, require_rows_in_ball
-from tightrope.models.model import register
+from tightrope.models.model import register, shown_sizes, size
+from tightrope.models.ridge_regression import RidgeRegression, require_rows_in_ball
 from tightrope.validation import Array, real_array
 
 
 @register("ridge")
-class Ridge(Linear):
+class Ridge(RidgeRegression):
     """Ridge regression on features φ ∈ R^d shared by all actions, with the confidence radius of LinUCB.
 
     Parameters
     ----------
-    n_features : int
-        d, the length of φ; ‖φ‖ ≤ 1 is asked for.
+    n_features : int, optional
+        d, the length of φ; ‖φ‖ ≤ 1 is asked for. By default as long as the first that its policy is shown.
     bonus : float
         Multiplies the radius √β; 1 is the paper's.
     m : float
@@ -44,7 +44,7 @@ class Ridge(Linear):
 
     def __init__(
         self,
-        n_features: int,
+        n_features: int | None = None,
         *,
         bonus: float = 1.0,
         m: float = 1.0,
@@ -52,12 +52,9 @@ class Ridge(Linear):
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        self._start(1, n_features, bonus, m, ridge, n_outputs, half_life)
-
-    @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Ridge:
-        """For one x for all actions: on φ = e_j ⊗ x, which has n_actions · n_features entries."""
-        return cls(n_features if per_action else n_actions * n_features, **settings)
+        self._set(bonus, m, ridge, n_outputs, half_life)
+        if self._take_sizes(n_features=size("n_features", n_features, low=1)):
+            self._start(1)
 
     @property
     def sigma(self) -> Array:
@@ -102,4 +99,4 @@ class Ridge(Linear):
         return rows
 
     def __repr__(self) -> str:
-        return f"Ridge({self.n_features}, {self._shown()})"
+        return f"Ridge({shown_sizes(self.n_features)}{self._shown()})"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import forgetting, standardised
-from tightrope.models.any_unit import AnyUnit
+from tightrope.models.blocks import BlockModel
 from tightrope.models.model import (
     Ids,
     Model,
@@ -23,12 +23,13 @@ from tightrope.models.model import (
 from tightrope.validation import (
     Array,
     finite_array,
+    whole_number,
 )
 from tightrope.words import Text
 
 
 @register("standardised")
-class Standardised(AnyUnit):
+class Standardised(BlockModel):
     """Ridge regression that sets everything by itself: means and standard deviations in the user's units, whatever these are.
 
     Features need not lie in a ball and outcomes need not lie in [0, 1]: features are measured in units of the first that are seen,
@@ -37,10 +38,10 @@ class Standardised(AnyUnit):
 
     Parameters
     ----------
-    n_features : int
-        0 for arms alone.
     n_actions : int, optional
-        Parameters for each action; None shares them between all.
+        Parameters for each action; None shares them between all where `n_features` is given, and else leaves it to the policy.
+    n_features : int, optional
+        0 for arms alone. By default as many as in the first context that its policy is shown.
     centred : bool
         Whether outcomes are centred. Costs are not: their 0 has a meaning.
     prior : float or (n_outputs,) of float
@@ -51,7 +52,7 @@ class Standardised(AnyUnit):
 
     Examples
     --------
-    >>> model = Standardised(1)
+    >>> model = Standardised(n_features=1)
     >>> for x in [*range(10)] * 10:
     ...     model.learn([float(x)], 1000.0 + 5.0 * x)
     >>> model.means([[4.0], [9.0]]).round()
@@ -63,15 +64,16 @@ class Standardised(AnyUnit):
 
     def __init__(
         self,
-        n_features: int = 0,
         n_actions: int | None = None,
+        n_features: int | None = None,
         *,
         centred: bool = True,
         prior: Any = 0.0,
         n_outputs: int = 1,
         half_life: float | str | None = None,
     ) -> None:
-        p, M = self._set_sizes(n_features, n_actions, n_outputs)
+        known = self._set_sizes(n_actions, n_features)
+        self.n_outputs = M = whole_number("n_outputs", n_outputs)
         self.centred = bool(centred)
         given = finite_array("prior", np.asarray(prior, dtype=float), (), (M,))
         if (given < 0.0).any():
@@ -79,7 +81,9 @@ class Standardised(AnyUnit):
         fades = half_life_of(half_life)
         self.half_life = half_life if fades is None or not fades.tick else fades.length
         self.prior: Any = float(given) if given.ndim == 0 else given.tolist()
-        G = self.n_actions or 1
+        if not known:
+            return
+        G, p = self.n_actions or 1, self.n_features
         self.flat = np.zeros(standardised.flat_size(G, p, M))
         ages = 0 if fades is None else forgetting.ages_size(G)
         self.spread = np.zeros(standardised.spread_size(M, ages))
@@ -165,8 +169,7 @@ class Standardised(AnyUnit):
         standardised.shift_output(self.flat, self.spread, output, by)
 
     def __repr__(self) -> str:
-        J = "" if self.n_actions is None else f", n_actions={self.n_actions}"
-        return f"Standardised({self.n_features}{J}{shown_half_life(self.half_life)})"
+        return f"Standardised({self._shown_sizes()}{shown_half_life(self.half_life)})"
 
 
 def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -> Model:
@@ -180,8 +183,8 @@ def standardised_like(model: Model, n_outputs: int, centred: bool, prior: Any) -
             )
         )
     return Standardised(
-        model.n_features if model.takes_features else 0,
         model.n_actions,
+        model.n_features if model.takes_features else 0,
         centred=centred,
         prior=prior,
         n_outputs=n_outputs,

@@ -12,7 +12,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.extras import explained
-from tightrope.models.objects import made_of, object_as_data, object_from_data
+from tightrope.models.library_objects import made_of, object_as_data, object_from_data
 from tightrope.validation import Array
 
 Transform = Callable[[Array], Array]

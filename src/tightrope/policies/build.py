@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from tightrope.errors import InvalidInput
-from tightrope.models import MODELS, Model
+from tightrope.models import Model
+from tightrope.models.sizes import SIZES, model_class, parameters_of, sized
 from tightrope.policies.registry import POLICIES
+from tightrope.policies.sizing import sizes_in
 from tightrope.problem import Part, Problem
 from tightrope.schedules import Power
 from tightrope.spec import ModelSpec, PolicySpec, PowerSpec, SpecError, unknown_field
 from tightrope.trust import grant
 
-__all__ = ["build_model", "build_policy", "parameters_of"]
+__all__ = ["build_model", "build_policy", "for_problem"]
 
 
 def build_policy(spec: PolicySpec, problem: Problem) -> Any:
@@ -36,7 +38,7 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     >>> from tightrope.problem import Vectors
     >>> problem = Problem(n_actions=3, features=Vectors(4, per_action=False), n_constraints=2)
     >>> build_policy(PolicySpec(), problem)
-    ShadowPrice(reward=Standardised(4, n_actions=3), constraints=2)
+    ShadowPrice(reward=Standardised(3, 4), constraints=2)
     >>> paper = PolicySpec(kind="pessimistic-optimistic", reward=ModelSpec(bonus=0.1), slater=0.1)
     >>> build_policy(paper, problem)
     PessimisticOptimistic(reward=DisjointRidge(3, 4, bonus=0.1, m=1, ridge=1), constraints=2, slater=0.1)
@@ -86,39 +88,30 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
 def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem: Problem) -> Model:
     """The model of rewards or costs that a policy's spec states, of the size that the problem asks for; by default what fits."""
     stated, where = stated or ModelSpec(), f"{spec.where}.{part}"
-    vectors = problem.features if part == "reward" else problem.cost_features
-    kind = stated.model
-    if kind is None:
-        kind = "arm-means" if vectors is None else "ridge" if vectors.per_action else "disjoint-ridge"
+    sizes = sizes_in(problem, part)
+    kind = stated.model or "linear"
     try:
-        made = MODELS.find(kind, spec.folder)
+        made = model_class(kind, sizes, spec.folder)
     except InvalidInput as error:
         raise SpecError(error.complaint(), within=f"{where}.model") from error
-    if vectors is None and made.takes_features:
+    if not sizes.n_features and made.takes_features:
         raise SpecError(f'{where}.model: must be "arm-means" where there are no features, but got "{kind}"')
-    taken, sizes = parameters_of(made), ("n_actions", "n_arms", "n_features", "n_outputs")
+    taken, own_sizes = parameters_of(made), (*SIZES, "n_outputs")
     for name in stated.settings():
         if name not in taken:
-            allowed = ["model", *(one for one in taken if one not in sizes)]
-            raise SpecError(f"{where}: {unknown_field('', name, allowed)} for the model {kind!r}")
-    for name in missing_from(
-        taken, {**stated.settings(), **dict.fromkeys(sizes), **parameters_of(made.sized)}
-    ):
+            allowed = ["model", *(one for one in taken if one not in own_sizes)]
+            raise SpecError(f"{where}: {unknown_field('', name, allowed)} for the model {made.kind!r}")
+    for name in missing_from(taken, {**stated.settings(), **dict.fromkeys(own_sizes)}):
         raise SpecError(f"{where}.{name}: is missing: the model {kind!r} needs it")
-    n, per_action = (0, False) if vectors is None else (vectors.length, vectors.per_action)
     try:
-        model: Model = made.sized(
-            n_actions=problem.n_actions, n_features=n, per_action=per_action, **stated.settings()
-        )
+        return sized(made, sizes, **stated.settings())
     except InvalidInput as error:
         raise SpecError(error, within=where) from error
-    return model
 
 
-def parameters_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a constructor that can be given by name."""
-    found = inspect.signature(make).parameters
-    return {name: one for name, one in found.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+def for_problem(policy: Any, problem: Problem) -> Any:
+    """A policy as it plays a problem: one that has no sizes yet takes them from there, and any other is as it is."""
+    return policy.for_problem(problem) if hasattr(policy, "for_problem") else policy
 
 
 def missing_from(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> list[str]:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
+from tightrope.models import MODELS, Model
 from tightrope.models.model import NO_DECISION
+from tightrope.models.sizes import Sizes, Unsized, read_model
 from tightrope.policies.decision import Decision
 from tightrope.policies.input import Log
 from tightrope.policies.offer import Offer, rounds_given
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
+from tightrope.policies.sizing import Context, numbers_of, sizes_in, sizes_of_rows
 from tightrope.policies.watch import LOOK_EVERY
-from tightrope.problem import Seen, Setting
+from tightrope.problem import Problem, Seen, Setting
 from tightrope.rules import Rules, Units
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
+
+# The arguments of `decide`, in order.
+ROUND = ("features", "costs", "cost_features", "actions", "usage", "group")
 
 
 class Constrained(Policy):
@@ -31,6 +38,9 @@ class Constrained(Policy):
     _input: Any
     _pending: PendingDecisions
     _seen: tuple[Seen, ...] | None = None
+    context: Context
+    # The models as they were given, as long as some of them have no sizes; empty once the policy has its models.
+    _asked: dict[str, Model | Unsized | None]
 
     @abstractmethod
     def _commit(self, offer: Offer) -> Decision:
@@ -90,13 +100,12 @@ class Constrained(Policy):
             raise InvalidInput(
                 f"the arguments must have one entry for each round, but their lengths differ: {lengths}."
             )
-        offers = []
-        for i in range(next(iter(lengths.values()))):
-            entry = {name: None if value is None else value[i] for name, value in given.items()}
-            try:
-                offers.append(self._checked_offer(**entry))
-            except InvalidInput as error:
-                raise InvalidInput(f"round {i} of decide_many: {error}") from error
+        offers = self._take_offers(
+            [
+                {name: None if value is None else value[i] for name, value in given.items()}
+                for i in range(next(iter(lengths.values())))
+            ]
+        )
         if self._pending.made >= self._look_at:
             self._look()
         made = []
@@ -105,6 +114,128 @@ class Constrained(Policy):
                 self._watch.note_totals(self)
             made.append(self._commit(offer))
         return made
+
+    # Sizes that nobody typed
+
+    def _read_models(self, reward: Any, cost: Any, late: int) -> tuple[Model | None, Model | None]:
+        """The models that were given, `late` costs being seen after acting; none as long as their sizes are not known."""
+        self._asked = {
+            "reward": read_model("reward", reward),
+            "cost": read_model("cost", "linear" if cost is None else cost) if late else None,
+        }
+        x = self.context
+        rules = self.rules
+        if isinstance(x, Encoder) and rules is not None:
+            self._asked |= self._made(
+                dict.fromkeys(self._asked, Sizes(len(rules.actions), x.n_features, per_action=False))
+            )
+        if any(isinstance(one, Unsized) for one in self._asked.values()):
+            for part, model in self._asked.items():
+                if isinstance(model, Model) and model.n_learnt:
+                    raise InvalidInput(
+                        f"{part} has learnt already, so the other model needs sizes too: pass n_features= to it."
+                    )
+            return None, None
+        made, self._asked = self._asked, {}
+        return made["reward"], made["cost"]  # type: ignore[return-value]
+
+    def _made(self, sizes: Mapping[str, Sizes]) -> dict[str, Model | None]:
+        return {
+            part: one.sized(sizes[part]) if isinstance(one, Unsized) else one
+            for part, one in self._asked.items()
+        }
+
+    def for_problem(self, problem: Problem) -> Self:
+        """The policy, or one like it that has the sizes of a problem where nobody typed any."""
+        return self._sized({part: sizes_in(problem, part) for part in self._asked}) if self._asked else self
+
+    def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
+        made = {**self.parameters_from(self.settings()), **self._made(sizes)}
+        twin = type(self)(**made)
+        twin.decisions.owner = self.decisions.owner
+        return twin
+
+    def _reader(self, given: Mapping[str, Any]) -> Self:
+        """What reads a round: the policy, or one that has the sizes that the round shows."""
+        if not self._asked:
+            return self
+        features, costs, psi = (given.get(name) for name in ("features", "costs", "cost_features"))
+        features, psi = numbers_of(features, self.context)[0], numbers_of(psi, self.context)[0]
+        late, J = len(self._input.columns), self._input.n_actions
+        if psi is None and late and costs is not None and (late == self.n_constraints or np.ndim(costs) == 1):
+            costs, psi = None, costs
+        for rows in (costs, features, psi):
+            if J is None and given.get("actions") is None and rows is not None and np.ndim(rows) == 2:
+                J = len(rows)
+        return self._sized(
+            {
+                "reward": sizes_of_rows("features", features, J),
+                "cost": sizes_of_rows("cost_features", features if psi is None else psi, J),
+            }
+        )
+
+    def _take_offers(self, rounds: Sequence[Mapping[str, Any]]) -> list[Offer]:
+        """Rounds that are about to be decided, checked; the first gives the policy the sizes and names that it lacks."""
+        reader, context, offers = self._reader(rounds[0]) if rounds else self, self.context, []
+        for i, given in enumerate(rounds):
+            try:
+                numbers, context = _as_numbers(given, context)
+                offers.append(reader._checked_offer(**numbers))
+            except InvalidInput as error:
+                raise InvalidInput(f"round {i} of decide_many: {error}") from error
+        self._become(reader, context)
+        return offers
+
+    def _take_offer(self, *given: Any, **named: Any) -> Offer:
+        """One round that is about to be decided: the arguments of `decide`."""
+        known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
+        reader = self._reader(known)
+        known, context = _as_numbers(known, self.context)
+        offer: Offer = reader._input.offer(**known)
+        self._become(reader, context)
+        return offer
+
+    def _become(self, reader: Self, context: Context) -> None:
+        if reader is not self:
+            owner = self.decisions.owner
+            type(self).__init__(self, **self.parameters_from(reader.settings()))
+            self.decisions.owner = owner
+        self.context = context
+
+    def _size_by_log(self, features: Any, cost_features: Any) -> None:
+        """Take the sizes that are lacking from rows of past decisions."""
+        if self._asked:
+            J, psi = self._input.n_actions, features if cost_features is None else cost_features
+            widths = {"reward": features, "cost": psi}
+            sizes = {
+                part: Sizes(J, 0 if x is None else np.shape(x)[-1], per_action=False)
+                for part, x in widths.items()
+            }
+            self._become(self._sized(sizes), self.context)
+
+    def _models_as_data(self) -> dict[str, Any]:
+        """The models in `settings`, by part."""
+        models = self._asked or {"reward": self._reward, "cost": self._cost}
+        return {
+            part: None if one is None else dict(one.settings) if isinstance(one, Unsized) else one.settings()
+            for part, one in models.items()
+        }
+
+    def _model_classes(self) -> list[Any]:
+        waiting = [MODELS.find(one.kind) for one in self._asked.values() if isinstance(one, Unsized)]
+        return [*Policy._model_classes(self), *waiting]
+
+    def _context_as_data(self) -> Any:
+        return (
+            self.context.to_dict()
+            if isinstance(self.context, Encoder)
+            else self.context and list(self.context)
+        )
+
+    def _shown_models(self) -> list[str]:
+        """For a `repr`."""
+        models = self._asked or {"reward": self._reward, "cost": self._cost}
+        return [f"{part}={one!r}" for part, one in models.items() if one is not None]
 
     @classmethod
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -125,17 +256,9 @@ class Constrained(Policy):
         declared = {} if rules.groups is None else {"groups": list(rules.groups)}
         return {"rules": rules.to_data(), "actions": list(rules.actions), **declared}
 
-    def _offer(
-        self,
-        features: Any = None,
-        costs: Any = None,
-        cost_features: Any = None,
-        actions: Any = None,
-        usage: Any = None,
-        group: Any = None,
-        context: Any = None,
-    ) -> Offer:
-        offer: Offer = self._input.offer(features, costs, cost_features, actions, usage, group)
+    def _offer(self, *given: Any, **named: Any) -> Offer:
+        known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
+        offer: Offer = self._input.offer(**_as_numbers(known, self.context)[0])
         return offer
 
     def _checked_offer(self, **given: Any) -> Offer:
@@ -185,3 +308,10 @@ class Constrained(Policy):
             self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
             if log.costs is not None and self._cost is not None:
                 self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
+
+
+def _as_numbers(given: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], Context]:
+    """A round with its features as numbers, and how they became that."""
+    features, names = numbers_of(given.get("features"), context)
+    psi, names = numbers_of(given.get("cost_features"), names)
+    return {**given, "features": features, "cost_features": psi}, names

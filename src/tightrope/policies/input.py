@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.models.linear import require_rows_in_ball
+from tightrope.models.ridge_regression import require_rows_in_ball
 from tightrope.policies.offer import Offer, feature_rows, logged_rows, offered_ids, plain_group
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.problem import Seen, when_seen, which_before
@@ -49,13 +49,16 @@ class Input:
     cost_limit: ClassVar[float] = COST_LIMIT
 
     def __init__(
-        self, reward: Model, cost: Model | None, rules: Rules | None, K: int, known: NDArray[np.bool_]
+        self, reward: Any, cost: Model | None, rules: Rules | None, K: int, known: NDArray[np.bool_]
     ) -> None:
+        # A policy without sizes has no models yet; it has some before it reads its first round.
         self.reward, self.cost, self.rules, self.K = reward, cost, rules, K
         self.rule_costs = None if rules is None else RuleCosts(rules)
         self.known_columns = np.flatnonzero(known)
         self.columns = np.flatnonzero(~known).astype(np.int64)
-        sizes = {"reward": reward.n_actions, "cost": None if cost is None else cost.n_actions}
+        sizes = {
+            name: getattr(model, "n_actions", None) for name, model in (("reward", reward), ("cost", cost))
+        }
         if rules is not None:
             sizes["rules"] = len(rules.actions)
         said = {name: n for name, n in sizes.items() if n is not None}
@@ -68,6 +71,7 @@ class Input:
         # Whether ψ is φ where none is given.
         self.same_features = (
             cost is not None
+            and reward is not None
             and cost.takes_features
             and cost.n_features == reward.n_features
             and (cost.n_actions is None) == (reward.n_actions is None)
@@ -273,11 +277,19 @@ def require_in_ranges(costs: Array, ranges: Array) -> Array:
 
 
 def read_constraints(
-    constraints: Any, cost: Model | None
+    constraints: Any, cost: Any
 ) -> tuple[Rules | None, int, tuple[Seen, ...] | None, NDArray[np.bool_]]:
-    """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting."""
+    """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting.
+
+    `cost` is the model of those that are seen after acting, if one was given.
+    """
     if isinstance(constraints, Rules):
-        return constraints, constraints.n_constraints, None, _seen_before(constraints, cost)
+        known = np.asarray(constraints.seen, dtype=bool)
+        if cost is not None and known.all():
+            raise InvalidInput(
+                "cost is a model of costs that are seen after acting, but every rule here is seen before."
+            )
+        return constraints, constraints.n_constraints, None, known
     if (
         isinstance(constraints, tuple | list)
         and constraints
@@ -286,24 +298,10 @@ def read_constraints(
         K = len(constraints)
         seen = when_seen("constraints", constraints, K)
         before = which_before(seen, K)
-        if (cost is None) != before.all():
+        if cost is not None and before.all():
             raise InvalidInput(
-                "cost is the model of the costs that are seen after acting: it is needed where there are any, and only there."
+                "cost is the model of the costs that are seen after acting: here all are seen before."
             )
         return None, K, seen if isinstance(seen, tuple) else None, before
     K = whole_number("constraints must be Rules or their number, which", constraints)
     return None, K, None, np.full(K, cost is None)
-
-
-def _seen_before(rules: Rules, cost: Model | None) -> NDArray[np.bool_]:
-    known = np.asarray(rules.seen, dtype=bool)
-    if cost is None and not known.all():
-        k = int(np.argmin(known))
-        raise InvalidInput(
-            f"the rule {rules.names[k]!r} is seen after acting, so a model of its cost is needed: give one as cost."
-        )
-    if cost is not None and known.all():
-        raise InvalidInput(
-            "cost is a model of costs that are seen after acting, but every rule here is seen before."
-        )
-    return known

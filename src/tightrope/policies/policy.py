@@ -16,9 +16,10 @@ from tightrope import displays, kernels
 from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
-from tightrope.models import MODELS, Model, model_from_settings
+from tightrope.models import MODELS, Model
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import NO_DECISION
+from tightrope.models.model import NO_DECISION, missing_sizes
+from tightrope.models.sizes import read_model
 from tightrope.policies.decision import NOBODY, Decision, Labels
 from tightrope.policies.offer import (
     Offer,
@@ -492,7 +493,7 @@ class Policy(ABC):
     def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """What the constructor was given, from `settings`."""
         return {
-            name: model_from_settings(value) if name in ("reward", "cost") and value is not None else value
+            name: read_model(name, value) if name in ("reward", "cost") and value is not None else value
             for name, value in settings.items()
             if name not in ("owner", "pending_groups")
         }
@@ -508,8 +509,11 @@ class Policy(ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For worker processes: what is saved is all there is. Classes of models come along: none may know their names there."""
-        models = [reference(type(model)) for model in (self._reward, self._cost) if model is not None]
+        models = [reference(one) for one in self._model_classes()]
         return _restored, (reference(type(self)), models, self.settings(), self.state())
+
+    def _model_classes(self) -> list[Any]:
+        return [type(model) for model in (self._reward, self._cost) if model is not None]
 
     # Helpers
 
@@ -613,6 +617,10 @@ def copy_of_model(name: str, model: Any, n_outputs: int = 1) -> Model:
     if not isinstance(model, Model):
         raise InvalidInput(
             field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
+        )
+    if missing := missing_sizes(model):
+        raise InvalidInput(
+            f"{name} has no {' and '.join(missing)}, which this policy can't infer: pass {missing[0]}=."
         )
     return model.with_outputs(n_outputs)
 

@@ -113,7 +113,12 @@ def test_nothing_is_said_where_nothing_is_wrong():
 def test_a_capped_tightening_is_no_concern_and_the_remedy_of_one_that_is_not():
     def after(rounds, **settings):
         policy = tr.PessimisticOptimistic(
-            tr.ArmMeans(2), constraints=1, slater=0.5, horizon=1_000, cost_range=(-0.01, 1.0), **settings
+            reward=tr.ArmMeans(2),
+            constraints=1,
+            slater=0.5,
+            horizon=1_000,
+            cost_range=(-0.01, 1.0),
+            **settings,
         )
         policy.notify = lambda concern: None
         for _ in range(rounds):

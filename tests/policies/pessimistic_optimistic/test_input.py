@@ -27,7 +27,7 @@ def rules(seen="before"):
 
 
 def form_A():
-    policy = tr.PessimisticOptimistic(tr.Ridge(2), constraints=2, slater=0.3, horizon=100)
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=2, slater=0.3, horizon=100)
     policy.learn(policy.decide(OK_PHI, OK_W), 0.5)
     policy.learn(policy.decide(OK_PHI, OK_W), 0.5)
     policy.decide(OK_PHI, OK_W)
@@ -35,7 +35,7 @@ def form_A():
 
 
 def form_measured():
-    policy = tr.PessimisticOptimistic(tr.Ridge(2), constraints=2)
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=2)
     for _ in range(3):
         policy.decide(OK_PHI, OK_W)
     return policy
@@ -43,7 +43,7 @@ def form_measured():
 
 def form_B():
     policy = tr.PessimisticOptimistic(
-        tr.Ridge(2),
+        reward=tr.Ridge(2),
         cost=tr.Ridge(2),
         constraints=2,
         slater=0.3,
@@ -58,7 +58,11 @@ def form_B():
 
 def form_arms():
     policy = tr.PessimisticOptimistic(
-        tr.ArmMeans(3), cost=tr.ArmMeans(3), constraints=1, V=tr.Power(1, 0.5), epsilon=tr.Power(6, -0.5)
+        reward=tr.ArmMeans(3),
+        cost=tr.ArmMeans(3),
+        constraints=1,
+        V=tr.Power(1, 0.5),
+        epsilon=tr.Power(6, -0.5),
     )
     policy.learn(policy.decide(), 0.5, [0.1])
     policy.decide()
@@ -67,14 +71,14 @@ def form_arms():
 
 
 def form_disjoint():
-    policy = tr.PessimisticOptimistic(tr.DisjointRidge(3, 2), constraints=2, slater=0.3, horizon=100)
+    policy = tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=2, slater=0.3, horizon=100)
     for _ in range(3):
         policy.decide([0.6, 0.0], OK_W)
     return policy
 
 
 def form_rules():
-    policy = tr.PessimisticOptimistic(tr.Ridge(2), constraints=rules(), slater=0.1, horizon=100)
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=rules(), slater=0.1, horizon=100)
     for _ in range(3):
         policy.decide(OK_PHI, usage={"hours": 0.3}, group="A")
     return policy
@@ -82,7 +86,7 @@ def form_rules():
 
 def form_mixed():
     policy = tr.PessimisticOptimistic(
-        tr.Ridge(2), cost=tr.ArmMeans(3), constraints=rules(seen="after"), slater=0.1, horizon=100
+        reward=tr.Ridge(2), cost=tr.ArmMeans(3), constraints=rules(seen="after"), slater=0.1, horizon=100
     )
     for _ in range(3):
         policy.decide(OK_PHI, group="A")
@@ -124,7 +128,7 @@ CASES = [
     ("A", lambda p: p.decide(OK_PHI.astype(complex), OK_W), "features must hold real numbers, but got values of type complex128"),
     ("A", lambda p: p.decide([[0.6, 0.0], [0.1]], OK_W), "features must be a rectangular array of numbers"),
     ("A", lambda p: p.decide([[None, 0.0]], OK_W[:1]), "features must hold real numbers, but got None at [0, 0]."),
-    ("A", lambda p: p.decide({"x": 1}, OK_W), "features must hold real numbers"),
+    ("A", lambda p: p.decide({"x": "a"}, OK_W), "context.x must be a number, but got 'a'"),
     # costs
     ("A", lambda p: p.decide(OK_PHI), "costs of shape (J, 2) are needed: one row an action, one column a constraint"),
     ("A", lambda p: p.decide(OK_PHI, spoilt(OK_W, (1, 1), 1.7)), "costs[1, 1] must lie in [-1, 1], but got 1.7"),
@@ -254,7 +258,7 @@ def test_bad_input_is_named_and_changes_nothing(form, do, message):
 
 def A(**settings):
     return tr.PessimisticOptimistic(
-        tr.Ridge(2), **{"constraints": 2, "slater": 0.3, "horizon": 100, **settings}
+        reward=tr.Ridge(2), **{"constraints": 2, "slater": 0.3, "horizon": 100, **settings}
     )
 
 
@@ -309,36 +313,36 @@ def A(**settings):
         (lambda: A(seed=-1), "seed must be a whole number >= 0, but got -1"),
         (lambda: A(seed=0.5), "seed must be a whole number >= 0, but got 0.5"),
         (
-            lambda: tr.PessimisticOptimistic(3),
-            "reward must be a model, such as ridge, disjoint-ridge or arm-means, but got 3",
+            lambda: tr.PessimisticOptimistic(reward=3),
+            'reward must be a model, such as tr.Ridge(), or the name of one, such as "linear", but got 3',
         ),
         (
-            lambda: A(cost="ridge"),
-            "cost must be a model, such as ridge, disjoint-ridge or arm-means, but got 'ridge'",
+            lambda: A(cost="rigde"),
+            "cost: model must be one of",
         ),
         (
-            lambda: tr.PessimisticOptimistic(tr.Ridge(2), cost=tr.Ridge(2), constraints=1),
+            lambda: tr.PessimisticOptimistic(reward=tr.Ridge(2), cost=tr.Ridge(2), constraints=1),
             "Give slater, or V",
         ),
         (
-            lambda: tr.PessimisticOptimistic(tr.ArmMeans(3), cost=tr.ArmMeans(4), constraints=1, slater=0.1),
+            lambda: tr.PessimisticOptimistic(
+                reward=tr.ArmMeans(3), cost=tr.ArmMeans(4), constraints=1, slater=0.1
+            ),
             "must know the same number of actions, but got {'reward': 3, 'cost': 4}",
         ),
         (
-            lambda: tr.PessimisticOptimistic(tr.ArmMeans(2), constraints=rules(), slater=0.1),
+            lambda: tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules(), slater=0.1),
             "must know the same number of actions, but got {'reward': 2, 'rules': 3}",
         ),
         (
-            lambda: tr.PessimisticOptimistic(tr.ArmMeans(3), constraints=rules("after"), slater=0.1),
-            "the rule 'hours' is seen after acting, so a model of its cost is needed: give one as cost",
-        ),
-        (
-            lambda: tr.PessimisticOptimistic(tr.Ridge(2), cost=tr.Ridge(2), constraints=rules(), slater=0.1),
+            lambda: tr.PessimisticOptimistic(
+                reward=tr.Ridge(2), cost=tr.Ridge(2), constraints=rules(), slater=0.1
+            ),
             "cost is a model of costs that are seen after acting, but every rule here is seen before",
         ),
         (
             lambda: tr.PessimisticOptimistic(
-                tr.Ridge(2), constraints=rules(), slater=0.1, cost_range=(-1, 1)
+                reward=tr.Ridge(2), constraints=rules(), slater=0.1, cost_range=(-1, 1)
             ),
             "cost_range comes from the rules' declared ranges: do not give it as well",
         ),

@@ -23,18 +23,20 @@ def assert_same_state(a, b):
 
 
 def form_A(d=4, K=2, **more):
-    return tr.PessimisticOptimistic(tr.Ridge(d), constraints=K, **{"slater": 0.3, "horizon": 500, **more})
+    return tr.PessimisticOptimistic(
+        reward=tr.Ridge(d), constraints=K, **{"slater": 0.3, "horizon": 500, **more}
+    )
 
 
 def form_B(d=4, d_w=3, K=2, **more):
     return tr.PessimisticOptimistic(
-        tr.Ridge(d), cost=tr.Ridge(d_w), constraints=K, **{"slater": 0.3, "horizon": 500, **more}
+        reward=tr.Ridge(d), cost=tr.Ridge(d_w), constraints=K, **{"slater": 0.3, "horizon": 500, **more}
     )
 
 
 def form_arms(J=4, K=1, **more):
     return tr.PessimisticOptimistic(
-        tr.ArmMeans(J),
+        reward=tr.ArmMeans(J),
         cost=tr.ArmMeans(J),
         constraints=K,
         V=tr.Power(1.0, 0.5),
@@ -50,7 +52,7 @@ def rounds_that_permute(phi, W, orders, rewards):
     """How many rounds pass, until one ties, in which a policy that is shown the actions in another order chooses the same one."""
     one, other = (
         tr.PessimisticOptimistic(
-            tr.Ridge(phi.shape[2], bonus=0.05),
+            reward=tr.Ridge(phi.shape[2], bonus=0.05),
             constraints=W.shape[2],
             V=tr.Power(4.0, 0.5),
             epsilon=tr.Power(0.5, -0.5),
@@ -107,7 +109,7 @@ def test_ties_in_decide():
     policy = form_A(d=3, K=0)
     assert policy.decide(np.eye(3)).row == 0  # equal features by symmetry
     phi = np.eye(3) * np.array([[0.1], [0.2], [0.2]])
-    policy = tr.PessimisticOptimistic(tr.Ridge(3, bonus=0.01), constraints=0, horizon=10)
+    policy = tr.PessimisticOptimistic(reward=tr.Ridge(3, bonus=0.01), constraints=0, horizon=10)
     assert policy.decide(phi).row == 1
 
 
@@ -118,7 +120,7 @@ def test_without_constraints_it_is_linucb(data, n, J):
     rounds, rewards = data.draw(rows(n, J, d)), data.draw(numbers(n))
     policy, plain = (
         tr.LinUCB(tr.Ridge(d, bonus=bonus), horizon=T),
-        tr.PessimisticOptimistic(tr.Ridge(d, bonus=bonus), horizon=T),
+        tr.PessimisticOptimistic(reward=tr.Ridge(d, bonus=bonus), horizon=T),
     )
     Sigma, b = np.eye(d), np.zeros(d)
     for t, phi in enumerate(rounds):
@@ -198,7 +200,7 @@ def test_the_queue_moves_in_decide_and_not_in_learn():
 def test_an_estimate_of_a_cost_stays_within_its_range(cost_range):
     """Costs are learnt at short features and asked for at long ones, where the line goes far beyond what costs can be."""
     policy = tr.PessimisticOptimistic(
-        tr.Ridge(1),
+        reward=tr.Ridge(1),
         cost=tr.Ridge(1, bonus=0.01),
         constraints=1,
         slater=0.3,
@@ -344,7 +346,7 @@ FORMS = {
     "B": form_B,
     "arms": form_arms,
     "rules": lambda: tr.PessimisticOptimistic(
-        tr.DisjointRidge(2, 3), constraints=some_rules(), slater=0.1, horizon=None
+        reward=tr.DisjointRidge(2, 3), constraints=some_rules(), slater=0.1, horizon=None
     ),
     "no constraints": lambda: tr.LinUCB(tr.ArmMeans(3)),
     "measured": lambda: form_A(slater=None, horizon=None),
@@ -439,7 +441,7 @@ def test_a_copy_is_independent(form):
 
 def test_estimators_given_to_a_policy_are_copied():
     model = tr.Ridge(2)
-    policy = tr.PessimisticOptimistic(model, constraints=0)
+    policy = tr.PessimisticOptimistic(reward=model, constraints=0)
     policy.learn(policy.decide(np.eye(2)), 1.0)
     assert model.n_learnt == 0
     policy.reward_model.learn([1.0, 0.0], 5.0)
@@ -453,7 +455,7 @@ def test_warm_start():
     for x in unit_rows(rng, 50, 3):
         taught.learn(x, float(x[0]))
         cost.learn(x, [x[1], -x[2]])
-    warm = tr.PessimisticOptimistic(taught, cost=cost, constraints=2, slater=0.2, horizon=100)
+    warm = tr.PessimisticOptimistic(reward=taught, cost=cost, constraints=2, slater=0.2, horizon=100)
     assert warm.reward_model.n_learnt == warm.cost_model.n_learnt == 50
     phi = unit_rows(rng, 4, 3)
     explanation = warm.decide(phi, phi).explain()
@@ -465,7 +467,7 @@ def test_warm_start():
     low = cost.means(phi) - cost.radius(100) * cost.widths(phi)[:, None]
     np.testing.assert_allclose(explanation.costs, np.clip(low, -1, 1), atol=1e-12)
     with pytest.raises(tr.InvalidInput, match="has learnt 2 quantities can't go on with 1"):
-        tr.PessimisticOptimistic(taught, cost=cost, constraints=1, slater=0.2, horizon=100)
+        tr.PessimisticOptimistic(reward=taught, cost=cost, constraints=1, slater=0.2, horizon=100)
 
 
 # Proposals
@@ -528,7 +530,7 @@ def test_an_explanation_adds_up(K):
 
 def test_an_explanation_speaks_the_words_of_the_rules():
     rules = some_rules()
-    policy = tr.PessimisticOptimistic(tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=100)
+    policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=100)
     policy.decide(usage={"hours": [0.2, 0.9]}, group="A")
     told = policy.decide(usage={"hours": [0.2, 0.9]}, group="A").explain()
     assert told.actions == ("a", "b")
@@ -559,7 +561,7 @@ def test_rules_stand_in_for_the_cost_matrix():
     rng = np.random.default_rng(12)
     rules = some_rules()
     by_words, by_matrix = (
-        tr.PessimisticOptimistic(tr.DisjointRidge(2, 3), constraints=rules, slater=0.1, horizon=100)
+        tr.PessimisticOptimistic(reward=tr.DisjointRidge(2, 3), constraints=rules, slater=0.1, horizon=100)
         for _ in range(2)
     )
     for i in range(40):
@@ -579,7 +581,7 @@ def test_the_group_of_a_pending_decision_is_kept(group):
     """A rule for a group, seen after acting: the group named in decide counts in learn, in whatever form it came."""
     rules = tr.Rules([tr.Budget("hours", at_most=0.4, seen="after", among="A")], actions=["a", "b"])
     policy = tr.PessimisticOptimistic(
-        tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=100
+        reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=100
     )
     inside, outside = policy.decide(group=group), policy.decide(group="B")
     policy.learn(inside, 1.0, {"hours": 0.9})
@@ -594,7 +596,7 @@ def test_mixed_rules_take_the_known_columns_alone():
     )
     policies = [
         tr.PessimisticOptimistic(
-            tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=50
+            reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules, slater=0.1, horizon=50
         )
         for _ in range(3)
     ]
@@ -642,7 +644,7 @@ def test_an_arm_asleep_costs_nothing_to_the_others():
 
 def test_sleeping_actions_of_a_disjoint_model():
     rng = np.random.default_rng(14)
-    policy = tr.PessimisticOptimistic(tr.DisjointRidge(4, 2), constraints=1, slater=0.2, horizon=100)
+    policy = tr.PessimisticOptimistic(reward=tr.DisjointRidge(4, 2), constraints=1, slater=0.2, horizon=100)
     model = tr.DisjointRidge(4, 2)
     for _ in range(40):
         awake = rng.permutation(4)[: rng.integers(1, 5)].tolist()
@@ -665,7 +667,9 @@ def test_ids_of_a_shared_model_are_free():
 
 
 def test_sleeping_actions_by_name():
-    policy = tr.PessimisticOptimistic(tr.ArmMeans(2), constraints=some_rules(), slater=0.1, horizon=100)
+    policy = tr.PessimisticOptimistic(
+        reward=tr.ArmMeans(2), constraints=some_rules(), slater=0.1, horizon=100
+    )
     decision = policy.decide(usage={"hours": {"a": 0.1, "b": 0.3}}, group=(), actions=["b"])
     assert (decision.action, decision.row) == (1, 0)
     assert decision.explain().actions == ("b",)

@@ -44,7 +44,7 @@ def stream(seed, K=2):
 
 
 def policy_and_features(K=2, **settings):
-    return tr.PessimisticOptimistic(tr.Ridge(1), constraints=K, **settings), lambda W: np.full(
+    return tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=K, **settings), lambda W: np.full(
         (len(W), 1), 0.5
     )
 
@@ -84,7 +84,7 @@ def test_it_is_capped_at_one_and_exact_where_costs_never_change():
     policy.decide(phi(np.zeros((1, 1))), [[-1.0]])
     assert policy.slater == 1.0
     rules = tr.Rules([tr.Capacity("a", at_most=0.6), tr.Share("a", at_least=0.2)], actions=["a", "b"])
-    policy = tr.PessimisticOptimistic(tr.ArmMeans(2), constraints=rules)
+    policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=rules)
     policy.decide()
     assert policy.slater == pytest.approx(0.2, abs=1e-12)  # a in 40 % of the rounds
 
@@ -198,10 +198,10 @@ def test_saved_and_restored_exactly(tmp_path):
 
 def test_it_is_measured_only_where_it_is_needed():
     V = tr.Power(1.0, 0.5)
-    assert tr.PessimisticOptimistic(tr.Ridge(1), constraints=2, V=V).slater is None
-    assert tr.PessimisticOptimistic(tr.Ridge(1), constraints=0).slater is None
-    assert tr.PessimisticOptimistic(tr.Ridge(1), cost=tr.Ridge(1), constraints=1, V=V).slater is None
-    assert tr.PessimisticOptimistic(tr.Ridge(1), constraints=2, slater=0.4).slater == 0.4
+    assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, V=V).slater is None
+    assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=0).slater is None
+    assert tr.PessimisticOptimistic(reward=tr.Ridge(1), cost=tr.Ridge(1), constraints=1, V=V).slater is None
+    assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, slater=0.4).slater == 0.4
     assert not [name for name in tr.LinUCB(tr.Ridge(1)).state() if name.startswith("slater/")]
 
 
@@ -220,7 +220,7 @@ def test_measuring_may_be_left_to_someone_else():
     meter.take([64, measure(meter.matrices)])
     assert policy.slater == at_once.slater
     np.testing.assert_array_equal(policy.decide(phi(W), W).explain().V, at_once.decide(phi(W), W).explain().V)
-    given = tr.PessimisticOptimistic(tr.Ridge(1), constraints=2, slater=0.4)
+    given = tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, slater=0.4)
     assert given.background() == []
     with pytest.raises(tr.InvalidInput, match=r"slater must lie in \(0, 1\], but got 0"):
         meter.take([65, 0])
@@ -231,12 +231,12 @@ def test_it_is_refused_where_costs_are_seen_only_after():
         tr.InvalidInput,
         match="costs that are seen before acting, but every constraint here is seen only after",
     ):
-        tr.PessimisticOptimistic(tr.Ridge(1), cost=tr.Ridge(1), constraints=2)
+        tr.PessimisticOptimistic(reward=tr.Ridge(1), cost=tr.Ridge(1), constraints=2)
     rules = tr.Rules([tr.Capacity("a", 0.5), tr.Budget("hours", 0.5, seen="after")], actions=["a", "b"])
     with pytest.raises(
         tr.InvalidInput, match=r"but 1 of 2 constraints here are seen only after\. Give slater, or V"
     ):
-        tr.PessimisticOptimistic(tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules)
+        tr.PessimisticOptimistic(reward=tr.ArmMeans(2), cost=tr.ArmMeans(2), constraints=rules)
 
 
 def test_the_constraints_hold_without_any_constant():

@@ -140,7 +140,7 @@ def test_it_must_be_a_number_of_rounds():
 def test_a_gpu_refuses():
     env = tr.environments.synthetic(contexts=5, actions=2, features=3, constraints=1, slater=0.2)
     with pytest.raises(tr.InvalidInput, match="with a half_life needs engine='cpu'"):
-        tr.simulate(tr.ShadowPrice(tr.Ridge(3), constraints=1, half_life=10.0), env, 10, engine="gpu")
+        tr.simulate(tr.ShadowPrice(reward=tr.Ridge(3), constraints=1, half_life=10.0), env, 10, engine="gpu")
 
 
 def test_prices_follow_a_world_that_has_changed():

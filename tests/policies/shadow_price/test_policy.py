@@ -317,7 +317,7 @@ class TestExtremes:
             ({"seed": -1}, "seed"),
             ({"constraints": -1}, "constraints must be Rules or their number"),
             ({"reward": None}, "reward must be a model"),
-            ({"cost": "ridge"}, "cost must be a model"),
+            ({"cost": 3}, "cost must be a model"),
             ({"cost": tr.Ridge(D), "cost_range": (1.0, -1.0)}, "`low ≤ high` must hold in cost_range"),
         ],
     )
@@ -610,5 +610,5 @@ def test_names_of_settings_cover_the_compiled_ones():
 
 def test_it_says_what_it_is():
     assert repr(tr.ShadowPrice(reward=tr.Ridge(3), constraints=2, caution=2.0)) == (
-        "ShadowPrice(reward=Standardised(3), constraints=2, caution=2)"
+        "ShadowPrice(reward=Standardised(n_features=3), constraints=2, caution=2)"
     )

@@ -15,8 +15,9 @@ from tightrope import policies
 from tightrope.environments.drifting import Drifting
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans, model_from_settings
+from tightrope.models.sizes import parameters_of
 from tightrope.oracle import solve
-from tightrope.policies.build import build_policy, missing_from, parameters_of
+from tightrope.policies.build import build_policy, missing_from
 from tightrope.schedules import Power, known_costs
 from tightrope.spec import PolicySpec, Spec, SpecError
 from tightrope.trust import absolute

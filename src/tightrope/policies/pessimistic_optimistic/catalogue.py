@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.errors import InvalidInput
-from tightrope.models.linear import require_rows_in_ball
+from tightrope.models.ridge_regression import require_rows_in_ball
 from tightrope.validation import COST_LIMIT, NORM_LIMIT, Array, is_plain, real_array, require_range
 
 Ids = NDArray[np.int64]

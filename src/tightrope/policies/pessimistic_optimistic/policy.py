@@ -25,8 +25,9 @@ from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
 from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
 from tightrope.policies.plain_values import READABLE, as_array, as_float
-from tightrope.policies.policy import Choice, Policy, copy_of_model
+from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
+from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
@@ -54,12 +55,15 @@ class PessimisticOptimistic(Constrained):
 
     Parameters
     ----------
-    reward : Model
-        Model of the reward. The policy works on a copy, so a model that has learnt already is a warm start.
     constraints : int, Rules, or a sequence of "before" and "after"
         K; or rules in words, which also state ranges, names and what is seen when; or for each constraint when its cost is seen.
-    cost : Model, optional
-        Model of the costs that are seen after acting.
+    reward : Model or str
+        Model of the reward, or the name of one, such as "linear"; sizes that were not typed come from the rules and the first
+        context. The policy works on a copy, so a model that has learnt already is a warm start.
+    cost : Model or str, optional
+        Model of the costs that are seen after acting, where there are any; "linear" by default.
+    context : Encoder, or sequence of names; optional
+        What makes numbers of contexts that are rows of a table, as for `ShadowPrice`.
     slater : float, optional
         δ in (0, 1]: some mixture of actions keeps every expected cost at or below −δ. None measures it from the costs
         seen so far (see `docs/no-constants.md`), which is refused where V must come from δ and costs are seen only after acting.
@@ -95,10 +99,11 @@ class PessimisticOptimistic(Constrained):
 
     def __init__(
         self,
-        reward: Model,
-        *,
         constraints: int | Rules | Sequence[Seen] = 0,
-        cost: Model | None = None,
+        reward: Model | str = "linear",
+        cost: Model | str | None = None,
+        *,
+        context: Encoder | Sequence[str] | None = None,
         slater: float | None = None,
         horizon: int | None = None,
         V: schedules.Power | None = None,
@@ -123,14 +128,15 @@ class PessimisticOptimistic(Constrained):
             "cost_range": ranges.tolist(),
             "seed": whole_number("seed", seed),
         }
-        self._reward = copy_of_model("reward", reward)
-        copy = None if cost is None else copy_of_model("cost", cost, len(after) or cost.n_outputs)
-        self._cost = copy if len(after) else None
+        self.context = read_context(context)
+        rewards, costs = self._read_models(reward, cost, len(after))
+        self._reward = rewards and rewards.with_outputs(1)
+        self._cost = costs and costs.with_outputs(len(after))
         self._input = Input(self._reward, self._cost, self.rules, K, known)
         self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
 
-        d = max(self._reward.dimension, self._cost.dimension if self._cost else 1)
+        d = max([1, *(model.dimension for model in self._models_of_its_own())])
         self._unit_V, paper_epsilon = schedules.linear_costs(K, d) if len(after) else schedules.known_costs(K)
         eps = paper_epsilon if epsilon is None else schedules.as_schedule("epsilon", epsilon)
         self._delta = slater
@@ -160,12 +166,12 @@ class PessimisticOptimistic(Constrained):
         self._fast_before: FastPath | None = None
         self._fast_after: FastPath | None = None
         self._by_usage: fast_path.ByUsage | None = None
-        self._disjoint = self._reward.n_actions is not None
-        ridge = self._reward.compiled == "ridge"
+        self._disjoint = getattr(self._reward, "n_actions", None) is not None
+        ridge = self._reward is not None and self._reward.compiled == "ridge"
         self._plain_before = ridge and self._cost is None
         self._plain_after = ridge and self._cost is not None and self._cost.compiled == "ridge"
-        self._flat = self._reward.flat if self._reward.compiled == "ridge" else np.empty(0)
-        self._row_length = self._reward.n_features
+        self._flat = self._reward.flat if ridge else np.empty(0)
+        self._row_length = self.kept_lengths()[0]
         self._lazy: LazyChoices | None = None
         self._labels = Labels(self._input.names, getattr(self.rules, "names", None), estimates.unpack_trace)
 
@@ -304,7 +310,7 @@ class PessimisticOptimistic(Constrained):
             if cost_features is not None or actions is not None or usage is not None or group is not None:
                 raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
             return self._decide_lazily(features, costs)
-        return self._commit(self._input.offer(features, costs, cost_features, actions, usage, group))
+        return self._commit(self._take_offer(features, costs, cost_features, actions, usage, group))
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -314,12 +320,16 @@ class PessimisticOptimistic(Constrained):
         >>> policy.propose(costs=[[0.5], [-0.5]]).action, policy.rounds
         (0, 0)
         """
+        if self._asked:
+            return self._reader(dict(zip(("features", "costs"), args)) | kwargs).propose(*args, **kwargs)
         offer = self._offer(*args, **kwargs)
         row, trace, _ = self._choose(offer, self._core.copy())
         return Decision(int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: the queue moves by its cost."""
+        if self._asked:
+            self._become(self._reader(offer), self.context)
         ids = offer.get("actions")
         row = action if ids is None else list(ids).index(action)
         alone: dict[str, Any] = {
@@ -476,6 +486,7 @@ class PessimisticOptimistic(Constrained):
         (array([0., 1.]), array([0.]), 0)
         """
         features, cost_features, _ = encoded(encoder, features, cost_features)
+        self._size_by_log(features, cost_features)
         costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
         self._learn_log(log)
@@ -511,8 +522,8 @@ class PessimisticOptimistic(Constrained):
         return {
             **self._settings,
             "constraints": self._constraints_as_data(),
-            "reward": self._reward.settings(),
-            "cost": None if self._cost is None else self._cost.settings(),
+            **self._models_as_data(),
+            "context": self._context_as_data(),
             "owner": self._pending.owner,
             "pending_groups": self._pending.groups(),
         }
@@ -564,9 +575,7 @@ class PessimisticOptimistic(Constrained):
         limits.resume(self, old, same_costs, shifts)
 
     def __repr__(self) -> str:
-        s, parts = self._settings, [f"reward={self._reward!r}"]
-        if self._cost is not None:
-            parts.append(f"cost={self._cost!r}")
+        s, parts = self._settings, self._shown_models()
         K = self.n_constraints
         parts.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         parts += [f"{name}={s[name]!r}" for name in ("slater", "horizon") if s[name] is not None]

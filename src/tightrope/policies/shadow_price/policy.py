@@ -28,6 +28,7 @@ from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, reme
 from tightrope.policies.shadow_price.predict import Predictions, Rewards
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.shadow_price.solve import PriceSolve
+from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
@@ -57,12 +58,17 @@ class ShadowPrice(Constrained):
 
     Parameters
     ----------
-    reward : Model
-        Model of the reward. `Ridge`, `DisjointRidge` and `ArmMeans` say its size; their `bonus`, `m` and `ridge` play no part.
     constraints : int, Rules, or a sequence of "before" and "after"
         K; or rules in words, which also state names, ranges and what is seen when; or for each constraint when its cost is seen.
-    cost : Model, optional
-        Model of the costs that are seen after acting.
+    reward : Model or str
+        Model of the reward, or the name of one: "linear", "logistic", "auto", …. Sizes that were not typed come from the rules
+        (actions) and from the first context or the encoder (features). Of `Ridge`, `DisjointRidge` and `ArmMeans` only the size
+        counts, not `bonus`, `m` and `ridge`.
+    cost : Model or str, optional
+        Model of the costs that are seen after acting, where there are any; "linear" by default.
+    context : Encoder, or sequence of names; optional
+        What makes numbers of contexts that are rows of a table. Without it a row must have nothing but numbers, in the order of
+        these names, or of the first row.
     explore : float
         Standard deviations of the draws, as a part of the posterior's; less earns more as a rule, and may miss the best for good.
     caution : float
@@ -83,6 +89,14 @@ class ShadowPrice(Constrained):
 
     Examples
     --------
+    Rules are all that it must be told.
+
+    >>> import tightrope as tr
+    >>> rules = tr.Rules([tr.Capacity("icu", at_most=0.2)], actions=["icu", "surgery", "other"])
+    >>> policy = tr.ShadowPrice(rules)
+    >>> decision = policy.decide({"age": 41.0, "fever": 38.5})
+    >>> policy.learn(decision, reward=1.0)
+
     Two actions; the better one costs 5 a round, the other gives 5 back.
 
     >>> import tightrope as tr
@@ -101,10 +115,11 @@ class ShadowPrice(Constrained):
 
     def __init__(
         self,
-        reward: Model,
         constraints: int | Rules | Sequence[Seen] = 0,
-        cost: Model | None = None,
+        reward: Model | str = "linear",
+        cost: Model | str | None = None,
         *,
+        context: Encoder | Sequence[str] | None = None,
         explore: float = 1.0,
         caution: float = 3.0,
         memory: int = 2048,
@@ -114,11 +129,6 @@ class ShadowPrice(Constrained):
         sampling: str | None = None,
         half_life: float | None = None,
     ) -> None:
-        for name, model in (("reward", reward), ("cost", cost)):
-            if not isinstance(model, Model) and (name == "reward" or model is not None):
-                raise InvalidInput(
-                    field=name, must="be a model, such as ridge, disjoint-ridge or arm-means", got=model
-                )
         self.rules, self.n_constraints, self._seen, known = read_constraints(constraints, cost)
         K = self.n_constraints
         self._columns = after = np.flatnonzero(~known).astype(np.int64)
@@ -133,12 +143,10 @@ class ShadowPrice(Constrained):
         ranges = finite_ranges(K, self.rules, cost_range)
         self.cost_range = None if ranges is None else ranges.tolist()
         prior = np.zeros(len(after)) if ranges is None else (ranges[after, 1] - ranges[after, 0]) / 2.0
-        self._reward = reward.standardised(1, centred=True, prior=0.0)
-        self._cost = (
-            None
-            if cost is None or not len(after)
-            else cost.standardised(len(after), centred=False, prior=prior)
-        )
+        self.context = read_context(context)
+        rewards, costs = self._read_models(reward, cost, len(after))
+        self._reward = rewards and rewards.standardised(1, centred=True, prior=0.0)
+        self._cost = costs and costs.standardised(len(after), centred=False, prior=prior)
         self._input = PriceInput(self._reward, self._cost, self.rules, K, known)
         self._rule_costs = self._input.rule_costs
         self.n_actions = self._input.n_actions
@@ -156,9 +164,10 @@ class ShadowPrice(Constrained):
         self._memory = RoundMemory()
         self._solve: PriceSolve | None = None
         self._seed = np.uint64(self.seed)
-        self._disjoint = self._reward.n_actions is not None
+        self._disjoint = getattr(self._reward, "n_actions", None) is not None
         self._compiled = (
             self._sampling == "normal"
+            and self._reward is not None
             and self._reward.compiled == "standardised"
             and (self._cost is None or self._cost.compiled == "standardised")
         )
@@ -170,8 +179,7 @@ class ShadowPrice(Constrained):
         self._fast_late: fast_path.Late | None = None
         self._by_usage: fast_path.ByUsage | None = None
         self._fast_learn: Any = None
-        self._row_length = self._reward.n_features
-        width = max(self.kept_lengths()) + 1
+        self._row_length, width = self.kept_lengths()[0], max(self.kept_lengths()) + 1
         late = len(after)
         self._room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
         self._flat = self._reward.flat if self._compiled else _NONE
@@ -352,7 +360,7 @@ class ShadowPrice(Constrained):
                 decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
                 if decision is not None:
                     return decision
-        return self._commit(self._offer(features, costs, cost_features, actions, usage, group))
+        return self._commit(self._take_offer(features, costs, cost_features, actions, usage, group))
 
     def propose(self, *args: Any, **kwargs: Any) -> Decision:
         """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
@@ -363,13 +371,15 @@ class ShadowPrice(Constrained):
         >>> policy.rounds, proposed.action == policy.decide(costs=[[0.5], [-0.5]]).action
         (0, True)
         """
+        if self._asked:
+            return self._reader(dict(zip(("features", "costs"), args)) | kwargs).propose(*args, **kwargs)
         ids = (offer := self._offer(*args, **kwargs)).ids
         row, trace, _ = self._proposed(offer)
         return Decision(int(ids[row]), row, self._pending.made, NOBODY, ids, trace, self._labels, None)
 
     def follow(self, action: int, **offer: Any) -> Decision:
         """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._offer(**offer)
+        read = self._take_offer(**offer)
         return self._commit(read, read.row_of("the action that was chosen", action))
 
     def choose(self, offer: Offer) -> Choice:
@@ -501,6 +511,7 @@ class ShadowPrice(Constrained):
         (0, array([0.]))
         """
         features, cost_features, offers = encoded(encoder, features, cost_features, offers)
+        self._size_by_log(features, cost_features)
         costs = self._input.logged_costs(costs, usage, group, actions)
         log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
         seen = limits.logged_offers(self, log, offers)
@@ -529,6 +540,8 @@ class ShadowPrice(Constrained):
         forgive : bool
             An excess over the old limit is forgiven; by default it is paid back.
         """
+        if self._asked:
+            raise InvalidInput("limits can't change before the first decision: change the rules.")
         limits.change_limit(self, rule, limit, shift, forgive)
 
     # Save, restore, go on
@@ -536,8 +549,8 @@ class ShadowPrice(Constrained):
     def settings(self) -> dict[str, Any]:
         """All that is not arrays, as plain data."""
         return {
-            "reward": self._reward.settings(),
-            "cost": None if self._cost is None else self._cost.settings(),
+            **self._models_as_data(),
+            "context": self._context_as_data(),
             "constraints": self._constraints_as_data(),
             **{name: getattr(self, name) for name in ("explore", "caution", "memory", "guard", "seed")},
             **{name: getattr(self, name) for name in ("sampling", "half_life")},
@@ -597,9 +610,7 @@ class ShadowPrice(Constrained):
             booked[self._columns] += self._booked(pending)
 
     def __repr__(self) -> str:
-        made = [f"reward={self._reward!r}"]
-        if self._cost is not None:
-            made.append(f"cost={self._cost!r}")
+        made = self._shown_models()
         K = self.n_constraints
         made.append(f"constraints={K}" if self.rules is None else f"constraints=<{K} rules>")
         usual = {"explore": 1.0, "caution": 3.0, "memory": 2048, "guard": False, "half_life": None}

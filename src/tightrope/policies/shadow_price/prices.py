@@ -109,6 +109,8 @@ def next_work(policy: Any) -> float:
 
 def work_of_a_row(reward: Any, cost: Any, compiled: bool = True) -> float:
     """How many multiplications it takes to draw a row of a sample."""
+    if reward is None:  # which has no sizes yet
+        return PLAIN_ROW
     late = (0.0, 0.0) if cost is None else (cost.working_features + 1.0, float(cost.n_outputs))
     work = float(shadow_solve.draw_work(reward.working_features + 1.0, *late))
     return work if compiled else max(work, PLAIN_ROW)

@@ -28,10 +28,12 @@ GAMMA = 3.0
 STEEPEST = 1e300
 
 
-def sampling_for(stated: Any, reward: Model) -> str:
+def sampling_for(stated: Any, reward: Model | None) -> str:
     """The way that is stated, or the one that the reward model asks for; refused where the model can't be drawn from like that."""
     if stated is not None and stated not in SAMPLINGS:
         raise InvalidInput(field="sampling", must=f"be one of {', '.join(SAMPLINGS)}", got=stated)
+    if reward is None:  # which has no sizes yet
+        return "normal"
     sampling = reward.exploration if stated is None else stated
     if sampling not in SAMPLINGS:
         raise InvalidInput(

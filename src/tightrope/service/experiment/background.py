@@ -15,7 +15,7 @@ class Background:
     """The background work of a policy, by its numbers in `Policy.background`.
 
     >>> import tightrope as tr
-    >>> Background(tr.ShadowPrice(tr.ArmMeans(2), constraints=1)).due() is None
+    >>> Background(tr.ShadowPrice(1, reward=tr.ArmMeans(2))).due() is None
     True
     """
 

@@ -1,4 +1,4 @@
-"""What models share that scale features by themselves: their size, and reading rows in any unit."""
+"""What models share that have a block of parameters for each action, or one for all, and read features in any unit."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ from typing import Any, Self
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.models.model import Ids, Model
-from tightrope.validation import Array, real_array, require_finite, whole_number
+from tightrope.models.model import Ids, Model, size
+from tightrope.models.sizes import Sizes, shared_or_each
+from tightrope.validation import Array, real_array, require_finite
 
 
-class AnyUnit(Model):
+class BlockModel(Model):
     """Parameters for each action, or shared by all; 0 features for arms alone. Its constructor takes both sizes first."""
 
-    def _set_sizes(self, n_features: Any, n_actions: Any, n_outputs: Any) -> tuple[int, int]:
-        """Check and keep the sizes; gives p and how many outputs there are."""
-        self.n_features = p = whole_number("n_features", n_features)
-        self.n_actions = None if n_actions is None else whole_number("n_actions", n_actions, low=1)
+    def _set_sizes(self, n_actions: Any, n_features: Any) -> bool:
+        """Check and keep the sizes; whether they are known."""
+        p = size("n_features", n_features, low=0)
+        self.n_actions = size("n_actions", n_actions, low=1)
         if p == 0 and self.n_actions is None:
             raise InvalidInput(
                 "a model without features needs n_actions: nothing else tells its outcomes apart."
             )
-        self.takes_features = p > 0
-        self.n_outputs = whole_number("n_outputs", n_outputs)
-        return p, self.n_outputs
+        self.takes_features = p != 0
+        return self._take_sizes(n_features=p)
 
     @classmethod
-    def sized(cls, *, n_actions: int, n_features: int, per_action: bool, **settings: Any) -> Self:
+    def sized(cls, sizes: Sizes, **settings: Any) -> Self:
         """Shared parameters where each action has its own features, else parameters for each action."""
-        return cls(n_features, None if per_action else n_actions, **settings)  # type: ignore[call-arg]
+        return cls(**shared_or_each(sizes) | settings)
+
+    def _shown_sizes(self) -> str:
+        """For a `repr`: as they are given."""
+        J, p = self.n_actions, self.n_features
+        known = {"n_actions": J, "n_features": p}
+        both = None not in known.values()
+        return f"{J}, {p}" if both else ", ".join(f"{k}={n}" for k, n in known.items() if n is not None)
 
     def _rows_and_ids(self, features: Any, actions: Any) -> tuple[Array, Ids]:
         """Checked rows, one for each action or one for all, and the actions."""

@@ -9,7 +9,7 @@ from scipy import stats
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import bootstrap
-from tightrope.models.kept import RULES, KeptOutcomes, bootstrap_weights
+from tightrope.models.outcome_memory import RULES, KeptOutcomes, bootstrap_weights
 
 
 def kept(rule: str = "both", limit: int = 20, seed: int = 3) -> KeptOutcomes:

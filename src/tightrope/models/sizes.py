@@ -1,0 +1,125 @@
+"""Models whose sizes nobody typed: what is known of a problem's sizes, and a model that waits for them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tightrope.errors import InvalidInput
+from tightrope.models.model import MODELS, Model, missing_sizes
+
+__all__ = ["Sizes", "Unsized", "model_class", "parameters_of", "read_model", "sized"]
+
+SIZES = ("n_actions", "n_features")
+
+
+class Sizes(NamedTuple):
+    """What a model is made for: `n_features` numbers for each action (`per_action`), or once for all; 0 for arms alone.
+
+    `n_actions` is None where nothing tells.
+    """
+
+    n_actions: int | None
+    n_features: int
+    per_action: bool
+
+
+@dataclass(frozen=True)
+class Unsized:
+    """A model as it was asked for, by name or without sizes; `sized` makes it."""
+
+    settings: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """What the model is registered under."""
+        return str(self.settings["model"])
+
+    def sized(self, sizes: Sizes) -> Model:
+        """The model for so many actions and features; sizes that were typed stay."""
+        settings = {name: value for name, value in self.settings.items() if name != "model"}
+        model = sized(model_class(self.kind, sizes), sizes, **settings)
+        if missing := missing_sizes(model):
+            raise InvalidInput(
+                f"cannot infer {' and '.join(missing)} of {model!r}; pass {missing[0]}= to the model, or rules to the policy."
+            )
+        return model
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in self.settings.items() if name != "model"]
+        return f"{self.kind!r}" if not given else f"{self.kind}({', '.join(given)})"
+
+
+def read_model(name: str, given: Any) -> Model | Unsized:
+    """A model as a policy is given it: an object, a registered name, or settings with the name under `model`.
+
+    >>> read_model("reward", "linear")
+    'linear'
+    >>> read_model("reward", {"model": "ridge", "n_features": 3})
+    Ridge(3, bonus=1, m=1, ridge=1)
+    """
+    if isinstance(given, Model):
+        return Unsized(_typed(given.settings())) if missing_sizes(given) else given
+    if isinstance(given, Unsized):
+        return given
+    settings = {"model": given} if isinstance(given, str) else given
+    if not isinstance(settings, Mapping) or "model" not in settings:
+        must = 'be a model, such as tr.Ridge(), or the name of one, such as "linear"'
+        raise InvalidInput(field=name, must=must, got=given)
+    try:
+        made = MODELS.find(str(settings["model"]))
+        if not isinstance(made, type) or not issubclass(made, Model):
+            return Unsized(dict(settings))
+        stated = {key: value for key, value in settings.items() if key != "model"}
+        taken = parameters_of(made)
+        lacking = [key for key, one in taken.items() if one.default is one.empty and key not in stated]
+        if lacking and set(lacking) <= set(SIZES):
+            return Unsized(dict(settings))
+        model: Model = made(**stated)
+    except TypeError as error:
+        raise InvalidInput(f"{name}: settings of a {settings['model']} model: {error}.") from error
+    except InvalidInput as error:
+        raise error.inside(name) from error
+    return Unsized(_typed(settings)) if missing_sizes(model) else model
+
+
+def sized(made: Any, sizes: Sizes, **settings: Any) -> Model:
+    """A model of a class for these sizes: the class says how with `sized`, or takes those that its constructor asks for.
+
+    One that takes features alone is given e_j ⊗ x where there is one x for all actions.
+    """
+    own = getattr(made, "sized", None)
+    if own is not None:
+        model: Model = own(sizes, **settings)
+        return model
+    asked = parameters_of(made)
+    n, J = sizes.n_features, sizes.n_actions
+    if "n_actions" not in asked and not sizes.per_action and J is not None:
+        n *= J
+    known = {"n_actions": J, "n_features": n}
+    found: Model = made(**{name: known[name] for name in SIZES if name in asked} | settings)
+    return found
+
+
+def shared_or_each(sizes: Sizes) -> dict[str, int | None]:
+    """Parameters that all actions share where each has its own features, else some for each action."""
+    return {"n_actions": None if sizes.per_action else sizes.n_actions, "n_features": sizes.n_features}
+
+
+def model_class(kind: str, sizes: Sizes, *where: Any) -> Any:
+    """The class behind a name, where a problem has these sizes: "linear" stands for three."""
+    made = MODELS.find(kind, *where)
+    return made.fitting(sizes) if hasattr(made, "fitting") else made
+
+
+def parameters_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a constructor that can be given by name."""
+    found = inspect.signature(make).parameters
+    return {name: one for name, one in found.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+
+
+def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without the sizes that nobody typed."""
+    return {name: value for name, value in settings.items() if name not in SIZES or value is not None}
