@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,9 +14,10 @@ from tightrope.concerns import warn
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean, slip_of
 from tightrope.rules.conflicts import refuse_conflicts
-from tightrope.rules.ranges import ANY, allowed_ranges, likely_ranges, usage_ranges, widened
-from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, plain, rule_from_data
-from tightrope.validation import Array, finite_number
+from tightrope.rules.ranges import allowed_ranges, likely_ranges, usage_ranges, widened
+from tightrope.rules.rule import RULE_KINDS, Rule, Side, either, members, rule_from_data
+from tightrope.rules.usage import UsageReader
+from tightrope.validation import Array
 from tightrope.words import Either, Key, Place, Text
 
 Usage: TypeAlias = Mapping[str, ArrayLike | Mapping[Action, float]]
@@ -220,6 +219,13 @@ class Rules:
         self._seen.flags.writeable = False
         self._cost_range.flags.writeable = False
         self._usages = [quantity.usage for quantity in quantities]
+        of_usage = {
+            name: np.asarray(
+                self._weights[:, [k for k, one in enumerate(self._usages) if one == name]].any(axis=1)
+            )
+            for name in self._ranges
+        }
+        self._usage = UsageReader(self._names, self._ranges, self._allowed, of_usage)
         self._among = [frozenset(members(column.rule.among)) for column in self._columns]
         self._all_groups = frozenset[str]().union(*self._among)
         # Groups that need no second look: named by a rule, declared, or warned of already.
@@ -556,14 +562,14 @@ class Rules:
                     near = did_you_mean(name, self._ranges)
                     words = f"usage: no rule counts {name!r}{near}; the rules count {list(self._ranges)}"
                     raise InvalidInput(words, field=Place("usage", Key(name)))
-                values[i] = self._read_usage(name, given, plan)
+                values[i] = self._usage.read(name, given, plan.rows)
                 there[i] = True
             low, high = plan.ranges.T[:, :, None]
             inside = (values >= low) & (values <= high)
             if np.count_nonzero(inside) < inside.size:
                 for name, i in plan.names.items():
                     if there[i]:
-                        values[i] = self._in_range(name, values[i], usage[name])
+                        values[i] = self._usage.in_range(name, values[i], usage[name])
         known = there[plan.counted]
         missing = plan.columns[plan.needed & ~known]
         if missing.size:
@@ -576,66 +582,7 @@ class Rules:
         costs[:, plan.columns] = np.where(known, filled, 0.0)
         return costs
 
-    def _read_usage(self, name: str, given: Any, plan: Plan) -> Array | float:
-        """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
-        n_rows = len(plan.rows)
-        if type(given) is float:
-            return given
-        if isinstance(given, np.ndarray) and given.dtype.kind == "f" and given.shape == (n_rows,):
-            return given
-        what = Place("usage", Key(name))
-        if isinstance(given, Mapping):
-            given = self._read_table(what, name, given, plan)
-        try:
-            array = np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(field=what, must="hold numbers", got=given) from error
-        if array.dtype.kind == "O":
-            # Fractions, perhaps among others; bools alone are no numbers.
-            kinds = set(map(type, array.flat))
-            if kinds != {bool} and all(issubclass(kind, Real) for kind in kinds):
-                with suppress(OverflowError):
-                    array = array.astype(np.float64)
-        if array.dtype.kind not in "fiu":
-            raise InvalidInput(field=what, must="hold real numbers", got=given)
-        if array.shape not in {(), (n_rows,)}:
-            must = f"be one number or {n_rows}, one for each action on offer, but its shape is {array.shape}"
-            raise InvalidInput(field=what, must=must)
-        return array.astype(np.float64)
 
-    def _in_range(self, name: str, values: Array, given: ArrayLike | Mapping[Action, float]) -> Array:
-        """The values, those that overshoot the declared range by rounding alone put back on it."""
-        low, high = allowed = self._allowed[name]
-        slack = 0.0 if allowed == ANY else _TOLERANCE * (high - low)
-        near = (values >= low - slack) & (values <= high + slack)
-        if not near.all():
-            row = int(np.argmin(near))
-            one = not isinstance(given, Mapping) and np.ndim(given) == 0
-            entry = Place("usage", Key(name), *([] if one else [row]))
-            must = f"lie in [{plain(low)}, {plain(high)}], the range declared"
-            must = "be a finite number" if allowed == ANY else must
-            raise InvalidInput(field=entry, must=must, got=float(values.flat[row]))
-        clipped: Array = np.clip(values, low, high)
-        return clipped
-
-    def _read_table(self, what: Place, name: str, table: Mapping[Action, float], plan: Plan) -> list[float]:
-        for action in table:
-            if action not in self._names:
-                raise InvalidInput(self._names.unknown(action), field=what, within=str(what))
-        columns = [k for k, usage in enumerate(self._usages) if usage == name]
-        values = []
-        for i in plan.rows:
-            action = self._actions[i]
-            if action in table:
-                values.append(finite_number(what.at(Key(action)), table[action]))
-            elif self._weights[i, columns].any():
-                raise InvalidInput(field=what, must=f"hold every action on offer, but {action!r} is missing")
-            else:
-                values.append(self._ranges[name][0])
-        return values
-
-
-_TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
 # Actions on offer may come in any combination; this bounds the memory of the plans kept for them.
 _MAX_PLANS = 1024
 

@@ -31,6 +31,7 @@ import msgspec
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
+from tightrope.ledger import Exhausted
 from tightrope.models.background import Result
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
@@ -206,7 +207,7 @@ class Experiment:
         Some of it is needed later than in the first round: prices are computed when rounds have doubled.
         """
         state, used = ExperimentState(self.spec), _example_of_late_usage(self.spec)
-        with contextlib.suppress(InvalidInput, Refusal):
+        with contextlib.suppress(InvalidInput, Exhausted, Refusal):
             for round_number in range(_WARM_UP_ROUNDS):
                 entry = state.decide(f"warm-up-{round_number}", _example(self.spec), time=0)
                 state.learn(entry.number, reward=0.5, usage=used or None)
@@ -253,7 +254,7 @@ class Experiment:
                     answers.append(op.operation(batch, op.request))
                     if self._errors:
                         self._errors.pop(type(op.request), None)
-                except (Refusal, InvalidInput, JournalDamaged) as error:
+                except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
                     # A row of the past that is damaged: the state does not depend on it, unless it was half changed.
                     if isinstance(error, JournalDamaged) and state.position != position:
                         raise
@@ -537,10 +538,12 @@ def unavailable(status: Status) -> Answer:
     return Refusal(503, code, words, retry_after=_RETRY_SECONDS).answer()
 
 
-def refused(name: str, error: Refusal | InvalidInput | JournalDamaged) -> Answer:
+def refused(name: str, error: Refusal | InvalidInput | Exhausted | JournalDamaged) -> Answer:
     """What the caller is told where an operation on the experiment `name` refuses."""
     if isinstance(error, Refusal):
         return error.answer()
+    if isinstance(error, Exhausted):
+        return Refusal(409, "exhausted", str(error)).answer()
     if isinstance(error, JournalDamaged):
         log.error("experiment %r: %s", name, error)
         words = "what the journal holds of this is damaged, and can't be read; the log says where"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from tightrope.messages import did_you_mean
 from tightrope.models import Model
 from tightrope.policies import Policy
 from tightrope.rules.rule import members
+from tightrope.rules.usage import entries
 from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.requests import LIMITS, DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array
+from tightrope.words import Shown
 
 _KEPT_COSTS = 256
 
@@ -136,16 +138,14 @@ class PolicyInput:
             known = self._ranges.get(name)
             if known is None:
                 continue
-            entries: Iterable[tuple[Any, float]] = (("", given),)
-            if isinstance(given, Mapping):
-                entries = ((f".{action}", value) for action, value in given.items())
-            elif isinstance(given, list):
-                entries = ((f"[{i}]", value) for i, value in enumerate(given))
-            for at, value in entries:
+            for place, value in entries(name, given):
                 if not known[0] <= value <= known[1]:
+                    began = "the range that was inferred when the experiment began"
                     raise InvalidInput(
-                        f"usage.{name}{at} must lie in [{known[0]:g}, {known[1]:g}], the range that was inferred when the "
-                        f"experiment began, but got {value:g}: if that is too narrow, declare `range` in its rule."
+                        field=place,
+                        must=f"lie in [{known[0]:g}, {known[1]:g}], {began}",
+                        got=Shown(f"{value:g}"),
+                        remedy="If that is too narrow, declare `range` in its rule.",
                     )
 
     def costs(

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from tightrope.errors import InvalidInput
+from tightrope.ledger import Exhausted
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.experiment import Experiment, refused
@@ -92,7 +93,7 @@ class Reader:
                     return None
                 found = journal.find([op.event_id]) if op.event_id is not None else ()
                 return op.operation(Batch(state, journal, state.time, found), op.request)
-            except (Refusal, InvalidInput, JournalDamaged) as error:
+            except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
                 return refused(name, error)
             except JournalError as error:
                 log.warning("experiment %r: a read failed: %s", name, error)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from decimal import Decimal
 from typing import Literal
 
 import msgspec
@@ -24,6 +23,7 @@ import numpy as np
 from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
 from tightrope.history import Past
+from tightrope.ledger import Exhausted, Ledger, Moment, Totals, Trail
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column, Units
@@ -37,9 +37,8 @@ from tightrope.service.experiment.configuration import (
     served_part,
     served_policy,
 )
-from tightrope.service.experiment.counts import Counts, Tally
-from tightrope.service.experiment.hard_caps import Spent, affordable, carried_over, exhausted, hard_caps
 from tightrope.service.experiment.policy_input import PolicyInput
+from tightrope.service.experiment.tally import Tally
 from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.experiment.warm_start import teach
 from tightrope.service.journal import (
@@ -82,12 +81,8 @@ Mode = Literal["live", "shadow", "paused"]
 
 # At most so many at a time: more than a batch adds, and their event ids fit into a row of the journal.
 _EXPIRE_AT_ONCE = 300
-_TRAIL = 240
 # What a snapshot holds as it is.
-_KEPT = (
-    *("mode", "default", "expire_after", "max_pending"),
-    *("configured", "trail", "stride"),
-)
+_KEPT = ("mode", "default", "expire_after", "max_pending", "configured")
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -146,22 +141,18 @@ class ExperimentState:
         # Nobody is told while a journal is replayed; the experiment that goes live has its log told.
         self.policy.notify = ignore
         self.background = Background(self.policy)
-        self.caps = hard_caps(spec)
-        # What was spent under caps that there are no longer: one that comes back goes on from there.
-        self.spent: list[Spent] = []
-        self.tally = Tally(actions=[0] * len(spec.actions))
+        # Cumulative costs, where the policy itself does not count them.
+        self._own_totals = Totals(len(constraint_names(spec)))
+        self.ledger = Ledger(spec, self.policy if self.policy.n_constraints else self._own_totals)
         # For people alone.
-        self.counts = Counts.begin(len(self.columns), len(spec.actions), len(self.caps))
-        self.trail: list[list[float]] = []
-        self.stride = 1
+        self.tally = Tally()
+        self.trail = Trail()
         # Which constraints the decisions from a number on were judged by, and since which entry.
         self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
         self.configured = 1
         self._input = PolicyInput(spec, self.ranges)
         # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
         self.stale: dict[int, list[int]] = {}
-        # Cumulative costs, where the policy itself does not count them.
-        self._totals = np.zeros(len(constraint_names(spec)))
 
     # What it knows
 
@@ -173,7 +164,7 @@ class ExperimentState:
     @property
     def queue(self) -> Array:
         """The dual variables (K,): queues or prices; 0 for a policy that has none."""
-        return self.policy.dual if self.policy.n_constraints else np.zeros(len(self._totals))
+        return self.policy.dual if self.policy.n_constraints else np.zeros(len(self.columns))
 
     @property
     def prices(self) -> Array | None:
@@ -193,7 +184,7 @@ class ExperimentState:
     @property
     def infeasible(self) -> list[bool]:
         """Which rules can't be met on what was seen, (K,), as far as the policy knows."""
-        found = getattr(self.policy, "infeasible", np.zeros(len(self._totals), dtype=bool))
+        found = getattr(self.policy, "infeasible", np.zeros(len(self.columns), dtype=bool))
         return [bool(one) for one in found]
 
     @property
@@ -204,7 +195,7 @@ class ExperimentState:
     @property
     def totals(self) -> Array:
         """Cumulative costs (K,)."""
-        return self.policy.totals if self.policy.n_constraints else self._totals.copy()
+        return self.ledger.sums.totals
 
     @property
     def slater(self) -> float | None:
@@ -242,7 +233,9 @@ class ExperimentState:
         InvalidInput
             The request is not what the spec asks for; nothing has changed.
         Refusal
-            The experiment is paused, or its hard caps leave nothing to choose; nothing has changed.
+            The experiment is paused; nothing has changed.
+        Exhausted
+            Its hard caps leave nothing to choose; nothing has changed.
         """
         if self.mode == "paused":
             words = "the experiment is paused: no decisions until it is live"
@@ -253,13 +246,12 @@ class ExperimentState:
         x = read.vector(request, ids)
         usage = read.usage(request)
         W = read.costs(request, usage, ids)
-        needs: list[list[Decimal]] | None = None
-        if self.caps:
-            needs, keep = affordable(self.caps, self.spec.actions, ids, usage, request.group)
-            asked = needs, ids, len(keep) < len(needs)
-            if len(keep) < len(needs):
+        room, asked = None, ids
+        if self.ledger.caps:
+            room = self.ledger.room(ids, usage, request.group)
+            if not room.whole:
+                keep = room.rows
                 ids = keep if ids is None else [ids[row] for row in keep]
-                needs = [needs[row] for row in keep]
                 W = None if W is None else np.ascontiguousarray(W[keep])
                 x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
         policy, proposed = self.policy, None
@@ -273,16 +265,15 @@ class ExperimentState:
             seen = decision = policy.decide(**offer)
             row = decision.row
         if W is not None and not policy.n_constraints:
-            self._totals[read.known_columns] += W[row, read.known_columns]
-        if needs is not None:
-            now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
-            self.counts.of_caps(self.caps, *asked, now)
-        self.counts.of_decision(self.columns, request.group, ids)
-        self.counts.of_context(read.outside(request))
+            self._own_totals.book_at(read.known_columns, W[row, read.known_columns])
         holds: tuple[int, ...] = ()
-        if needs is not None:
-            holds = tuple(k for k, cap in enumerate(self.caps) if cap.spend(needs[row][k]))
-        self.tally.actions[decision.action] += 1
+        if room is not None:
+            now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
+            self.ledger.note_withheld(room, asked, now)
+            holds = self.ledger.take(room.needs[room.rows[row]])
+        self.ledger.count(request.group, "before")
+        self.tally.count_decision(decision.action, range(len(self.spec.actions)) if ids is None else ids)
+        self.tally.count_outside(read.outside(request))
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
@@ -327,13 +318,10 @@ class ExperimentState:
             self.tally.rewards += 1
             self.tally.reward_sum += reward
         if usage is not None and observed is not None:
-            self.counts.of_usage(self.columns, event.group)
+            self.ledger.count(event.group, "after")
             if not self.policy.n_constraints:
-                self._totals[self._input.late_columns] += observed
-            for k in event.holds:
-                cap = self.caps[k]
-                assert cap.usage is not None
-                cap.replace_reserved(usage[cap.usage])
+                self._own_totals.book_at(self._input.late_columns, observed)
+            self.ledger.settle(event.holds, usage)
         if number not in self.waiting:
             self.tally.complete += 1
         elif usage is not None and event.holds:
@@ -415,11 +403,14 @@ class ExperimentState:
         """
         saved = unpacked_state(state)
         then = unpacked_arrays(saved["policy"])
+        holds = {number: event.holds for number, (*_, event) in self.waiting.items() if event.holds}
         with fitting():
             dropped = self.policy.roll_back(then, learnt_only=restore == "learnt")
+        for number in dropped:
+            self.ledger.keep(holds.get(number, ()))
         if restore == "all" and self.policy.n_constraints:
             # With the totals, which they explain.
-            self.counts.rules = msgspec.convert(saved["counts"], Counts).rules
+            self.ledger.restore_averages(saved["ledger"])
         self.tally.rolled_back += len(dropped)
         return RolledBack(position=position, restore=restore, state=state)
 
@@ -480,7 +471,7 @@ class ExperimentState:
             )
         try:
             again = self._repeat(entry, row.time)
-        except (InvalidInput, Refusal, KeyError) as error:
+        except (InvalidInput, Exhausted, Refusal, KeyError) as error:
             raise JournalDamaged(f"row {row.position} can't be repeated: {error}") from error
         again.by = entry.by
         if canonical(again) != canonical(entry):
@@ -505,15 +496,14 @@ class ExperimentState:
                         for awaits, action, *_, event in self.waiting.values()
                     ],
                 ],
-                "caps": [[cap.name, str(cap.used)] for cap in self.caps],
+                "ledger": self.ledger.saved(),
                 "tally": self.tally,
+                "trail": self.trail,
                 "labels": self.labels,
                 "policy": packed_arrays(self.policy.state()),
-                **({} if self.policy.n_constraints else {"totals": self._totals.tolist()}),
+                **({} if self.policy.n_constraints else {"totals": packed_arrays(self._own_totals.arrays())}),
                 **({"clock": self.clock} if self.policy.counts_seconds else {}),
-                **({"spent": self.spent} if self.spent else {}),
                 **({"stale": list(self.stale.items())} if self.stale else {}),
-                "counts": self.counts,
             }
         )
         return packed, digest_of(packed)
@@ -526,19 +516,17 @@ class ExperimentState:
         self.changes = (saved["position"], saved["time"])
         for name in _KEPT:
             setattr(self, name, saved[name])
-        for cap, (name, used) in zip(self.caps, saved["caps"], strict=True):
-            if cap.name != name:
-                raise JournalDamaged(
-                    f"the snapshot counts a hard cap {name!r} where the spec has {cap.name!r}."
-                )
-            cap.used = Decimal(used)
-        self.spent = msgspec.convert(saved.get("spent", []), list[Spent])
+        try:
+            self.ledger.restore(saved["ledger"])
+        except InvalidInput as error:
+            raise JournalDamaged(str(error)) from error
         self.stale = dict(saved.get("stale", []))
         self.tally = msgspec.convert(saved["tally"], Tally)
+        self.trail = msgspec.convert(saved["trail"], Trail)
         self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
-        self._totals[:] = saved.get("totals", self._totals)
+        if "totals" in saved:
+            self._own_totals.load(unpacked_arrays(saved["totals"]))
         self.clock = saved.get("clock", 0)
-        self.counts = msgspec.convert(saved["counts"], Counts)
         with fitting():
             self.policy.load(unpacked_arrays(saved["policy"]))
         numbers, entries = msgspec.convert(saved["waiting"], tuple[list[int], list[_Waiting]])
@@ -581,36 +569,32 @@ class ExperimentState:
 
     def _adopt(self, spec: Spec, entry: Started) -> None:
         old, new = self.policy, served_policy(spec)
-        caps = hard_caps(spec)
         require_fit(self.spec, spec, old, new)
-        moved, spent = carried_over(self.caps, self.spent, caps, entry.reset_caps)
+        names = constraint_names(spec)
+        own = self._own_totals.by_name(self.labels[-1][1], names)
+        ledger, moved = self.ledger.under(spec, new if new.n_constraints else own, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
         new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
         new.notify = old.notify
-        self.policy = new
+        self.policy, self.ledger, self._own_totals = new, ledger, own
         self.background = Background(new)
         for number, (*_, event) in self.waiting.items():
             if event.holds:
-                holds = tuple(sorted({at for k in event.holds for at in moved.get(k, ())}))
+                holds = ledger.moved_holds(event.holds, moved)
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        new_columns = () if spec.rules is None else spec.rules.columns
-        self.counts.adopt(self.columns, new_columns, self.caps, caps)
-        names = constraint_names(spec)
-        was = dict(zip(self.labels[-1][1], self._totals.tolist()))
-        self._totals = np.array([was.get(name, 0.0) for name in names])
         if self.labels[-1][1] != names:
             self.labels.append((old.rounds, names))
-            self.trail = []
-        self.spec, self.caps, self.configured = spec, caps, self.position + 1
-        self.spent = spent
+            self.trail.begin_again()
+        self.spec, self.configured = spec, self.position + 1
         self._input = PolicyInput(spec, entry.ranges)
 
     def _drop(self, numbers: list[int]) -> Expired:
-        event_ids = [self.waiting[number][-1].event_id for number in numbers]
-        for number in numbers:
+        events = [self.waiting[number][-1] for number in numbers]
+        for number, event in zip(numbers, events, strict=True):
+            self.ledger.keep(event.holds)
             self.policy.forget(number)
         self.tally.expired += len(numbers)
-        return Expired(numbers=numbers, event_ids=event_ids)
+        return Expired(numbers=numbers, event_ids=[event.event_id for event in events])
 
     def _default(self, request: DecisionRequest, ids: list[int] | None) -> int:
         if request.default is not None:
@@ -620,8 +604,9 @@ class ExperimentState:
         else:
             raise InvalidInput("default is missing: in shadow mode it says which action is served.")
         if ids is not None and served not in ids:
-            if self.caps and (request.actions is None or served in self._input.actions(request.actions)):
-                raise exhausted(self.caps, f"the default action {self.spec.actions[served]!r}")
+            caps = self.ledger.caps
+            if caps and (request.actions is None or served in self._input.actions(request.actions)):
+                raise Exhausted(caps, f"the default action {self.spec.actions[served]!r}")
             raise InvalidInput(
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )
@@ -634,25 +619,21 @@ class ExperimentState:
             self.clock = max(time, self.clock)
 
     def _mark(self, time: int) -> None:
-        """Note where things stand, at most `_TRAIL` times: twice as seldom whenever that many are kept."""
-        if sum(self.tally.actions) % self.stride:
-            return
+        """Note where things stand."""
         tally = self.tally
-        self.trail.append(
-            [
-                float(sum(tally.actions)),
-                float(time),
-                float(tally.rewards),
-                tally.reward_sum,
-                *self.totals.tolist(),
-                *self.queue.tolist(),
-                *map(float, tally.actions),
-                *self.counts.allowed(self.columns),
-            ]
-        )
-        if len(self.trail) >= _TRAIL:
-            self.trail = self.trail[1::2]
-            self.stride *= 2
+        if self.trail.due(tally.decisions):
+            self.trail.add(
+                Moment(
+                    tally.decisions,
+                    time,
+                    tally.rewards,
+                    tally.reward_sum,
+                    self.totals.tolist(),
+                    self.queue.tolist(),
+                    self.ledger.allowed(),
+                    dict(tally.actions),
+                )
+            )
 
 
 def _probabilities(policy: Policy, decision: Decision) -> tuple[float | None, bytes | None]:

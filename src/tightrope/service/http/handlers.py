@@ -130,7 +130,7 @@ def show_state(batch: Batch, request: None) -> Answer:
     """Where the experiment stands."""
     state = batch.state
     spec, tally = state.spec, state.tally
-    decisions = sum(tally.actions)
+    decisions = tally.decisions
     return Answer.of(
         {
             "experiment": spec.name,
@@ -145,12 +145,13 @@ def show_state(batch: Batch, request: None) -> Answer:
                     "name": name,
                     "decisions": n,
                     "share": n / decisions if decisions else 0.0,
-                    "offered": state.counts.offered[i],
+                    "offered": tally.offered.get(i, 0),
                 }
-                for i, (name, n) in enumerate(zip(spec.actions, tally.actions, strict=True))
+                for i, name in enumerate(spec.actions)
+                for n in [tally.actions.get(i, 0)]
             ],
             "constraints": _constraints(state),
-            "hard_caps": [_hard_cap(state, k) for k in range(len(state.caps))],
+            "hard_caps": [_hard_cap(state, k) for k in range(len(state.ledger.caps))],
             "outcomes": {
                 "rewards": tally.rewards,
                 "mean_reward": _mean(tally.reward_sum, tally.rewards),
@@ -173,20 +174,28 @@ def show_state(batch: Batch, request: None) -> Answer:
 
 def show_history(batch: Batch, request: None) -> Answer:
     """Where it stood, at up to 240 moments since its beginning."""
-    state, spec = batch.state, batch.state.spec
-    names = () if spec.rules is None else spec.rules.names
-    K, J = len(state.queue), len(spec.actions)
-    columns = np.array(state.trail, dtype=float).reshape(-1, 4 + 3 * K + J).T
-    columns[1] /= 1e6
-    shown: dict[str, Any] = dict(zip(("decisions", "time", "rewards", "reward_sum"), columns.tolist()))
-    totals, queues = columns[4 : 4 + K], columns[4 + K : 4 + 2 * K]
-    shown["cumulative_costs"] = dict(zip(names, totals.tolist()))
-    shown["left"] = dict(zip(names, (0.0 - state.units.totals(totals.T).T).tolist()))
-    shown["allowed"] = dict(zip(names, columns[4 + 2 * K + J :].tolist()))
-    shown["queues"] = dict(zip(names, queues.tolist()))
+    state, trail = batch.state, list(batch.state.trail)
+    names = [column.name for column in state.columns]
+
+    def by_rule(values: Any) -> dict[str, list[float]]:
+        return dict(zip(names, np.array(values, dtype=float).reshape(-1, len(names)).T.tolist()))
+
+    totals, queues = ([list(getattr(one, part)) for one in trail] for part in ("totals", "queue"))
+    shown: dict[str, Any] = {
+        "decisions": [float(one.decisions) for one in trail],
+        "time": [one.time / 1e6 for one in trail],
+        "rewards": [float(one.rewards) for one in trail],
+        "reward_sum": [one.reward_sum for one in trail],
+        "cumulative_costs": by_rule(totals),
+        "left": by_rule([0.0 - state.units.totals(one) for one in totals]),
+        "allowed": by_rule([one.allowed for one in trail]),
+        "queues": by_rule(queues),
+    }
     if state.prices is not None:
-        shown["prices"] = dict(zip(names, state.units.unit_prices(queues.T).T.tolist()))
-    shown["actions"] = dict(zip(spec.actions, columns[4 + 2 * K :].tolist()))
+        shown["prices"] = by_rule([state.units.unit_prices(one) for one in queues])
+    shown["actions"] = {
+        name: [float(one.actions.get(i, 0)) for one in trail] for i, name in enumerate(state.spec.actions)
+    }
     return Answer.of(shown)
 
 
@@ -330,17 +339,14 @@ def _pending(
 
 def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
     """Each constraint: its words, its sums, in scaled costs and in the rule's own units, and its price."""
-    columns, left = state.columns, (0.0 - state.units.totals(state.totals)).tolist()
     totals, queue, prices, infeasible = (
         state.totals.tolist(),
         state.queue.tolist(),
         state.prices,
         state.infeasible,
     )
-    counts = state.counts
-    allowed, counted = counts.allowed(columns), counts.decisions()
     shown = []
-    for k, column in enumerate(columns):
+    for k, (column, stands) in enumerate(zip(state.columns, state.ledger.standings(), strict=True)):
         shown.append(
             {
                 "name": column.name,
@@ -350,11 +356,10 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
                 "limit": column.limit,
                 "unit": column.rule.unit,
                 "one_more": column.rule.one_more(column.side),
-                "decisions": counted[k],
-                # Of a rule with at_least: what there was, what was required, and how much more there was. null: not known.
-                "used": allowed[k] - column.sign * left[k],
-                "allowed": allowed[k],
-                "left": left[k],
+                "decisions": stands.decisions,
+                "used": stands.used,
+                "allowed": stands.allowed,
+                "left": stands.left,
                 "cumulative_cost": totals[k],
                 "queue": queue[k],
                 **({} if prices is None else {"price": float(prices[k])}),
@@ -366,25 +371,25 @@ def _constraints(state: ExperimentState) -> list[dict[str, Any]]:
 
 def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
     """A hard cap, and what it keeps off offer now."""
-    cap, tally = state.caps[k], state.tally
-    run = state.counts.withheld[k]
+    cap, tally = state.ledger.caps[k], state.tally
+    account, run = cap.account, state.ledger.withheld(k)
     withheld = run and {
         "since": run.time / 1e6,
         "sequence": run.number,
         "decisions": run.decisions,
-        "actions": {name: n for name, n in zip(state.spec.actions, run.actions) if n},
+        "actions": {name: run.actions[i] for i, name in enumerate(state.spec.actions) if i in run.actions},
         "mean_reward_before": _mean(run.reward_sum, run.rewards),
         "mean_reward_since": _mean(tally.reward_sum - run.reward_sum, tally.rewards - run.rewards),
     }
-    used, total = float(cap.used), float(cap.total)
+    used, total = float(account.taken), float(account.allowed)
     shown = {"name": cap.name, "rule": str(cap.rule), "unit": cap.rule.unit, "total": total, "used": used}
-    return {**shown, "left": float(cap.total - cap.used), "withheld": withheld}
+    return {**shown, "left": float(account.left), "withheld": withheld}
 
 
 def _outside(state: ExperimentState) -> list[dict[str, Any]]:
     """The fields of the context whose numbers were outside their range, and how often."""
     known = {} if state.spec.encoder is None else state.spec.encoder.ranges
-    counted = state.counts.outside
+    counted = state.tally.outside
     return [
         {"field": name, "low": low, "high": high, "values": counted[name], "outside": outside}
         for name, (low, high, outside) in known.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from tightrope.actions import ActionNames
 from tightrope.policies import Policy
 from tightrope.rules import Rules
+from tightrope.rules.usage import by_action, of_row
 from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.journal import Blank, Decided, Journal, JournalError, Learnt, Started, entry_of
 from tightrope.service.requests import DecisionRequest, Used
@@ -47,9 +48,7 @@ class Served:
             if one.usage is not None and one.rule.seen == "before" and (name := one.rule.quantity.usage)
         }
         sent = {
-            name: {self.spec.actions[a]: value for a, value in zip(self.asked, given, strict=True)}
-            if isinstance(given, list)
-            else given
+            name: by_action(given, [self.spec.actions[a] for a in self.asked])
             for name, given in (self.entry.request.usage or {}).items()
         }
         return {**fixed, **sent}
@@ -196,17 +195,14 @@ class Reader:
         rules = self.spec.rules
         if rules is None or not len(self.late):
             return np.empty(0)
-        used = {name: _of_action(given, one) for name, given in one.usage.items()} | (one.used or {})
+        chosen = one.spec.actions[one.entry.action]
+        used = {name: of_row(given, 0, chosen, uncounted=0.0) for name, given in one.usage.items()}
+        used |= one.used or {}
         group = one.entry.request.group
         if _needed(rules, group) - set(used):
             return None
         usage = {name: value for name, value in used.items() if name in self._observed}
         return rules.observed(usage, action=one.entry.action, group=group)
-
-
-def _of_action(given: Any, one: Served) -> float:
-    """What the action that was chosen used, of what was known for all."""
-    return float(given.get(one.spec.actions[one.entry.action], 0.0) if isinstance(given, Mapping) else given)
 
 
 def _needed(rules: Rules, group: Any) -> set[str]:

@@ -1,0 +1,144 @@
+"""What new hard caps begin with: what was spent under those before, also under another name or in parts."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+
+from tightrope.errors import InvalidInput
+from tightrope.ledger.account import ZERO, added
+from tightrope.ledger.hard_caps import HardCap
+
+
+class Spent(msgspec.Struct, frozen=True, array_like=True):
+    """What was used under a hard cap that the spec no longer has."""
+
+    kind: str
+    usage: str | None
+    actions: tuple[str, ...] | None
+    among: tuple[str, ...] | None
+    seen: str
+    used: str
+
+    @classmethod
+    def under(cls, cap: HardCap) -> Spent:
+        """What was used under this cap."""
+        kind, usage, actions, among, seen = cap.key
+        groups = (among,) if isinstance(among, str) else None if among is None else tuple(among)
+        return cls(
+            kind,
+            usage,
+            None if actions is None else tuple(map(str, actions)),
+            groups,
+            seen,
+            str(cap.account.taken),
+        )
+
+    def same(self, other: Spent) -> bool:
+        """Whether both counted the very same."""
+        return msgspec.structs.replace(self, used=other.used) == other
+
+    def covers(self, other: Spent) -> bool:
+        """Whether all that the other counts was counted here too."""
+        return _within(other.actions, self.actions) and _within(other.among, self.among)
+
+    def touches(self, other: Spent) -> bool:
+        """Whether something may be counted by both: the same usage, and an action in common."""
+        if (self.usage is None) != (other.usage is None) or self.usage != other.usage:
+            return False
+        return self.actions is None or other.actions is None or bool({*self.actions} & {*other.actions})
+
+
+def _within(part: tuple[str, ...] | None, whole: tuple[str, ...] | None) -> bool:
+    return whole is None or (part is not None and {*part} <= {*whole})
+
+
+def carried_over(
+    old: Sequence[HardCap], spent: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
+) -> tuple[dict[int, list[int]], list[Spent]]:
+    """Let new caps begin with what was spent before, and say where each old cap is counted on, and what has no cap now.
+
+    A cap that counts what one before it counted goes on from there, also where that has another name now. Any other begins with the
+    most that it can have been: what was used under a cap that counted all that it counts, or under all together that counted a part
+    of it. Those named in `reset` begin at 0.
+
+    Raises
+    ------
+    InvalidInput
+        `reset` names what is no cap; or a cap under which something was spent is gone, and another that would begin at 0 is there.
+    """
+    names = {cap.name for cap in new}
+    for name in reset:
+        if name not in names:
+            known = ", ".join(map(repr, sorted(names))) or "none"
+            raise InvalidInput(f"reset_caps must name hard caps of the new spec, {known}, but got {name!r}.")
+    before = [*map(Spent.under, old), *spent]
+    renamed = _renamed(old, before, new, reset)
+    kept = [one for k, one in enumerate(before) if k not in renamed.values()]
+    moved: dict[int, list[int]] = {}
+    for at, cap in enumerate(new):
+        this = Spent.under(cap)
+        if cap.name in reset:
+            kept = [one for one in kept if not one.touches(this)]
+            continue
+        same = [renamed[at]] if at in renamed else [k for k, one in enumerate(before) if one.same(this)]
+        for k in same:
+            if k < len(old):
+                moved.setdefault(k, []).append(at)
+        cap.account.used = _begin(this, before, same, len(old))
+    now = [Spent.under(cap) for cap in new]
+    return moved, [one for one in kept if not any(one.same(cap) for cap in now)]
+
+
+def _renamed(
+    old: Sequence[HardCap], before: Sequence[Spent], new: Sequence[HardCap], reset: Sequence[str]
+) -> dict[int, int]:
+    """Which new cap goes on from which old one whose usage has another name now, and nothing else.
+
+    Raises
+    ------
+    InvalidInput
+        A new cap would begin at 0 while one that was spent from is gone, and may be the same thing.
+    """
+    now = [Spent.under(cap) for cap in new]
+    gone = [
+        k for k, cap in enumerate(old) if cap.account.taken and not any(before[k].touches(one) for one in now)
+    ]
+    fresh = [
+        at
+        for at, cap in enumerate(new)
+        if cap.name not in reset and not any(one.touches(now[at]) for one in before)
+    ]
+    pairs = [(at, k) for at in fresh for k in gone if new[at].renames(old[k])]
+    ways = Counter(end for at, k in pairs for end in (("new", at), ("old", k)))
+    found = {at: k for at, k in pairs if ways["new", at] == ways["old", k] == 1}
+    lost = [old[k] for k in gone if k not in found.values()]
+    for at in fresh:
+        if lost and at not in found:
+            name, was = new[at].name, lost[0]
+            raise InvalidInput(
+                f"the hard cap {was.name!r}, of which {was.account.taken.normalize():f} of "
+                f"{was.account.allowed.normalize():f} is used, is gone, and "
+                f"{name!r} is new: if that is the same under another name or as another kind of rule, it would begin again at 0. "
+                f"Keep {was.name!r} as it is; or, if {name!r} is to begin at 0, start with "
+                f"--accept-changes --reset-caps {shlex.quote(name)}."
+            )
+    return found
+
+
+def _begin(cap: Spent, before: Sequence[Spent], same: Sequence[int], present: int) -> Decimal:
+    """What a cap begins with; the first `present` of those before were in force until now, and so have counted all."""
+    counted = [Decimal(before[k].used) for k in same]
+    if any(k < present for k in same):
+        return max(counted)
+    touching = [one for one in before if one.touches(cap)]
+    whole = [Decimal(one.used) for one in touching if one.covers(cap)]
+    parts = [Decimal(one.used) for one in touching if not one.covers(cap)]
+    total = ZERO
+    for part in parts:
+        total = added(total, part)
+    return max([total, *whole, *counted])

@@ -1,0 +1,55 @@
+"""Where an experiment stood, at up to 240 moments since its beginning: what the dashboard draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+_MOST = 240
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """Sums until one moment; `actions` are counts by id."""
+
+    decisions: int
+    time: int
+    rewards: int
+    reward_sum: float
+    totals: list[float]
+    queue: list[float]
+    allowed: list[float]
+    actions: dict[int, int]
+
+
+class Trail(msgspec.Struct):
+    """Moments at equal distances, twice as far apart whenever there are too many.
+
+    >>> trail = Trail()
+    >>> for n in range(1, 1000):
+    ...     if trail.due(n):
+    ...         trail.add(Moment(n, 0, 0, 0.0, [], [], [], {}))
+    >>> len(trail.moments) < 240, trail.stride
+    (True, 8)
+    """
+
+    moments: list[Moment] = []
+    stride: int = 1
+
+    def due(self, decisions: int) -> bool:
+        """Whether the moment after so many decisions is one to note."""
+        return decisions % self.stride == 0
+
+    def add(self, moment: Moment) -> None:
+        """Note where things stand."""
+        self.moments.append(moment)
+        if len(self.moments) >= _MOST:
+            self.moments = self.moments[1::2]
+            self.stride *= 2
+
+    def begin_again(self) -> None:
+        """Forget the moments: other limits stand in their columns from now on."""
+        self.moments = []
+
+    def __iter__(self) -> Iterator[Moment]:
+        return iter(self.moments)

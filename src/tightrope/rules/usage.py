@@ -1,0 +1,130 @@
+"""The one reader of `usage`: for each name one number for all actions, one for each row on offer, or a mapping from actions.
+
+>>> of_row(0.5, 1, "b"), of_row([0.5, 0.25], 1, "b"), of_row({"a": 1.0, "b": 2.0}, 1, "b")
+(0.5, 0.25, 2.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.actions import Action, ActionNames
+from tightrope.errors import InvalidInput
+from tightrope.rules.ranges import ANY, Ranges
+from tightrope.rules.rule import plain
+from tightrope.validation import Array, finite_number
+from tightrope.words import Key, Place
+
+_TOLERANCE = 1e-9  # overshooting a declared range by this part of its width is rounding
+
+
+def of_row(given: Any, row: int, action: Action, *, uncounted: float | None = None) -> float:
+    """What the action in a row on offer uses, of what is given for all; `uncounted` where a mapping may leave it out."""
+    if isinstance(given, Mapping):
+        return float(given[action] if uncounted is None else given.get(action, uncounted))
+    return float(given[row] if isinstance(given, list) else given)
+
+
+def by_action(given: Any, actions: Sequence[Action]) -> Any:
+    """What is given for rows on offer, by the names of their actions; one number for all stays one."""
+    return dict(zip(actions, given, strict=True)) if isinstance(given, list) else given
+
+
+def entries(name: str, given: Any) -> Iterator[tuple[Place, float]]:
+    """Every number that is given, and where it stands."""
+    place = Place("usage", Key(name))
+    if isinstance(given, Mapping):
+        yield from ((place.at(Key(action)), value) for action, value in given.items())
+    elif isinstance(given, list):
+        yield from ((place.at(i), value) for i, value in enumerate(given))
+    else:
+        yield place, given
+
+
+class UsageReader:
+    """Reads usage as numbers within their ranges.
+
+    Parameters
+    ----------
+    names : ActionNames
+    ranges : mapping
+        What each usage lies in, as declared or as limits suggest.
+    allowed : mapping
+        What each may be at all.
+    counted : mapping
+        For each usage, which actions some rule counts it of, (J,): of others it may be left out of a mapping.
+    """
+
+    def __init__(
+        self,
+        names: ActionNames,
+        ranges: Ranges,
+        allowed: Ranges,
+        counted: Mapping[str, NDArray[np.bool_]],
+    ) -> None:
+        self._names, self._ranges, self._allowed, self._counted = names, ranges, allowed, counted
+
+    def read(self, name: str, given: Any, rows: Sequence[int]) -> Array | float:
+        """What is given, as one number or as many as there are actions on offer; not held against the range yet."""
+        n_rows = len(rows)
+        if type(given) is float:
+            return given
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f" and given.shape == (n_rows,):
+            return given
+        what = Place("usage", Key(name))
+        if isinstance(given, Mapping):
+            given = self._listed(what, name, given, rows)
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise InvalidInput(field=what, must="hold numbers", got=given) from error
+        if array.dtype.kind == "O":
+            # Fractions, perhaps among others; bools alone are no numbers.
+            kinds = set(map(type, array.flat))
+            if kinds != {bool} and all(issubclass(kind, Real) for kind in kinds):
+                with suppress(OverflowError):
+                    array = array.astype(np.float64)
+        if array.dtype.kind not in "fiu":
+            raise InvalidInput(field=what, must="hold real numbers", got=given)
+        if array.shape not in {(), (n_rows,)}:
+            must = f"be one number or {n_rows}, one for each action on offer, but its shape is {array.shape}"
+            raise InvalidInput(field=what, must=must)
+        return array.astype(np.float64)
+
+    def in_range(self, name: str, values: Array, given: Any) -> Array:
+        """The values, those that overshoot the declared range by rounding alone put back on it."""
+        low, high = allowed = self._allowed[name]
+        slack = 0.0 if allowed == ANY else _TOLERANCE * (high - low)
+        near = (values >= low - slack) & (values <= high + slack)
+        if not near.all():
+            row = int(np.argmin(near))
+            one = not isinstance(given, Mapping) and np.ndim(given) == 0
+            entry = Place("usage", Key(name), *([] if one else [row]))
+            must = f"lie in [{plain(low)}, {plain(high)}], the range declared"
+            must = "be a finite number" if allowed == ANY else must
+            raise InvalidInput(field=entry, must=must, got=float(values.flat[row]))
+        clipped: Array = np.clip(values, low, high)
+        return clipped
+
+    def _listed(
+        self, what: Place, name: str, table: Mapping[Action, float], rows: Sequence[int]
+    ) -> list[float]:
+        for action in table:
+            if action not in self._names:
+                raise InvalidInput(self._names.unknown(action), field=what, within=str(what))
+        values = []
+        for i in rows:
+            action = self._names.name(i)
+            if action in table:
+                values.append(finite_number(what.at(Key(action)), table[action]))
+            elif self._counted[name][i]:
+                raise InvalidInput(field=what, must=f"hold every action on offer, but {action!r} is missing")
+            else:
+                values.append(self._ranges[name][0])
+        return values

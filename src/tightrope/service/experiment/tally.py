@@ -1,0 +1,44 @@
+"""What is counted for people alone: decisions, what was on offer, outcomes. No decision depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What has been counted since the beginning; actions by their ids.
+
+    >>> tally = Tally()
+    >>> tally.count_decision(2, [0, 2])
+    >>> tally.actions, tally.offered
+    ({2: 1}, {0: 1, 2: 1})
+    """
+
+    decisions: int = 0
+    actions: dict[int, int] = {}
+    offered: dict[int, int] = {}
+    # By field of the context: how many of its numbers were outside their range, and taken all the same.
+    outside: dict[str, int] = {}
+    shadow: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    complete: int = 0
+    expired: int = 0
+    rolled_back: int = 0
+    late: int = 0
+    unknown: int = 0
+    differs: int = 0
+
+    def count_decision(self, action: int, ids: Iterable[int]) -> None:
+        """A decision, and what was on offer in it."""
+        self.decisions += 1
+        self.actions[action] = self.actions.get(action, 0) + 1
+        for one in ids:
+            self.offered[one] = self.offered.get(one, 0) + 1
+
+    def count_outside(self, fields: Iterable[str]) -> None:
+        """Which numbers of a context were outside their range."""
+        for name in fields:
+            self.outside[name] = self.outside.get(name, 0) + 1
