@@ -125,6 +125,27 @@ class ActionNames:
         return "no rules name actions here" + (f", they are 0 to {self._limit - 1}" if self.names else "")
 
 
+def count(counts: list[int], action: int) -> None:
+    """One more of an action, in counts by id; there is room for ids that were registered later.
+
+    >>> counts = [2]
+    >>> count(counts, 3)
+    >>> counts
+    [2, 0, 0, 1]
+    """
+    counts.extend([0] * (action + 1 - len(counts)))
+    counts[action] += 1
+
+
+def counted(counts: Sequence[int], action: int) -> int:
+    """How many of an action were counted, by id; none before it was registered.
+
+    >>> counted([2], 0), counted([2], 3)
+    (2, 0)
+    """
+    return counts[action] if action < len(counts) else 0
+
+
 def action_name(what: Name, value: object) -> Action:
     """A name, or a number ≥ 0, that may stand for an action."""
     if isinstance(value, str):

@@ -213,7 +213,7 @@ def test_a_trail_is_evenly_spaced_and_short(rounds):
     trail = Trail()
     for n in range(1, rounds + 1):
         if trail.due(n):
-            trail.add(Moment(n, n, 0, 0.0, [], [], [], {}))
+            trail.add(Moment(n, n, 0, 0.0, [], [], [], []))
     at = [one.decisions for one in trail]
     assert len(at) < 240
     assert at == list(range(trail.stride, rounds + 1, trail.stride))[: len(at)]

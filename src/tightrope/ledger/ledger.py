@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.actions import count
 from tightrope.errors import InvalidInput
 from tightrope.ledger.account import Account, Address
 from tightrope.ledger.carry_over import Spent, carried_over
@@ -66,7 +67,7 @@ class Withheld(msgspec.Struct, array_like=True):
     reward_sum: float
     decisions: int
     # How often each action was kept off, by its id.
-    actions: dict[int, int]
+    actions: list[int]
 
 
 class Room(NamedTuple):
@@ -176,11 +177,10 @@ class Ledger:
             run = self._withheld[k]
             if not all(fits):
                 if run is None:
-                    run = self._withheld[k] = Withheld(*now, 0, {})
+                    run = self._withheld[k] = Withheld(*now, 0, [])
                 run.decisions += 1
                 for row in (row for row, one in enumerate(fits) if not one):
-                    action = row if ids is None else ids[row]
-                    run.actions[action] = run.actions.get(action, 0) + 1
+                    count(run.actions, row if ids is None else ids[row])
             elif run is not None and any(need[k] for need in room.needs):
                 self._withheld[k] = None
 

@@ -19,7 +19,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     totals: list[float]
     queue: list[float]
     allowed: list[float]
-    actions: dict[int, int]
+    actions: list[int]
 
 
 class Trail(msgspec.Struct):
@@ -28,7 +28,7 @@ class Trail(msgspec.Struct):
     >>> trail = Trail()
     >>> for n in range(1, 1000):
     ...     if trail.due(n):
-    ...         trail.add(Moment(n, 0, 0, 0.0, [], [], [], {}))
+    ...         trail.add(Moment(n, 0, 0, 0.0, [], [], [], []))
     >>> len(trail.moments) < 240, trail.stride
     (True, 8)
     """

@@ -631,7 +631,7 @@ class ExperimentState:
                     self.totals.tolist(),
                     self.queue.tolist(),
                     self.ledger.allowed(),
-                    dict(tally.actions),
+                    list(tally.actions),
                 )
             )
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tightrope.actions import count
+
 
 class Tally(msgspec.Struct, kw_only=True):
     """What has been counted since the beginning; actions by their ids.
@@ -13,12 +15,12 @@ class Tally(msgspec.Struct, kw_only=True):
     >>> tally = Tally()
     >>> tally.count_decision(2, [0, 2])
     >>> tally.actions, tally.offered
-    ({2: 1}, {0: 1, 2: 1})
+    ([0, 0, 1], [1, 0, 1])
     """
 
     decisions: int = 0
-    actions: dict[int, int] = {}
-    offered: dict[int, int] = {}
+    actions: list[int] = []
+    offered: list[int] = []
     # By field of the context: how many of its numbers were outside their range, and taken all the same.
     outside: dict[str, int] = {}
     shadow: int = 0
@@ -34,9 +36,9 @@ class Tally(msgspec.Struct, kw_only=True):
     def count_decision(self, action: int, ids: Iterable[int]) -> None:
         """A decision, and what was on offer in it."""
         self.decisions += 1
-        self.actions[action] = self.actions.get(action, 0) + 1
+        count(self.actions, action)
         for one in ids:
-            self.offered[one] = self.offered.get(one, 0) + 1
+            count(self.offered, one)
 
     def count_outside(self, fields: Iterable[str]) -> None:
         """Which numbers of a context were outside their range."""

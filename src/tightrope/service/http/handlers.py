@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from tightrope.actions import counted
 from tightrope.errors import SolverError
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD
 from tightrope.service import journal, requests
@@ -145,10 +146,10 @@ def show_state(batch: Batch, request: None) -> Answer:
                     "name": name,
                     "decisions": n,
                     "share": n / decisions if decisions else 0.0,
-                    "offered": tally.offered.get(i, 0),
+                    "offered": counted(tally.offered, i),
                 }
                 for i, name in enumerate(spec.actions)
-                for n in [tally.actions.get(i, 0)]
+                for n in [counted(tally.actions, i)]
             ],
             "constraints": _constraints(state),
             "hard_caps": [_hard_cap(state, k) for k in range(len(state.ledger.caps))],
@@ -194,7 +195,7 @@ def show_history(batch: Batch, request: None) -> Answer:
     if state.prices is not None:
         shown["prices"] = by_rule([state.units.unit_prices(one) for one in queues])
     shown["actions"] = {
-        name: [float(one.actions.get(i, 0)) for one in trail] for i, name in enumerate(state.spec.actions)
+        name: [float(counted(one.actions, i)) for one in trail] for i, name in enumerate(state.spec.actions)
     }
     return Answer.of(shown)
 
@@ -377,7 +378,7 @@ def _hard_cap(state: ExperimentState, k: int) -> dict[str, Any]:
         "since": run.time / 1e6,
         "sequence": run.number,
         "decisions": run.decisions,
-        "actions": {name: run.actions[i] for i, name in enumerate(state.spec.actions) if i in run.actions},
+        "actions": {name: n for name, n in zip(state.spec.actions, run.actions) if n},
         "mean_reward_before": _mean(run.reward_sum, run.rewards),
         "mean_reward_since": _mean(tally.reward_sum - run.reward_sum, tally.rewards - run.rewards),
     }
