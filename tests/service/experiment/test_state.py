@@ -138,9 +138,9 @@ def test_usage_and_groups_by_the_caller() -> None:
     assert bench.decide({"usage": {"fuel": 0.3}, "group": ["young"], "actions": ["b"]}).status == 200
     for body, words in [
         ({"usage": {"fuel": 0.3}}, "group is missing"),
-        ({"group": "young"}, "usage['fuel'] is missing"),
+        ({"group": "young"}, "usage.fuel is missing"),
         ({"usage": {"fuel": 0.3, "time": 0.1}, "group": []}, "usage.time is fixed"),
-        ({"usage": {"fuel": [0.3]}, "group": []}, "usage['fuel']"),
+        ({"usage": {"fuel": [0.3]}, "group": []}, "usage.fuel must be one number or 2"),
         ({"usage": {"fuel": 51.0}, "group": []}, "must lie in [0, 50]"),
     ]:
         answer = bench.decide(body)

@@ -156,7 +156,7 @@ def test_memory_stays_flat_when_outcomes_never_come() -> None:
         assert len(state.waiting) <= 51
         assert len(state.policy.pending) == len(state.waiting)
     assert bench.state()["outcomes"]["missing"] >= 349
-    assert len(state.trail) < 240
+    assert len(state.trail.moments) < 240
 
 
 def test_pages_of_a_list_hold_everything_once() -> None:
