@@ -16,7 +16,10 @@ HALF_ROOT = Power(0.5, 0.5)
 
 
 def both(**setting):
-    found = theory.expected_violation_ends(**setting), theory.violation_probability_ends(0.01, **setting)
+    found = (
+        theory.expected_violation_ends(theory.Steering(**setting)),
+        theory.violation_probability_ends(theory.Steering(**setting), 0.01),
+    )
     return "{:,} ({:,})".format(*found)
 
 
@@ -94,7 +97,10 @@ def test_rounds_without_violation_where_the_tightening_is_capped(K, delta):
         "{} ({})".format(
             *map(
                 written,
-                (theory.expected_violation_ends(**paper), theory.violation_probability_ends(0.01, **paper)),
+                (
+                    theory.expected_violation_ends(theory.Steering(**paper)),
+                    theory.violation_probability_ends(theory.Steering(**paper), 0.01),
+                ),
             )
         ),
         "{} ({})".format(*map(written, theory.capped_ends(K=K, delta=delta))),
@@ -104,6 +110,6 @@ def test_rounds_without_violation_where_the_tightening_is_capped(K, delta):
 
 def test_the_experiments_own_schedules():
     bandit = {"K": 1, "delta": 0.1, "V": Power(1.0, 0.5), "b": Summed(Power(6.0, -0.5))}
-    assert f"\n  {theory.expected_violation_ends(**bandit):,}, as they ask" in PAGE
+    assert f"\n  {theory.expected_violation_ends(theory.Steering(**bandit)):,}, as they ask" in PAGE
     hospital = {"K": 18, "delta": 0.00625, "V": Power(4.0, 0.5), "b": Summed(Power(1.0, -0.5))}
-    assert theory.expected_violation_ends(**hospital) is None
+    assert theory.expected_violation_ends(theory.Steering(**hospital)) is None

@@ -183,10 +183,10 @@ class TestExactlySolvedRuns:
         tau = np.arange(1, n + 1)
         setting = {"K": 1, "delta": 0.5, "V": V, "b": Summed(epsilon)}
         assert mean.max() > 0.4
-        assert np.all(mean <= theory.expected_total_bound(tau, **setting))
-        assert np.all(above <= theory.violation_probability_bound(tau, **setting) + 1e-12)
+        assert np.all(mean <= theory.expected_total_bound(tau, theory.Steering(**setting)))
+        assert np.all(above <= theory.violation_probability_bound(tau, theory.Steering(**setting)) + 1e-12)
         for eta in etas:
-            bound = theory.log_moment_bound(tau, **setting, eta=eta)
+            bound = theory.log_moment_bound(tau, theory.Steering(**setting, eta=eta))
             assert np.all(np.log(moments[eta]) <= bound)
         queue = theory.queue_bound_schedule(tau + 1, K=1, delta=0.5, V=V, epsilon=epsilon)
         assert np.all(mean + 0.25 * tau <= queue)
@@ -195,8 +195,10 @@ class TestExactlySolvedRuns:
         _, epsilon = theory.capped_schedules(K=18, delta=0.00625)
         V, _ = theory.capped_schedules(K=18, delta=0.00625)
         setting = {"K": 18, "delta": 0.00625, "V": V}
-        capped = theory.expected_violation_ends(b=Summed(epsilon), **setting)
-        assert 40 * capped < theory.expected_violation_ends(b=Summed(epsilon.power), **setting)
+        capped = theory.expected_violation_ends(theory.Steering(b=Summed(epsilon), **setting))
+        assert 40 * capped < theory.expected_violation_ends(
+            theory.Steering(b=Summed(epsilon.power), **setting)
+        )
 
 
 @pytest.mark.parametrize("K", [1, 3])

@@ -55,8 +55,8 @@ class TestFailedConfidenceSets:
             assert queue + failed <= total[end - 1]
             assert theory.violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon) < end
             end = table.violation_ends_best
-            assert theory.expected_total_bound(end, K=K, delta=delta, V=V, b=Summed(epsilon)) <= -failed
-            without = theory.expected_violation_ends(K=K, delta=delta, V=V, b=Summed(epsilon))
+            assert theory.expected_total_bound(end, theory.Steering(K, delta, V, Summed(epsilon))) <= -failed
+            without = theory.expected_violation_ends(theory.Steering(K, delta, V, Summed(epsilon)))
             assert without < end
 
     def test_the_bounds_in_each_round(self):
@@ -70,10 +70,13 @@ class TestFailedConfidenceSets:
             for end in (T, None)
         ]
         np.testing.assert_allclose(added[0] - added[1], math.sqrt(K) * pushed / T, rtol=2e-3)
-        added = [theory.expected_total_bound(tau, **setting, T=end) for end in (T, None)]
+        added = [theory.expected_total_bound(tau, theory.Steering(**setting), T=end) for end in (T, None)]
         np.testing.assert_allclose(added[0] - added[1], math.sqrt(K) * pushed / T, rtol=1e-6)
         late = np.array([50_000.0])
-        added = [theory.violation_probability_bound(late, **setting, T=end) for end in (10**6, None)]
+        added = [
+            theory.violation_probability_bound(late, theory.Steering(**setting), T=end)
+            for end in (10**6, None)
+        ]
         np.testing.assert_allclose(added[0] - added[1], 1e-6)
         for bound in (theory.tail_bound, theory.tail_bound_full):
             assert bound(10**9, K=1, delta=0.5, T=10**9) == bound(10**9, K=1, delta=0.5) + 1e-9

@@ -25,8 +25,8 @@ def outgrowing(K, delta, p=0.0):
 
 def ends(q, setting, eta=None):
     if q is None:
-        return theory.expected_violation_ends(**setting, eta=eta)
-    return theory.violation_probability_ends(q, **setting, eta=eta)
+        return theory.expected_violation_ends(theory.Steering(**setting, eta=eta))
+    return theory.violation_probability_ends(theory.Steering(**setting, eta=eta), q)
 
 
 class TestRounds:
@@ -89,13 +89,19 @@ class TestRounds:
     @pytest.mark.parametrize("setting", [paper(1, 0.5), paper(3, 0.2), outgrowing(2, 0.4, 0.5)])
     def test_it_is_the_first_and_it_stays(self, setting):
         end = ends(None, setting)
-        around = theory.expected_total_bound(np.array([end - 1, end]), **setting)
+        around = theory.expected_total_bound(np.array([end - 1, end]), theory.Steering(**setting))
         assert around[0] > 0 >= around[1]
-        assert np.all(theory.expected_total_bound(np.geomspace(end, 1e12, 200), **setting) <= 0)
+        assert np.all(
+            theory.expected_total_bound(np.geomspace(end, 1e12, 200), theory.Steering(**setting)) <= 0
+        )
         certain = ends(0.01, setting)
-        around = theory.violation_probability_bound(np.array([certain - 1, certain]), **setting)
+        around = theory.violation_probability_bound(
+            np.array([certain - 1, certain]), theory.Steering(**setting)
+        )
         assert around[0] > 0.01 >= around[1]
-        late = theory.violation_probability_bound(np.geomspace(certain, 1e12, 200), **setting)
+        late = theory.violation_probability_bound(
+            np.geomspace(certain, 1e12, 200), theory.Steering(**setting)
+        )
         assert np.all(np.diff(late) <= 0)
 
     def test_better_than_the_route_through_the_queues(self):
@@ -142,7 +148,7 @@ def transcribed(tau, eta, K, delta, V, b, p_bar, B):
 def test_against_a_transcription(tau, b, exact):
     K, delta, eta, p_bar, B = 2, 0.8, 0.6, 0.5, 1.2
     V = Power(0.3, 0.5)
-    got = theory.log_moment_bound(tau, K=K, delta=delta, V=V, b=b, eta=eta, price_bound=p_bar, B=B)
+    got = theory.log_moment_bound(tau, theory.Steering(K, delta, V, b, price_bound=p_bar, B=B, eta=eta))
     assert got == pytest.approx(transcribed(tau, eta, K, delta, V, exact, p_bar, B), rel=1e-9)
 
 
@@ -169,10 +175,12 @@ class TestExactlySolvedRuns:
         tau = np.arange(1, n + 1)
         setting = {"K": 1, "delta": 0.5, "V": V, "b": b, "price_bound": p_bar}
         assert late[:50].max() > 0.4 > late[-1]
-        assert np.all(mean <= theory.expected_total_bound(tau, **setting))
-        assert np.all(late <= theory.violation_probability_bound(tau, **setting))
-        assert np.all(excess <= theory.excess_bound(tau, **setting))
-        assert np.all(np.log(moment) <= theory.log_moment_bound(tau, **setting, eta=self.eta))
+        assert np.all(mean <= theory.expected_total_bound(tau, theory.Steering(**setting)))
+        assert np.all(late <= theory.violation_probability_bound(tau, theory.Steering(**setting)))
+        assert np.all(excess <= theory.excess_bound(tau, theory.Steering(**setting)))
+        assert np.all(
+            np.log(moment) <= theory.log_moment_bound(tau, theory.Steering(**setting, eta=self.eta))
+        )
 
     def test_reflected_queues(self):
         n, V, epsilon = 1200, Power(12.0, 0.0), Power(0.125, 0.0)
@@ -191,8 +199,10 @@ class TestExactlySolvedRuns:
         tau = np.arange(1, n + 1)
         setting = {"K": 1, "delta": 0.5, "V": V, "b": Summed(epsilon)}
         assert mean[:50].max() > 5
-        assert np.all(mean <= theory.expected_total_bound(tau, **setting))
-        assert np.all(np.log(moment) <= theory.log_moment_bound(tau, **setting, eta=self.eta))
+        assert np.all(mean <= theory.expected_total_bound(tau, theory.Steering(**setting)))
+        assert np.all(
+            np.log(moment) <= theory.log_moment_bound(tau, theory.Steering(**setting, eta=self.eta))
+        )
 
 
 class TestBuffers:
@@ -235,12 +245,16 @@ class TestBuffers:
 
 def test_shapes_and_no_constraints():
     tau = np.array([[5, 10], [2_000, 4_000]])
-    bound = theory.expected_total_bound(tau, **outgrowing(2, 0.5))
+    bound = theory.expected_total_bound(tau, theory.Steering(**outgrowing(2, 0.5)))
     assert bound.shape == tau.shape
-    assert theory.expected_total_bound(10, **outgrowing(2, 0.5)) == bound[0, 1]
-    assert isinstance(theory.violation_probability_bound(10, **outgrowing(2, 0.5)), float)
+    assert theory.expected_total_bound(10, theory.Steering(**outgrowing(2, 0.5))) == bound[0, 1]
+    assert isinstance(theory.violation_probability_bound(10, theory.Steering(**outgrowing(2, 0.5))), float)
     none = outgrowing(0, 0.5)
-    assert theory.expected_total_bound(9, **none) == theory.violation_probability_bound(9, **none) == 0
+    assert (
+        theory.expected_total_bound(9, theory.Steering(**none))
+        == theory.violation_probability_bound(9, theory.Steering(**none))
+        == 0
+    )
     assert ends(None, none) == ends(0.5, none) == 1
 
 
@@ -261,7 +275,7 @@ def test_shapes_and_no_constraints():
 )
 def test_bad_arguments(changes, message):
     with pytest.raises(InvalidInput, match=message):
-        theory.expected_total_bound(5, **{**outgrowing(1, 0.5), **changes})
+        theory.expected_total_bound(5, theory.Steering(**{**outgrowing(1, 0.5), **changes}))
 
 
 def test_bad_buffers_and_probabilities():
@@ -275,4 +289,4 @@ def test_bad_buffers_and_probabilities():
         with pytest.raises(InvalidInput, match="q must"):
             ends(q, outgrowing(1, 0.5))
     with pytest.raises(InvalidInput, match="tau must"):
-        theory.expected_total_bound(0, **outgrowing(1, 0.5))
+        theory.expected_total_bound(0, theory.Steering(**outgrowing(1, 0.5)))

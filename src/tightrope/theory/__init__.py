@@ -68,6 +68,7 @@ from tightrope.theory.promises import Guarantees, guarantees
 from tightrope.theory.safeguards import Ratchet, RatchetPromise, ratchet_promise, rounds_without_safe_action
 from tightrope.theory.totals import (
     LogTimes,
+    Steering,
     Summed,
     excess_bound,
     expected_total_bound,
@@ -85,6 +86,7 @@ __all__ = [
     "Ratchet",
     "RatchetPromise",
     "RegretParts",
+    "Steering",
     "Summed",
     "capped_ends",
     "capped_schedules",

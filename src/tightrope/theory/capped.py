@@ -23,7 +23,7 @@ from tightrope.theory.paper import (
     linucb_bound,
     paper_schedules,
 )
-from tightrope.theory.totals import Summed, expected_violation_ends, violation_probability_ends
+from tightrope.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
 from tightrope.validation import whole_number
 
 
@@ -83,9 +83,8 @@ def capped_ends(*, K: int, delta: float) -> tuple[int, int]:
     (721, 1542)
     """
     V, epsilon = capped_schedules(K=K, delta=delta)
-    b = Summed(epsilon)
-    expected = expected_violation_ends(K=K, delta=delta, V=V, b=b)
-    certain = violation_probability_ends(0.01, K=K, delta=delta, V=V, b=b)
+    steering = Steering(K, delta, V, Summed(epsilon))
+    expected, certain = expected_violation_ends(steering), violation_probability_ends(steering, 0.01)
     assert expected is not None
     assert certain is not None
     return expected, certain

@@ -18,7 +18,7 @@ from tightrope.schedules import Power
 from tightrope.theory.arguments import Floats, Rounds, constraints, like, round_numbers
 from tightrope.theory.paper import linucb_bound
 from tightrope.theory.safeguards import Ratchet
-from tightrope.theory.totals import excess_bound
+from tightrope.theory.totals import Steering, excess_bound
 from tightrope.validation import finite_array, finite_number
 
 # V and b of the corollary: those of the ratchet before it acts.
@@ -116,7 +116,7 @@ def regret_bound_prices(
     if K == 0:
         return like(tau, np.asarray(learning))
     changes = 2.0 ** np.arange(1, 1 + max(1, math.floor(math.log2(t.max()))))
-    above = excess_bound(changes - 1.0, K=K, delta=delta, V=_V, b=_B, price_bound=K * P)
+    above = excess_bound(changes - 1.0, Steering(K, delta, _V, _B, price_bound=K * P))
     excess = np.concatenate([[0.0], np.cumsum(above)])[np.searchsorted(changes, t, side="right")]
     root, fourth = np.sqrt(t), t**0.25
     stored = P**2 * root / 4.0 + 2.0 * P * fourth + 6.0 + 2.0 * np.log(t)

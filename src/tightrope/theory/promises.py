@@ -20,7 +20,7 @@ from tightrope.theory.paper import (
     violation_ends_linear,
     violation_ends_schedule,
 )
-from tightrope.theory.totals import Summed, expected_violation_ends, violation_probability_ends
+from tightrope.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
 from tightrope.validation import whole_number
 
 
@@ -105,11 +105,11 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
     """
     single, capped = K == 1, capped_ends(K=K, delta=delta) if K else (1, 1)
     V, epsilon = paper_schedules(slater_constant(delta), known_costs(max(1, whole_number("K", K, low=0))))
-    b = Summed(epsilon)
+    steering = Steering(K, delta, V, Summed(epsilon))
     ends = (
         violation_ends(K=K, delta=delta),
         violation_ends_schedule(K=K, delta=delta, V=V, epsilon=epsilon, T=T),
-        expected_violation_ends(K=K, delta=delta, V=V, b=b, T=T),
+        expected_violation_ends(steering, T=T),
     )
     return Guarantees(
         *(K, delta, d, T),
@@ -118,7 +118,7 @@ def guarantees(*, K: int, delta: float, d: int, T: int, m: float = 1.0) -> Guara
         violation_ends=ends[0],
         violation_ends_sharp=ends[1],
         violation_ends_best=min(end for end in ends if end is not None),
-        paths_end=violation_probability_ends(0.01, K=K, delta=delta, V=V, b=b, T=T),
+        paths_end=violation_probability_ends(steering, 0.01, T=T),
         tail=tail_bound(float(T), K=K, delta=delta, T=T),
         tail_starts=tail_starts(K=K, delta=delta),
         regret_linear=regret_bound_linear(float(T), delta=delta, d=d, T=T) if single else None,

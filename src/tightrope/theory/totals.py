@@ -93,17 +93,50 @@ class LogTimes:
 Buffer = Power | Summed | LogTimes
 
 
-def log_moment_bound(
-    tau: Rounds,
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    eta: float,
-    price_bound: float = 0.0,
-    B: float | None = None,
-) -> Rounds:
+@dataclass(frozen=True)
+class Steering:
+    """What every bound here is of: the rules, and how their totals are steered.
+
+    Parameters
+    ----------
+    K, delta
+        Constraints and Slater's constant.
+    V, b
+        The weight of the reward, a `Power` that never falls, and the buffer: a `Power`, `Summed` or `LogTimes`.
+    price_bound : float
+        p̄, a bound on ‖p‖₁; 0 for a policy without a price beside its queues.
+    B : float, optional
+        The largest ‖W_j‖₂; √K by default, which always holds.
+    eta : float, optional
+        η in (0, 1).
+
+    Examples
+    --------
+    >>> V = Power(0.5, 0.5)
+    >>> Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V)).price_bound
+    0.0
+    """
+
+    K: int
+    delta: float
+    V: Power
+    b: Buffer
+    price_bound: float = 0.0
+    B: float | None = None
+    eta: float | None = None
+
+    def __post_init__(self) -> None:
+        constraints(self.K, self.delta)
+        rising(self.V)
+        _buffer(self.b)
+        finite_number("price_bound", self.price_bound, low=0.0)
+        if self.B is not None:
+            finite_number("B", self.B, low=0.0, high=math.sqrt(max(1, self.K)), open_low=True)
+        if self.eta is not None and finite_number("eta", self.eta, low=0.0, high=1.0, open_low=True) == 1.0:
+            raise InvalidInput("eta must lie in (0, 1), but got 1.")
+
+
+def log_moment_bound(tau: Rounds, steering: Steering) -> Rounds:
     """Bound on log E e^{ζL(τ)}, with ζ = `drift_exponent(drift=ηδ/2, jump=B + ηδ/2)`.
 
     With ρ = ηδ/2, ν = B + ρ, φ_t = (V_t(1 + p̄) + B²/2)/((1 − η)δ), t = τ + 1, and t₁ the round from which √K(b_{t+1} − b_t) ≤ ρ:
@@ -113,180 +146,110 @@ def log_moment_bound(
     drift lemma, and φ_t = (V_t(1 + p̄) + ν²/2)/(δ − σ − ρ), also log((1 − ζρ/2)^{t−1} + (2/ζρ) e^{ζ(ν + φ_t)}), and it is the start
     at t₁ of the line above.
 
-    Parameters
-    ----------
-    tau : number or array
-        Rounds played.
-    K, delta
-        Constraints and Slater's constant.
-    V, b
-        The weight of the reward, a `Power` that never falls, and the buffer: a `Power`, `Summed` or `LogTimes`.
-    eta : float
-        η in (0, 1).
-    price_bound : float
-        p̄, a bound on ‖p‖₁; 0 for a policy without a price beside its queues.
-    B : float, optional
-        The largest ‖W_j‖₂; √K by default, which always holds.
-
-    Examples
-    --------
     >>> V = Power(0.5, 0.5)
-    >>> log_moment_bound(10_000, K=1, delta=0.5, V=V, b=LogTimes(2.0, V), eta=0.5) < 60
+    >>> log_moment_bound(10_000, Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V), eta=0.5)) < 60
     True
     """
+    if steering.eta is None:
+        raise InvalidInput("eta must lie in (0, 1), but got None.")
     t = round_numbers("tau", tau) + 1.0
-    setting = _setting(K, delta, V, b, eta, price_bound, B)
-    return like(tau, setting.log_moment(t)[..., 0])
+    proof = _Proof(steering)
+    return like(tau, proof.log_moment(t)[..., 0])
 
 
-def expected_total_bound(
-    tau: Rounds,
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    price_bound: float = 0.0,
-    B: float | None = None,
-    eta: float | None = None,
-    T: int | None = None,
-) -> Rounds:
-    """Bound on E S_k(τ) for each k: (1/ζ) `log_moment_bound` − b_{τ+1}, and never above τ. Parameters as there.
+def expected_total_bound(tau: Rounds, steering: Steering, *, T: int | None = None) -> Rounds:
+    """Bound on E S_k(τ) for each k: (1/ζ) `log_moment_bound` − b_{τ+1}, and never above τ.
 
     With T, √K(τ + b_{τ+1})/T is added.
 
     >>> V = Power(0.5, 0.5)
-    >>> expected_total_bound(np.array([10, 920, 5000]), K=1, delta=0.5, V=V, b=LogTimes(2.0, V)).round()
+    >>> expected_total_bound(np.array([10, 920, 5000]), Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V))).round()
     array([  10.,   -0., -403.])
     """
     t = round_numbers("tau", tau) + 1.0
-    setting = _setting(K, delta, V, b, eta, price_bound, B)
-    if K == 0:
+    proof = _Proof(steering)
+    if proof.K == 0:
         return like(tau, np.zeros_like(t))
-    bound = (setting.log_moment(t) / setting.zeta).min(axis=-1) - setting.buffer.low(t)
-    bound = bound + math.sqrt(K) * (t - 1.0 + setting.buffer.high(t)) / failure_horizon(T)
+    bound = (proof.log_moment(t) / proof.zeta).min(axis=-1) - proof.buffer.low(t)
+    bound = bound + math.sqrt(proof.K) * (t - 1.0 + proof.buffer.high(t)) / failure_horizon(T)
     return like(tau, np.minimum(bound, t - 1.0))
 
 
-def violation_probability_bound(
-    tau: Rounds,
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    price_bound: float = 0.0,
-    B: float | None = None,
-    eta: float | None = None,
-    T: int | None = None,
-) -> Rounds:
-    """Bound on P(some S_k(τ) > 0): e^{−ζ b_{τ+1}} E e^{ζL(τ)}, and never above 1. Parameters as in `log_moment_bound`.
+def violation_probability_bound(tau: Rounds, steering: Steering, *, T: int | None = None) -> Rounds:
+    """Bound on P(some S_k(τ) > 0): e^{−ζ b_{τ+1}} E e^{ζL(τ)}, and never above 1.
 
     With T, 1/T is added.
 
     >>> V = Power(0.5, 0.5)
-    >>> violation_probability_bound(np.array([10, 1100]), K=1, delta=0.5, V=V, b=LogTimes(2.0, V)).round(4)
+    >>> violation_probability_bound(np.array([10, 1100]), Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V))).round(4)
     array([1.    , 0.0095])
     """
     t = round_numbers("tau", tau) + 1.0
-    setting = _setting(K, delta, V, b, eta, price_bound, B)
-    if K == 0:
+    proof = _Proof(steering)
+    if proof.K == 0:
         return like(tau, np.zeros_like(t))
-    exponent = (setting.log_moment(t) - setting.zeta * setting.buffer.low(t)[..., None]).min(axis=-1)
+    exponent = (proof.log_moment(t) - proof.zeta * proof.buffer.low(t)[..., None]).min(axis=-1)
     return like(tau, np.minimum(1.0, np.exp(np.minimum(exponent, 0.0)) + 1.0 / failure_horizon(T)))
 
 
-def expected_violation_ends(
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    price_bound: float = 0.0,
-    B: float | None = None,
-    eta: float | None = None,
-    T: int | None = None,
-) -> int | None:
+def expected_violation_ends(steering: Steering, *, T: int | None = None) -> int | None:
     """Round from which `expected_total_bound` stays at or below 0; None where none is proven, as where b/V falls.
 
     With T, what is added is taken as large as it can be in T rounds; an end beyond T promises nothing within the horizon.
 
     >>> V = Power(0.5, 0.5)
-    >>> expected_violation_ends(K=1, delta=0.5, V=V, b=LogTimes(2.0, V))
+    >>> expected_violation_ends(Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V)))
     919
-    >>> expected_violation_ends(K=1, delta=0.5, V=V, b=Power(2.0, 0.25)) is None
+    >>> expected_violation_ends(Steering(K=1, delta=0.5, V=V, b=Power(2.0, 0.25))) is None
     True
     """
-    setting = _setting(K, delta, V, b, eta, price_bound, B)
-    return _end(setting, 0.0, _failed(setting, T))
+    proof = _Proof(steering)
+    return _end(proof, 0.0, _failed(proof, T))
 
 
-def violation_probability_ends(
-    q: float = 0.01,
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    price_bound: float = 0.0,
-    B: float | None = None,
-    eta: float | None = None,
-    T: int | None = None,
-) -> int | None:
+def violation_probability_ends(steering: Steering, q: float = 0.01, *, T: int | None = None) -> int | None:
     """Round from which `violation_probability_bound` stays below q in (0, 1); None where none is proven, as where q ≤ 1/T.
 
     >>> V = Power(0.5, 0.5)
-    >>> violation_probability_ends(0.01, K=1, delta=0.5, V=V, b=LogTimes(2.0, V))
+    >>> violation_probability_ends(Steering(K=1, delta=0.5, V=V, b=LogTimes(2.0, V)), 0.01)
     1098
     """
     q = finite_number("q", q, low=0.0, open_low=True)
     if q >= 1:
         raise InvalidInput(f"q must lie in (0, 1), but got {q!r}.")
-    setting, left = _setting(K, delta, V, b, eta, price_bound, B), q - 1.0 / failure_horizon(T)
-    if setting.K and left <= 0.0:
+    proof, left = _Proof(steering), q - 1.0 / failure_horizon(T)
+    if proof.K and left <= 0.0:
         return None
-    return _end(setting, math.log(left) if setting.K else 0.0)
+    return _end(proof, math.log(left) if proof.K else 0.0)
 
 
-def excess_bound(
-    tau: Rounds,
-    *,
-    K: int,
-    delta: float,
-    V: Power,
-    b: Buffer,
-    price_bound: float = 0.0,
-    B: float | None = None,
-    eta: float | None = None,
-) -> Rounds:
+def excess_bound(tau: Rounds, steering: Steering) -> Rounds:
     """Bound on E S_k⁺(τ) for each k: (1/ζ) `log_moment_bound`, as S_k⁺ ≤ L where b ≥ 0; never above τ. It holds for any b.
 
     >>> V = Power(0.5, 0.5)
-    >>> excess = excess_bound(10**8, K=1, delta=0.5, V=V, b=Power(2.0, 0.25))
+    >>> excess = excess_bound(10**8, Steering(K=1, delta=0.5, V=V, b=Power(2.0, 0.25)))
     >>> excess / V(10**8) < 2 * 1.1 / 0.5
     True
     """
     t = round_numbers("tau", tau) + 1.0
-    setting = _setting(K, delta, V, b, eta, price_bound, B)
-    if K == 0:
+    proof = _Proof(steering)
+    if proof.K == 0:
         return like(tau, np.zeros_like(t))
-    return like(tau, np.minimum((setting.log_moment(t) / setting.zeta).min(axis=-1), t - 1.0))
+    return like(tau, np.minimum((proof.log_moment(t) / proof.zeta).min(axis=-1), t - 1.0))
 
 
 # The proof ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Proof:
     """What the bounds are made of, for several η at once; rounds t broadcast against (η,)."""
 
-    K: int
-    delta: float
-    V: Power
-    buffer: _Shape
-    eta: Floats
-    price_bound: float
-    B: float
+    def __init__(self, steering: Steering) -> None:
+        self.K, self.delta = constraints(steering.K, steering.delta)
+        self.V, self.buffer = steering.V, _buffer(steering.b)
+        self.eta = ETAS if steering.eta is None else np.array([float(steering.eta)])
+        self.price_bound = float(steering.price_bound)
+        self.B = math.sqrt(max(1, self.K)) if steering.B is None else float(steering.B)
 
     @cached_property
     def rho(self) -> Floats:
@@ -350,46 +313,33 @@ class _Setting:
         return np.asarray(self.V.scale * t**self.V.exponent)
 
 
-def _setting(K: Any, delta: Any, V: Any, b: Any, eta: Any, price_bound: Any, B: Any) -> _Setting:
-    K, delta = constraints(K, delta)
-    etas = ETAS
-    if eta is not None:
-        etas = np.array([finite_number("eta", eta, low=0.0, high=1.0, open_low=True)])
-        if etas[0] == 1.0:
-            raise InvalidInput("eta must lie in (0, 1), but got 1.")
-    price_bound = finite_number("price_bound", price_bound, low=0.0)
-    most = math.sqrt(max(1, K))
-    B = most if B is None else finite_number("B", B, low=0.0, high=most, open_low=True)
-    return _Setting(K, delta, rising(V), _buffer(b), etas, price_bound, B)
-
-
-def _end(setting: _Setting, log_q: float, failed: float = 0.0) -> int | None:
+def _end(proof: _Proof, log_q: float, failed: float = 0.0) -> int | None:
     """Number of rounds after which e^{−ζ(b − failed)} E e^{ζL} stays at or below q.
 
     Once it is, it stays so: then φ_t < b_t, hence φ_t − b_t, which is V_t times a constant less b_t, falls from there on if b/V
     does not fall. So there is one crossing for each η.
     """
-    if setting.K == 0:
+    if proof.K == 0:
         return 1
-    if setting.buffer.exponent < setting.V.exponent:
+    if proof.buffer.exponent < proof.V.exponent:
         return None
 
     def over(moment: Callable[[Floats], Floats], t: Floats) -> NDArray[np.bool_]:
-        return np.asarray(moment(t) - setting.zeta * (setting.buffer.low(t) - failed) <= log_q)
+        return np.asarray(moment(t) - proof.zeta * (proof.buffer.low(t) - failed) <= log_q)
 
-    found = _first(partial(over, setting.late), np.minimum(setting.settled, LAST))
-    if setting.buffer.largest_step < setting.delta:
-        found = np.minimum(found, _first(partial(over, setting.tight), np.ones_like(found)))
+    found = _first(partial(over, proof.late), np.minimum(proof.settled, LAST))
+    if proof.buffer.largest_step < proof.delta:
+        found = np.minimum(found, _first(partial(over, proof.tight), np.ones_like(found)))
     t = float(found.min())
     return None if t == math.inf else max(1, int(t) - 1)
 
 
-def _failed(setting: _Setting, T: int | None) -> float:
+def _failed(proof: _Proof, T: int | None) -> float:
     """The most that a confidence set that fails adds to E S_k in T rounds: √K(T + b_{T+1})/T."""
     rounds = failure_horizon(T)
     if rounds == math.inf:
         return 0.0
-    return float(math.sqrt(setting.K) * (rounds + setting.buffer.high(np.array(rounds + 1.0))) / rounds)
+    return float(math.sqrt(proof.K) * (rounds + proof.buffer.high(np.array(rounds + 1.0))) / rounds)
 
 
 def _first(holds: Callable[[Floats], NDArray[np.bool_]], start: Floats) -> Floats:
