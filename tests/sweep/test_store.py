@@ -11,7 +11,7 @@ from tightrope.sweep.store import Store
 
 
 def test_one_sweep_at_a_time_in_a_folder(tmp_path):
-    with Store.open(tmp_path, ()), pytest.raises(TightropeError, match="another sweep is writing"):
+    with Store(tmp_path, ()).held(), pytest.raises(TightropeError, match="another sweep is writing"):
         run_sweep(spec_of(GRID), tmp_path, workers=1)
     assert run_sweep(spec_of(GRID), tmp_path, workers=1).ran == 6
 

@@ -151,7 +151,6 @@ def _equal_contexts(
 
 
 def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:
-    """What the policy is shown of context c."""
     ids = np.flatnonzero(env.available[c]).astype(np.int64)
     phi, psi = (
         None

@@ -227,7 +227,6 @@ def _policy_program(
 
 
 def _same_counts(reward: Any, cost: Any) -> bool:
-    """Whether reward and costs are learnt from the same pulls of the arms."""
     arms = cost is not None and reward.compiled == cost.compiled == "arms"
     return arms and np.array_equal(reward.counts, cost.counts)
 

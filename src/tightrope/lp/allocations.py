@@ -107,7 +107,6 @@ def _chosen(method: Method, program: Program) -> Method:
 
 
 def _solve_direct(program: Program, eps: Array) -> tuple[Array, Array]:
-    """x and λ of the allocation program."""
     if program.n_constraints == 0:
         return program.pure(program.best_rows(program.r)), np.empty(0)
     contexts = _rows_of_contexts(program)

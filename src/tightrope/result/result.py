@@ -349,7 +349,7 @@ class Result(AsFrame):
 
     def summary(self) -> Summary:
         """The final round: print it, or read it as a mapping."""
-        values = {**self.rows()[-1], **self._described()}
+        values = {**self.rows()[-1], **self.described()}
         last = self.last_violated()
         size = f"{self.n_rounds:,} rounds, {self.n_replications:,} replications, seed {self.seed}"
         title = f"{self.policy} on {self.scenario}: {size}{', interrupted' if self.interrupted else ''}"
@@ -415,7 +415,7 @@ class Result(AsFrame):
         """Write the result into one file, exact, for `Result.read`."""
         arrays = {name: getattr(self, name) for name in _ARRAYS | _OPTIONAL_ARRAYS}
         arrays = {name: array for name, array in arrays.items() if array is not None}
-        write_archive(Path(path), self._described(), arrays)
+        write_archive(Path(path), self.described(), arrays)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Result:
@@ -457,7 +457,7 @@ class Result(AsFrame):
         low, high = (None, None) if self.n_replications == 1 else (curve.low.tolist(), curve.high.tolist())
         return displays.Line(name, self.rounds.tolist(), curve.mean.tolist(), low, high, level, called)
 
-    def _described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """All that is not an array, as plain data."""
         arrays = _ARRAYS | _OPTIONAL_ARRAYS
         described = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in arrays}
@@ -517,7 +517,7 @@ def write_summary(results: Sequence[Result], path: str | os.PathLike[str]) -> No
     """
     if not results:
         raise InvalidInput("results must not be empty.")
-    runs = [{**result._described(), "replications": result.n_replications} for result in results]
+    runs = [{**result.described(), "replications": result.n_replications} for result in results]
     body = {"rows": [row for result in results for row in result.rows()], "runs": runs}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_json(path, body)
@@ -539,7 +539,6 @@ def _whole(
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that can't be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

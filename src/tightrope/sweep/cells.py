@@ -9,7 +9,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -81,8 +81,6 @@ class Plan:
     design: Design
     target: Target | None = None
     trust: bool = False
-    # Hashes of the tables that no cell changes; see `_digest`.
-    _fixed: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, spec: Spec, target: Target | None = None) -> Plan:
@@ -97,12 +95,7 @@ class Plan:
         policies = named_kinds(base.get("policy", {}))
         base["policy"] = list(policies) if isinstance(policies, list) else [policies]
         names = tuple(policy.name for policy in spec.policies)
-        plan = cls(spec.source, spec.environment.folder.resolve(), base, names, design, target, spec.trust)
-        varied = {axis.steps[0] for axis in design.axes} | {"policy", "simulation"}
-        for part in _PARTS:
-            if part not in varied:
-                plan._fixed[part] = plan._hash_of(part, base)
-        return plan
+        return cls(spec.source, spec.environment.folder.resolve(), base, names, design, target, spec.trust)
 
     def __len__(self) -> int:
         return self.design.cells * len(self.names)
@@ -181,6 +174,12 @@ class Plan:
 
     def _digest(self, part: str, tables: Mapping[str, Any]) -> str:
         return self._fixed.get(part) or self._hash_of(part, tables)
+
+    @cached_property
+    def _fixed(self) -> dict[str, str]:
+        """Hashes of the tables that no cell changes."""
+        varied = {axis.steps[0] for axis in self.design.axes} | {"policy", "simulation"}
+        return {part: self._hash_of(part, self.base) for part in _PARTS if part not in varied}
 
     def _hash_of(self, part: str, tables: Mapping[str, Any]) -> str:
         value = tables.get(part)

@@ -232,7 +232,6 @@ def _leave_interrupts() -> None:
 
 
 def _run_remote(version: str, plan: Plan, cells: Batch) -> list[Row]:
-    """What a Ray worker runs."""
     if version != __version__:
         raise TightropeError(
             f"a worker of the cluster has Tightrope {__version__}, but the sweep was started by {version}: "

@@ -239,7 +239,6 @@ def _shares(sweep: Sweep, rows: Rows) -> dict[str, dict[str, float]]:
 
 
 def _lines(sweep: Sweep, rows: Rows, at: NDArray[np.intp], *names: str) -> list[list[Cell]]:
-    """Lines of a table: the setting, and estimates of it."""
     return [[_label(sweep, rows, i), *(_estimate(rows, i, name) for name in names)] for i in at.tolist()]
 
 

@@ -190,7 +190,7 @@ def running(
     chosen = engine_for(plan, engine, workers=workers, address=address)
     check_ends(plan)
     folder = Path(out)
-    with Store.open(folder, plan.design.axes) as store:
+    with Store(folder, plan.design.axes).held() as store:
         _describe(plan, folder)
         with chosen as started:
             known, bad = store.finished()

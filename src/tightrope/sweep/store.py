@@ -61,7 +61,7 @@ class Store:
     """The folder `cells` of a sweep. One sweep at a time may write to it.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder), ()) as store:
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder), ()).held() as store:
     ...     store.add([{"cell": "ab", "number": 0, "policy": "p", "regret": 1.5, "error": None}])
     ...     store.finished(), store.load(["ab"])["regret"].tolist()
     (({'ab'}, set()), [1.5])
@@ -72,23 +72,21 @@ class Store:
         self._axes = tuple(axes)
         self._next = 0
 
-    @classmethod
     @contextmanager
-    def open(cls, folder: Path, axes: Sequence[Axis]) -> Iterator[Store]:
-        """The store of a folder, made if need be, held until the block ends."""
+    def held(self) -> Iterator[Store]:
+        """The store, its folder made if need be, for this process alone until the block ends."""
         _parquet()
-        store = cls(folder, axes)
-        store.folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / ".lock", "w") as lock:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder.parent / ".lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = f"{folder}: another sweep is writing there; wait for it, or give another --out"
+                message = f"{self.folder.parent}: another sweep is writing there; wait for it, or give another --out"
                 raise TightropeError(message) from None
-            for draft in store.folder.glob(".*.draft"):
+            for draft in self.folder.glob(".*.draft"):
                 draft.unlink()
-            store._next = 1 + max((int(part.stem.split("-")[1]) for part in store._parts()), default=-1)
-            yield store
+            self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
+            yield self
 
     def add(self, rows: Sequence[Row]) -> None:
         """Write rows; when this returns they are kept, whatever happens to the process."""

@@ -233,7 +233,6 @@ def _candidates(rows: Rows) -> list[int]:
 
 
 def _cells(plan: Plan, wanted: Mapping[str, None]) -> dict[str, Cell]:
-    """The cells with these names."""
     found: dict[str, Cell] = {}
     for cell in plan.cells():
         if cell.id in wanted:
