@@ -27,7 +27,7 @@ def test_import_is_light():
     found = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
     loaded = set(json.loads(found.stdout))
     own = {name for name in loaded if name.startswith("tightrope")}
-    assert own == {"tightrope", "tightrope.errors", "tightrope.version"}
+    assert own == {"tightrope", "tightrope.errors", "tightrope.version", "tightrope.words"}
     assert not [name for name in HEAVY if name in loaded]
 
 
