@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.service.experiment import Op
+from tightrope.service.experiment.policy_input import PolicyInput
 from tightrope.service.http import handlers
 from tightrope.service.journal import Journal
 from tightrope.service.journal.chain import read as read_parts
@@ -107,8 +108,8 @@ def secrets(bench: Bench) -> list[bytes]:
     state = bench.experiment.state
     assert state is not None
     request = DecisionRequest(**visit(13, secret=True))
-    x = state._input.vector(request, None)
-    W = state._input.costs(request, state._input.usage(request), None)
+    asked = PolicyInput(bench.spec).read(request)
+    x, W = asked.x, asked.W
     assert x is not None
     assert W is not None
     used = W[:2, 1]

@@ -175,9 +175,8 @@ def test_prices_hard_caps_and_eligibility_have_had_their_say() -> None:
         body = visit(i, usage={"fuel": {"none": 0.0, "low": 0.4, "high": 0.8}}, **some)
         answer = read(bench.decide(body))
         entry = decisions(bench.journal)[-1]
-        x = reader.vector(entry.request, entry.offered)
-        W = reader.costs(entry.request, reader.usage(entry.request), entry.offered)
-        decision = twin.decide(**reader.offer(twin, entry.request, x, W, entry.offered))
+        asked = reader.read(msgspec.structs.replace(entry.request, actions=entry.offered))
+        decision = twin.decide(**reader.offer(twin, asked))
         assert decision.action == entry.action
         assert entry.probabilities == decision.probabilities.tobytes() or entry.probability == 1.0
         assert entry.probability == answer["probability"] == decision.probabilities[decision.row]

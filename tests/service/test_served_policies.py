@@ -194,10 +194,8 @@ def test_it_decides_as_the_library_does(name: str) -> None:
     random = np.random.default_rng(3)
     for i in range(60):
         body = {"event_id": str(i), **request(name, random)}
-        asked = msgspec.convert(body, DecisionRequest)
-        ids = None if asked.actions is None else reader.actions(asked.actions)
-        W = reader.costs(asked, reader.usage(asked), ids)
-        decision = policy.decide(**reader.offer(policy, asked, reader.vector(asked, ids), W, ids))
+        asked = reader.read(msgspec.convert(body, DecisionRequest))
+        decision = policy.decide(**reader.offer(policy, asked))
         assert read(bench.decide(body))["action"] == decision.action
         whole = outcome(name, random)
         read(bench.learn(str(i), **whole))

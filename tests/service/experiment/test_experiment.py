@@ -256,7 +256,7 @@ def test_an_error_that_no_one_expected_is_answered_and_counted_and_the_writer_go
     process = bench.experiment.process
 
     def broken(ops: Sequence[Op]) -> list[Answer]:
-        if any(op.event_id == "visit-1" for op in ops):
+        if any(op.request.event_id == "visit-1" for op in ops):
             raise UnicodeEncodeError("latin-1", "☃", 0, 1, "not there")
         return process(ops)
 

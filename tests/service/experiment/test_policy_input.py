@@ -51,7 +51,7 @@ def request(context: dict[str, Any]) -> DecisionRequest:
 )
 def test_a_row_is_encoded_as_in_the_table(row: dict[str, Any]) -> None:
     made = encoder()
-    x = PolicyInput(spec_of(made)).vector(request(row), None)
+    x = PolicyInput(spec_of(made)).read(request(row)).x
     assert x is not None
     assert (
         x.tobytes()
@@ -73,7 +73,7 @@ def test_what_is_wrong_with_a_row_is_said_by_its_column(row: dict[str, Any], wor
     answer = Bench(spec_of(encoder())).decide({"event_id": "e", "context": row})
     assert code(answer) == (422, "invalid")
     with pytest.raises(tr.InvalidInput, match=words):
-        PolicyInput(spec_of(encoder())).vector(request(row), None)
+        PolicyInput(spec_of(encoder())).read(request(row))
 
 
 def test_declared_fields_refuse_what_is_no_number() -> None:
@@ -89,7 +89,7 @@ def test_declared_fields_refuse_what_is_no_number() -> None:
         {"age": 1, "sex": True},
     ):
         with pytest.raises(tr.InvalidInput, match=r"context\.(age|sex) (must be|is missing)"):
-            read.vector(request(row), None)
+            read.read(request(row))
     with pytest.raises(
         Refusal, match=r"context\.age must be true or false or a number or a text, but got \[1\]"
     ):

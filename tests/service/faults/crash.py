@@ -102,13 +102,12 @@ def _state_changed(passed: Callable[[], bool]) -> None:
 def _half_answered(passed: Callable[[], bool]) -> None:
     deliver = writer_thread._deliver
 
-    def patched(futures: list[Any], answers: list[Any]) -> None:
-        if len(futures) > 1 and passed():
-            half = len(futures) // 2
-            deliver(futures[:half], answers[:half])
+    def patched(told: list[Any]) -> None:
+        if len(told) > 1 and passed():
+            deliver(told[: len(told) // 2])
             asyncio.get_running_loop().call_later(0.05, die)
         else:
-            deliver(futures, answers)
+            deliver(told)
 
     writer_thread._deliver = patched
 

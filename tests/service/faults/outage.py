@@ -174,7 +174,9 @@ def survives_error(
             else:
                 return met, "the experiment did not come back"
             acknowledged |= {
-                op.event_id for op, answer in zip(batch, answers) if op.event_id and answer.status == 200
+                event_id
+                for op, answer in zip(batch, answers)
+                if answer.status == 200 and (event_id := getattr(op.request, "event_id", None))
             }
         written = list(journal.rows())
         try:

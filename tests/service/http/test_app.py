@@ -16,13 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import httpx
 import pytest
 
-import tightrope.service
 from tightrope.errors import InvalidInput
 from tightrope.service import Client, create_key, revoke_key, serve
 from tightrope.service.experiment import Experiment
@@ -194,48 +192,6 @@ def test_every_reference_in_the_document_resolves(web: httpx.Client) -> None:
         node = api
         for part in one.removeprefix("#/").split("/"):
             node = node[part]
-
-
-# The way of one decision, which CONTRIBUTING walks through: functions that hand it on, from the first byte to the answer.
-WALK = [
-    "http.app.Service.__call__",
-    "http.app.Service._answer",
-    "requests.read_body",
-    "experiment.writer_thread.Writer.submit",
-    "experiment.writer_thread.Writer._run",
-    "experiment.experiment.Experiment.process",
-    "http.handlers.decide",
-    "experiment.state.ExperimentState.decide",
-    "experiment.batch.Batch.write",
-    "storage.sqlite.SqliteJournal.append",
-    "experiment.writer_thread._deliver",
-    "http.app._send",
-]
-
-
-def test_the_way_of_one_decision_is_the_one_that_is_documented(tmp_path: Path) -> None:
-    root = Path(tightrope.service.__file__ or "").parent
-    called: list[str] = []
-
-    def note(frame: FrameType, event: str, arg: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and root in path.parents:
-            module = ".".join(path.relative_to(root).with_suffix("").parts)
-            called.append(f"{module}.{frame.f_code.co_qualname}")
-
-    service = make_service([ward()], data=tmp_path)
-    threading.setprofile(note)
-    try:
-        with running(service) as web:
-            called.clear()
-            assert web.post("/v1/decisions", content=visit(1)).status_code == 200
-            seen = iter([*called])
-    finally:
-        threading.setprofile(None)
-    # The writer's thread waits in its loop, which it entered before, and looks for what has expired now and then.
-    missing = [one for one in WALK if one != "experiment.writer_thread.Writer._run" and one not in seen]
-    assert not missing, "these come in this order, with others between them"
-    assert len(WALK) <= 12
 
 
 # --- durability before the answer ---

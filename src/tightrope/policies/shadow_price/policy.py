@@ -203,16 +203,16 @@ class ShadowPrice(Constrained):
     @property
     def prices(self) -> Array:
         """λ by the totals as they stand, (K,): the reward that one more unit of what each rule counts would earn."""
-        trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
-        core = self._core.copy()
-        if core[shadow.ROUNDS]:
-            shadow.set_prices(core, trace, 0)
-        return self._units.unit_prices(trace[: self.n_constraints])
+        return self._units.unit_prices(self.dual)
 
     @property
     def dual(self) -> Array:
         """λ as multiplied with costs, (K,)."""
-        return self._units.totals(self.prices)
+        trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
+        core = self._core.copy()
+        if core[shadow.ROUNDS]:
+            shadow.set_prices(core, trace, 0)
+        return trace[: self.n_constraints]
 
     @property
     def totals(self) -> Array:

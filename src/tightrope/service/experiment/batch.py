@@ -41,11 +41,6 @@ class Op(NamedTuple):
     # Whether it changes nothing. One that fails is then no reason to doubt the state.
     reads: bool = False
 
-    @property
-    def event_id(self) -> str | None:
-        """The event that it is about: what the journal has of it is found before the operation is run."""
-        return getattr(self.request, "event_id", None)
-
 
 class Batch:
     """What becomes durable together. `journal` is to read from; what is written goes in at the end of the batch."""
@@ -110,13 +105,17 @@ class Batch:
             self.drop += found.drop
             self.write(self.state.erase(found.entry))
 
-    def require_kept(self, event_id: str) -> None:
-        """Refuse what is asked about an event whose inputs were erased, or of which the journal holds what can't be read."""
+    def decision_of(self, event_id: str) -> Decided | None:
+        """The decision for an event; None where there is none.
+
+        Refuses an event whose inputs were erased, or of which the journal holds what can't be read.
+        """
         if event_id in self.damaged:
             raise self.damaged[event_id]
         if event_id in self.blank:
             words = f"what event_id {event_id!r} was about has been erased; it was decided, and is not decided again"
             raise Refusal(410, "erased", words)
+        return self.decided.get(event_id)
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, Blank):

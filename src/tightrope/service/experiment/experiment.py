@@ -243,7 +243,8 @@ class Experiment:
             return [unavailable(self.status)] * len(ops)
         answers: list[Answer] = []
         try:
-            events = {event_id for op in ops if (event_id := op.event_id) is not None}
+            # What the journal has of the events that are asked about is found before any operation is run.
+            events = {one for op in ops if (one := getattr(op.request, "event_id", None)) is not None}
             batch = Batch(state, self.journal, self._now(), self.journal.find(events) if events else ())
             expired = state.expire(batch.now)
             if expired is not None:

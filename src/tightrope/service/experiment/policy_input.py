@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,27 @@ from tightrope.validation import Array
 from tightrope.words import Shown
 
 _KEPT_COSTS = 256
+
+
+class Asked(NamedTuple):
+    """A request as it was read: the actions on offer (None: all), x (p,) or a row for each of them, usage, and W (J, K)."""
+
+    ids: list[int] | None
+    x: Array | None
+    usage: Mapping[str, Any]
+    W: Array | None
+    group: str | list[str] | None
+    context: Mapping[str, Any] | None
+    # The fields of the context whose number is outside its range.
+    outside: Sequence[str]
+
+    def without(self, rows: Sequence[int]) -> Asked:
+        """The same where only some of the rows are on offer."""
+        return self._replace(
+            ids=list(rows) if self.ids is None else [self.ids[row] for row in rows],
+            x=self.x if self.x is None or self.x.ndim == 1 else np.ascontiguousarray(self.x[rows]),
+            W=None if self.W is None else np.ascontiguousarray(self.W[rows]),
+        )
 
 
 class PolicyInput:
@@ -88,42 +109,45 @@ class PolicyInput:
                 f"group and event_id must have at most {most} bytes together, but have {size}."
             )
 
-    def vector(self, request: DecisionRequest, ids: list[int] | None) -> Array | None:
-        """x (p,), or a row for each action on offer."""
+    def read(self, request: DecisionRequest) -> Asked:
+        """What is asked, in numbers."""
+        ids = None if request.actions is None else self.actions(request.actions)
+        context, known = request.context, self._features
+        x = self._x(context, request.features, len(self._actions if ids is None else ids))
+        usage = self._usage(request.usage)
+        W = self._W(request.usage, request.group, usage, ids)
+        outside = known.outside(context) if known is not None and context is not None else ()
+        return Asked(ids, x, usage, W, request.group, context, outside)
+
+    def _x(self, context: Mapping[str, Any] | None, features: Any, rows: int) -> Array | None:
         if self._features is not None:
-            if request.features is not None:
+            if features is not None:
                 raise InvalidInput("features can't be given: the spec declares a [context], so send that.")
-            if request.context is None:
+            if context is None:
                 raise InvalidInput(f"context is missing; needed: {', '.join(self._features.columns)}.")
-            return self._features.vector(request.context)
-        if request.context:
+            return self._features.vector(context)
+        if context:
             raise InvalidInput("context can't be given: the spec declares no [context].")
         if self._vector is None:
-            if request.features is not None:
+            if features is not None:
                 words = "can't be given: the spec declares no [features], their number and their range."
                 raise InvalidInput(f"features {words}")
             return None
-        if request.features is None:
+        if features is None:
             raise InvalidInput(f"features are missing: {self._vector.count} numbers are needed.")
-        return self._vector.rows(request.features, len(self._actions) if ids is None else len(ids))
+        return self._vector.rows(features, rows)
 
-    def usage(self, request: DecisionRequest) -> Mapping[str, Any]:
+    def _usage(self, sent: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """What each action uses: as the spec fixes it, and as the caller says."""
-        if request.usage is None:
+        if sent is None:
             return self._fixed
-        for name in request.usage:
+        for name in sent:
             if name in self._fixed:
                 raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
             if name in self._late_usage:
                 raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
-        self.require_in_ranges(request.usage)
-        return {**self._fixed, **request.usage}
-
-    def outside(self, request: DecisionRequest) -> list[str]:
-        """The fields of a context that was read whose number is outside its range."""
-        if self._features is None or request.context is None:
-            return []
-        return self._features.outside(request.context)
+        self.require_in_ranges(sent)
+        return {**self._fixed, **sent}
 
     def require_reward(self, reward: float) -> None:
         """Refuse a reward outside the range that the spec declares."""
@@ -148,53 +172,49 @@ class PolicyInput:
                         remedy="If that is too narrow, declare `range` in its rule.",
                     )
 
-    def costs(
-        self, request: DecisionRequest, usage: Mapping[str, Any], ids: list[int] | None
+    def _W(
+        self, sent: Any, group: str | list[str] | None, usage: Mapping[str, Any], ids: list[int] | None
     ) -> Array | None:
-        """W (J, K), None where no constraint is seen before acting."""
+        """W (J, K), None where no constraint is seen before acting; kept for the next request where no usage was `sent`."""
         rules = self._rules
         if rules is None:
-            for name in ("usage", "group"):
-                if getattr(request, name) is not None:
+            for name, given in (("usage", sent), ("group", group)):
+                if given is not None:
                     raise InvalidInput(f"{name} can't be given: the spec has no rules.")
             return None
-        if self._grouped and request.group is None:
+        if self._grouped and group is None:
             raise InvalidInput(
                 "group is missing (an empty list for a context in no group): a rule is for a group."
             )
         key: Any = None
-        if request.usage is None:
-            group = request.group
+        if sent is None:
             key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
             kept = self._costs.get(key)
             if kept is not None:
                 return None if self._none_before else kept
-        W = rules.costs(usage=usage, group=request.group, actions=ids)
+        W = rules.costs(usage=usage, group=group, actions=ids)
         if key is not None:
             if len(self._costs) >= _KEPT_COSTS:
                 self._costs.clear()
             self._costs[key] = W
         return None if self._none_before else W
 
-    def offer(
-        self,
-        policy: Policy,
-        request: DecisionRequest,
-        x: Array | None,
-        W: Array | None,
-        ids: list[int] | None,
-    ) -> dict[str, Any]:
+    def offer(self, policy: Policy, asked: Asked) -> dict[str, Any]:
         """What `policy.decide` is given: features as its models read them, and no more than it looks at."""
         offer: dict[str, Any] = {
-            "features": self.rows(policy._reward, x, ids),
-            "costs": W if policy.n_constraints else None,
-            "cost_features": self.rows(policy._cost, x, ids),
-            "actions": ids,
+            "features": self.rows(policy._reward, asked.x, asked.ids),
+            "costs": asked.W if policy.n_constraints else None,
+            "cost_features": self.rows(policy._cost, asked.x, asked.ids),
+            "actions": asked.ids,
         }
         if self._grouped and policy.n_constraints and (self.awaits_usage or policy.asks_for_group):
-            offer["group"] = request.group
+            offer["group"] = asked.group
         if policy.sees_context:
-            offer["context"] = self._context_number(request)
+            if asked.context is None or self._features is None:
+                raise InvalidInput(
+                    "context is missing: the policy is told which of the declared contexts it is."
+                )
+            offer["context"] = self._features.context_number(asked.context)
         return offer
 
     def rows(self, model: Model | None, x: Array | None, ids: list[int] | None) -> Array | None:
@@ -209,8 +229,3 @@ class PolicyInput:
         for row, action in enumerate(offered):
             phi[row, action] = x if x.ndim == 1 else x[row]
         return phi.reshape(len(offered), -1)
-
-    def _context_number(self, request: DecisionRequest) -> int:
-        if request.context is None or self._features is None:
-            raise InvalidInput("context is missing: the policy is told which of the declared contexts it is.")
-        return self._features.context_number(request.context)

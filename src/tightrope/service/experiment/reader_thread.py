@@ -91,7 +91,8 @@ class Reader:
                 journal = self._opened()
                 if journal is None:
                     return None
-                found = journal.find([op.event_id]) if op.event_id is not None else ()
+                event_id = getattr(op.request, "event_id", None)
+                found = journal.find([event_id]) if event_id is not None else ()
                 return op.operation(Batch(state, journal, state.time, found), op.request)
             except (Refusal, InvalidInput, Exhausted, JournalDamaged) as error:
                 return refused(name, error)

@@ -242,43 +242,41 @@ class ExperimentState:
             raise Refusal(503, "paused", words, retry_after=5)
         read = self._input
         read.require_declared(request)
-        ids = None if request.actions is None else read.actions(request.actions)
-        x = read.vector(request, ids)
-        usage = read.usage(request)
-        W = read.costs(request, usage, ids)
-        room, asked = None, ids
+        asked = read.read(request)
+        room, ids = None, asked.ids
         if self.ledger.caps:
-            room = self.ledger.room(ids, usage, request.group)
+            room = self.ledger.room(ids, asked.usage, request.group)
             if not room.whole:
-                keep = room.rows
-                ids = keep if ids is None else [ids[row] for row in keep]
-                W = None if W is None else np.ascontiguousarray(W[keep])
-                x = np.ascontiguousarray(x[keep]) if x is not None and x.ndim == 2 else x
+                asked = asked.without(room.rows)
         policy, proposed = self.policy, None
-        offer = read.offer(policy, request, x, W, ids)
+        offer = read.offer(policy, asked)
         if self.mode == "shadow":
-            served = self._default(request, ids)
+            served = self._default(request, asked.ids)
             seen, decision = policy.propose(**offer), policy.follow(served, **offer)
-            row = served if ids is None else ids.index(served)
+            row = served if asked.ids is None else asked.ids.index(served)
             proposed = seen.action
         else:
             seen = decision = policy.decide(**offer)
             row = decision.row
-        if W is not None and not policy.n_constraints:
-            self._own_totals.book_at(read.known_columns, W[row, read.known_columns])
+        if asked.W is not None and not policy.n_constraints:
+            self._own_totals.book_at(read.known_columns, asked.W[row, read.known_columns])
         holds: tuple[int, ...] = ()
         if room is not None:
             now = (time, decision.number, self.tally.rewards, self.tally.reward_sum)
-            self.ledger.note_withheld(room, asked, now)
+            self.ledger.note_withheld(room, ids, now)
             holds = self.ledger.take(room.needs[room.rows[row]])
         self.ledger.count(request.group, "before")
-        self.tally.count_decision(decision.action, range(len(self.spec.actions)) if ids is None else ids)
-        self.tally.count_outside(read.outside(request))
+        on_offer = range(len(self.spec.actions)) if asked.ids is None else asked.ids
+        self.tally.count_decision(decision.action, on_offer)
+        self.tally.count_outside(asked.outside)
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
         group = tuple(request.group) if isinstance(request.group, list) else request.group
         self.waiting.note(decision.number, Event(event_id, time, group, holds), awaits)
-        self._pass_time(time)
+        if policy.counts_seconds:
+            # Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace.
+            policy.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
+            self.clock = max(time, self.clock)
         self._mark(time)
         # A default is served for certain, whatever the policy would have drawn.
         probability, probabilities = (1.0, None) if proposed is not None else _probabilities(policy, decision)
@@ -290,7 +288,7 @@ class ExperimentState:
             action=decision.action,
             trace=seen.trace.tobytes(),
             queue=self.queue.tobytes(),
-            offered=ids,
+            offered=asked.ids,
             proposed=proposed,
             probability=probability,
             probabilities=probabilities,
@@ -611,12 +609,6 @@ class ExperimentState:
                 f"default must be one of the actions on offer, but got {self.spec.actions[served]!r}."
             )
         return served
-
-    def _pass_time(self, time: int) -> None:
-        """Time goes by with decisions that were made, which replay makes again at the same times; a refused one leaves no trace."""
-        if self.policy.counts_seconds:
-            self.policy.elapse(max(0, time - self.clock) / 1e6 if self.clock else 0.0)
-            self.clock = max(time, self.clock)
 
     def _mark(self, time: int) -> None:
         """Note where things stand."""

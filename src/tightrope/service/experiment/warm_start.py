@@ -11,8 +11,8 @@ import numpy as np
 from tightrope.errors import InvalidInput
 from tightrope.history import Past
 from tightrope.policies import Policy
-from tightrope.service.experiment.policy_input import PolicyInput
-from tightrope.service.requests import LIMITS, DecisionRequest
+from tightrope.service.experiment.policy_input import Asked, PolicyInput
+from tightrope.service.requests import LIMITS
 from tightrope.spec import Spec
 from tightrope.validation import Array
 
@@ -134,6 +134,6 @@ def _offers(
         }
         group = past.group(i)
         W = rules.costs(usage=used, group=group) if rules is not None and bool(rules.seen.any()) else None
-        request = DecisionRequest(group=group)
-        offers.append(read.offer(policy, request, None if x is None else x[i], W, None))
+        asked = Asked(None, None if x is None else x[i], used, W, group, None, ())
+        offers.append(read.offer(policy, asked))
     return offers

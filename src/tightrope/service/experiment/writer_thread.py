@@ -98,9 +98,20 @@ class Writer:
             if self._inbox:
                 self._wake.notify()
 
-    def stop(self) -> None:
-        """Finish what was submitted, close the experiment, end; a writer that does not end in time is left."""
-        stop_writers([self])
+    def finish(self) -> None:
+        """Have it finish what was submitted, close the experiment and end."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end; one that does not end in time is left."""
+        if self._thread.ident is None:
+            return
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            words = "experiment %r: its writer does not end; what it was told to keep is in doubt"
+            log.error(words, self.experiment.name)
 
     def _run(self) -> None:
         while True:
@@ -128,7 +139,13 @@ class Writer:
             if asked:
                 self._metrics.observe("commit_seconds", self.experiment.name, time.perf_counter() - began)
                 self._metrics.observe("batch_size", self.experiment.name, float(len(asked)))
-                self._answer(asked, answers)
+                told = [(future, answer) for (_, future), answer in zip(asked, answers, strict=True)]
+                if self.experiment.purging:
+                    # Erasures go on in the next batches.
+                    erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
+                    self._held += [pair for pair, held in zip(told, erasures) if held]
+                    told = [pair for pair, held in zip(told, erasures) if not held]
+                self._on_loop(_deliver, told)
             self._release()
             if job is not None:
                 threading.Thread(target=self._work, args=(job,), name="background", daemon=True).start()
@@ -137,22 +154,14 @@ class Writer:
         self.experiment.close()
         self._release()
 
-    def _answer(self, asked: list[tuple[Op, asyncio.Future[Answer]]], answers: list[Answer]) -> None:
-        """Give the answers of a batch, but for erasures that go on in the next ones."""
-        told = [(future, answer) for (_, future), answer in zip(asked, answers, strict=True)]
-        if self.experiment.purging:
-            erasures = [isinstance(op.request, ErasureRequest) for op, _ in asked]
-            self._held += [pair for pair, held in zip(told, erasures) if held]
-            told = [pair for pair, held in zip(told, erasures) if not held]
-        self._on_loop(_deliver, [future for future, _ in told], [answer for _, answer in told])
-
     def _release(self) -> None:
         """Where an erasure is through, say so; where it can't go on now, say that, and it goes on when it can."""
         if self._held and not self.experiment.purging:
             status = self.experiment.status
             held, self._held = self._held, []
-            answers = [answer if status == "ready" else unavailable(status) for _, answer in held]
-            self._on_loop(_deliver, [future for future, _ in held], answers)
+            if status != "ready":
+                held = [(future, unavailable(status)) for future, _ in held]
+            self._on_loop(_deliver, held)
 
     def _start_audit(self) -> None:
         """Where the journal was opened anew: have its whole chain checked, beside all else."""
@@ -175,7 +184,7 @@ class Writer:
                 waiting += [future for future, _ in self._held]
                 self._inbox.clear()
             answer = unavailable("failing")
-            _deliver(waiting, [answer] * len(waiting))
+            _deliver([(future, answer) for future in waiting])
         if not self._stopping or self._thread.is_alive():
             self._loop.call_later(_TICK_SECONDS, self._watch)
 
@@ -194,21 +203,13 @@ def stop_writers(writers: Collection[Writer]) -> None:
     """Stop several at once, within `_STOP_SECONDS` in all, whatever their storages do."""
     deadline = time.monotonic() + _STOP_SECONDS
     for one in writers:
-        with one._wake:
-            one._stopping = True
-            one._wake.notify()
+        one.finish()
     for one in writers:
-        if one._thread.ident is None:
-            continue
-        one._thread.join(max(0.0, deadline - time.monotonic()))
-        if one._thread.is_alive():
-            log.error(
-                "experiment %r: its writer does not end; what it was told to keep is in doubt",
-                one.experiment.name,
-            )
+        one.join(max(0.0, deadline - time.monotonic()))
 
 
-def _deliver(futures: list[asyncio.Future[Answer]], answers: list[Answer]) -> None:
-    for future, answer in zip(futures, answers, strict=True):
+def _deliver(told: list[tuple[asyncio.Future[Answer], Answer]]) -> None:
+    """On the loop: give each future its answer, unless it has one."""
+    for future, answer in told:
         if not future.done():
             future.set_result(answer)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -77,6 +77,7 @@ _REASONS: Final = {
     "dead": "a thread has ended: start the process anew",
     "closed": "starting or stopping",
 }
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -123,7 +124,7 @@ class Service:
         others = [one for one in ROUTES if one not in self._hot.values()]
         starlette = Starlette(
             routes=[*map(self._behind_starlette, others), *dashboard.routes()],
-            lifespan=self._lifespan,
+            lifespan=lambda _: self.lifespan(),
             exception_handlers={Refusal: _refused, HTTPException: _http_error, Exception: _broken},
         )
         # A path with a slash too many is unknown. Starlette would build an address of the query, which need not be text.
@@ -171,7 +172,7 @@ class Service:
         query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         by: str | None = None
         try:
-            key = self._bearer(scope)
+            key = self._bearer(scope["headers"])
             by = scope["key"] = None if key is None else key.id
             name = scope["experiment"] = self._admitted(route, key, query.get("experiment", self._only))
             if route.method == "POST" and route.request is not None:
@@ -184,12 +185,11 @@ class Service:
                     op = Op(route.handler, await loop.run_in_executor(self._parser, read), by)
                 if self._keys is not None and (whole is None or len(body) > _SHORT):
                     # It took its time, in which the key may have been revoked.
-                    self._admitted(
-                        route, self._keys.find(_header(scope, b"authorization"), afresh=True), name
-                    )
+                    given = _header(scope["headers"], b"authorization")
+                    self._admitted(route, self._keys.find(given, afresh=True), name)
             else:
-                given = route.query({**query, **scope["path_params"]})
-                op = Op(route.handler, given, by, reads=route.method == "GET")
+                asked = route.query({**query, **scope["path_params"]})
+                op = Op(route.handler, asked, by, reads=route.method == "GET")
             admission = self._reads if route.method == "GET" else self._writes
             ticket = admission.enter(name)
             try:
@@ -206,12 +206,12 @@ class Service:
 
     # Who may ask, and for what
 
-    def _bearer(self, scope: Scope) -> Key | None:
+    def _bearer(self, headers: Headers) -> Key | None:
         """The key of whoever asks; None where none is needed."""
         if self._keys is None:
-            _require_no_browser(scope)
+            _require_no_browser(_header(headers, b"host") or "", _header(headers, b"origin"))
             return None
-        key = self._keys.find(_header(scope, b"authorization"))
+        key = self._keys.find(_header(headers, b"authorization"))
         if key.rate is not None:
             self._rates.take(key.id, key.rate)
         return key
@@ -235,7 +235,7 @@ class Service:
 
     def _readable(self, scope: Scope) -> tuple[list[Experiment], bool]:
         """The experiments that the bearer may read, and whether these are all that there are or may be."""
-        key = self._bearer(scope)
+        key = self._bearer(scope["headers"])
         if key is None:
             return list(self.experiments.values()), True
         found = [one for name, one in self.experiments.items() if key.opens("read", name)]
@@ -396,7 +396,8 @@ class Service:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
+        """The threads of the experiments run while this lasts."""
         loop = asyncio.get_running_loop()
         for writer in self._writers.values():
             writer.start(loop)
@@ -473,16 +474,15 @@ def document(specs: Sequence[Spec] = (), *, keys: bool = True) -> dict[str, Any]
 # --- requests ---
 
 
-def _header(scope: Scope, name: bytes) -> str | None:
-    for key, value in scope["headers"]:
+def _header(headers: Headers, name: bytes) -> str | None:
+    for key, value in headers:
         if key == name:
             return str(value, "latin-1")
     return None
 
 
-def _require_no_browser(scope: Scope) -> None:
+def _require_no_browser(host: str, origin: str | None) -> None:
     """Without keys, what protects a service on loopback from any page that its user visits."""
-    host, origin = _header(scope, b"host") or "", _header(scope, b"origin")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name not in _LOOPBACK:
         raise Refusal(403, "forbidden", "without keys only requests to localhost are answered")

@@ -34,8 +34,7 @@ _ROWS_AT_ONCE: Final = 16
 def decide(batch: Batch, request: requests.DecisionRequest) -> Answer:
     """Choose an action, once for each event_id."""
     event_id = request.event_id if request.event_id is not None else _new_event_id()
-    batch.require_kept(event_id)
-    entry = batch.decided.get(event_id)
+    entry = batch.decision_of(event_id)
     if entry is None:
         entry = batch.state.decide(event_id, request, time=batch.now)
         batch.write(entry)
@@ -50,8 +49,7 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
     state, event_id = batch.state, request.event_id
     if request.reward is not None:
         state.require_reward(request.reward)
-    batch.require_kept(event_id)
-    decided = batch.decided.get(event_id)
+    decided = batch.decision_of(event_id)
     if decided is None:
         batch.write(state.refuse(event_id, "unknown", request.reward, _plausible(state, request.usage)))
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
@@ -89,8 +87,7 @@ def learn(batch: Batch, request: requests.OutcomeRequest) -> Answer:
 def show_decision(batch: Batch, request: requests.EventQuery) -> Answer:
     """One decision, its outcome so far, and why it was taken."""
     event_id = request.event_id
-    batch.require_kept(event_id)
-    entry = batch.decided.get(event_id)
+    entry = batch.decision_of(event_id)
     if entry is None:
         raise Refusal(404, "unknown", f"no decision was made for event_id {event_id!r}")
     shown = _explained(batch.state, entry)

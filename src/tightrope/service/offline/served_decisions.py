@@ -169,9 +169,10 @@ class Reader:
 
     def offered(self, one: Served) -> Offered:
         """What the policy is offered. Raises `InvalidInput` where it can't be."""
-        sent, ids, usage = one.entry.request, one.entry.offered, one.usage
+        sent, usage = one.entry.request, one.usage
         changes: dict[str, Any] = {
-            "usage": {name: usage[name] for name in usage if name in self._sent} or None
+            "usage": {name: usage[name] for name in usage if name in self._sent} or None,
+            "actions": one.entry.offered,
         }
         if sent.context is not None:
             changes["context"] = {
@@ -184,9 +185,9 @@ class Reader:
         if self.spec.rules is None:
             changes |= {"usage": None, "group": None}
         request: DecisionRequest = msgspec.structs.replace(sent, **changes)
-        x = self._input.vector(request, ids)
-        W = self._input.costs(request, self._input.usage(request), ids)
-        given = self._input.offer(self.policy, request, x, W, ids)
+        asked = self._input.read(request)
+        given = self._input.offer(self.policy, asked)
+        x, W = asked.x, asked.W
         known = W if W is None or W.shape[1] == len(self.known) else W[:, self.known]
         return Offered(given, x if x is None or x.ndim == 1 else None, known)
 
