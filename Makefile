@@ -69,8 +69,9 @@ torture: $(READY) $(TOOLS)  ## the service's long fault tests: kill -9, power cu
 lock:            ## after a change of pinned versions: the hashes of all their files (requirements/)
 	$(PYTHON) scripts/lock
 
-package: $(READY)  ## build sdist and wheel, install the wheel in an empty environment, run what its help shows (docs/release.md)
+package: $(READY)  ## build sdist and wheel, install the wheel in an empty environment, run what its help shows; try other releases of Uvicorn (docs/release.md)
 	$(BIN)/python scripts/check-package
+	$(BIN)/python scripts/check-uvicorn
 
 image: $(READY)  ## as root: run the Dockerfile's steps without a container engine, and start the service (docs/containers.md)
 	$(BIN)/python scripts/check-image

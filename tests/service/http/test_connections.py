@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
+import inspect
 import json
 import re
 import resource
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +20,10 @@ from typing import Any
 
 import httpx
 import pytest
+from uvicorn.protocols.http import httptools_impl
 
 from tightrope.service.experiment import Experiment
+from tightrope.service.http import connections
 from tightrope.service.http.app import Service
 from tightrope.service.http.connections import ConnectionLimits, Gate
 from tightrope.service.http.server import _affordable
@@ -280,3 +285,62 @@ def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
             assert gc.collect() < 200, "less than one object a request"
         finally:
             gc.enable()
+
+
+# --- what is used of Uvicorn's insides, which may change with any release (`scripts/check-uvicorn` tries others) ---
+
+
+def test_uvicorn_has_what_the_protocol_builds_upon() -> None:
+    ours = ast.parse(inspect.getsource(connections))
+    protocol, exchange = (
+        next(one for one in ours.body if isinstance(one, ast.ClassDef) and one.name == name)
+        for name in ("BoundedHttp", "Exchange")
+    )
+    inherited = attributes(protocol, "self") - defined(protocol)
+    assert inherited >= {"pipeline", "cycle", "_start_asgi_task"}
+    assert inherited <= insides(httptools_impl.HttpToolsProtocol) | {"url"}
+    extended = {
+        one.func.attr
+        for one in ast.walk(protocol)
+        if isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and ast.unparse(one.func.value) == "super()"
+    }
+    assert extended <= insides(httptools_impl.HttpToolsProtocol)
+    overridden = {one.name for one in protocol.body if isinstance(one, ast.FunctionDef)}
+    assert overridden >= {"on_response_complete", "data_received", "connection_lost"}
+    assert overridden - insides(httptools_impl.HttpToolsProtocol) == {"idle", "overdue", "_refuse_head"}
+    used = attributes(exchange, "cycle") | attributes(protocol, "cycle")
+    assert used >= {"response_complete", "default_headers", "on_response"}
+    assert used <= insides(httptools_impl.RequestResponseCycle)
+    parameters = [*inspect.signature(httptools_impl.HttpToolsProtocol.__init__).parameters]
+    assert parameters == ["self", "config", "server_state", "app_state", "_loop"]
+    assert httptools_impl.STATUS_LINE[503].startswith(b"HTTP/1.1 503")
+
+
+def attributes(tree: ast.AST, name: str) -> set[str]:
+    """The attributes of a variable that some code reads or sets."""
+    return {
+        one.attr
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == name
+    }
+
+
+def defined(tree: ast.ClassDef) -> set[str]:
+    """What a class defines itself: its methods, and the attributes that its constructor adds."""
+    methods = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    added = {
+        target.attr
+        for one in ast.walk(methods["__init__"])
+        if isinstance(one, ast.Assign | ast.AnnAssign)
+        for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
+        if isinstance(target, ast.Attribute)
+    }
+    return {*methods} | added
+
+
+def insides(kind: type) -> set[str]:
+    """What a class of Uvicorn's has: methods, and the attributes that its instances get."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    return attributes(source, "self") | {*vars(kind)}

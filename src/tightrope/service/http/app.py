@@ -26,7 +26,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment import Experiment, Op
@@ -35,7 +34,7 @@ from tightrope.service.experiment.reader_thread import Reader
 from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import dashboard, handlers, openapi
 from tightrope.service.http.admission import Admission, BodyBudget, Rates
-from tightrope.service.http.connections import WHOLE, whole_body, write_whole
+from tightrope.service.http.connections import EXCHANGE, Exchange
 from tightrope.service.http.keys import Key, Keys
 from tightrope.service.http.metrics import Metrics, Sample, clock_samples, samples_of
 from tightrope.service.http.openapi import Route
@@ -144,13 +143,13 @@ class Service:
             return
         began = time.perf_counter()
         # Out of the scope, which it refers to: a circle for each request would keep the garbage collector busy.
-        cycle = scope.get("extensions", {}).pop(WHOLE, None)
+        exchange: Exchange | None = scope.get("extensions", {}).pop(EXCHANGE, None)
         route = self._hot.get((scope["method"], scope["path"]))
         path, status = "other", 500
         try:
             if route is not None:
                 path = route.path
-                whole = None if cycle is None else whole_body(cycle)
+                whole = None if exchange is None else exchange.body()
                 answer = await self._answer(route, scope, receive, whole)
                 status = answer.status
             else:
@@ -162,7 +161,7 @@ class Service:
             if noted is not None or requests_log.isEnabledFor(logging.DEBUG):
                 _tell(scope, path, status, seconds, noted)
         if route is not None:
-            await _send(cycle, send, answer)
+            await _send(exchange, send, answer)
 
     async def _answer(
         self, route: Route, scope: Scope, receive: Receive, whole: bytes | None = None
@@ -518,9 +517,9 @@ def _headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-async def _send(cycle: RequestResponseCycle | None, send: Send, answer: Answer) -> None:
+async def _send(exchange: Exchange | None, send: Send, answer: Answer) -> None:
     headers = _headers(answer)
-    if cycle is None or not write_whole(cycle, answer.status, headers, answer.body):
+    if exchange is None or not exchange.write(answer.status, headers, answer.body):
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 

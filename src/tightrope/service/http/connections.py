@@ -3,6 +3,9 @@
 Uvicorn bounds none of this with httptools: the bytes and the time of a request's head, sockets that stay silent, how many there
 are, requests sent ahead of their answers, answers that nobody reads, what is left of a body after its refusal. (h11, its other
 parser, which is slower, bounds the bytes of a head alone.) So the protocol is Uvicorn's own with limits.
+
+Nothing else knows Uvicorn's insides. The server takes a `Gate`, the application an `Exchange`. `scripts/check-uvicorn` tries both
+with the newest release, and with the oldest that `pyproject.toml` allows.
 """
 
 from __future__ import annotations
@@ -19,9 +22,8 @@ from uvicorn.server import ServerState
 
 from tightrope.service.answer import Refusal
 
-# In a request's `scope["extensions"]`: what `whole_body` and `write_whole` take. A body mostly comes with its head, and then there
-# is nothing to wait for; an answer mostly goes out at once.
-WHOLE: Final = "tightrope.whole"
+# Where a request's `scope["extensions"]` has its `Exchange`.
+EXCHANGE: Final = "tightrope.exchange"
 
 _SWEEP_SECONDS: Final = 0.5
 
@@ -42,6 +44,40 @@ class ConnectionLimits:
     unread_bytes: int = 64 << 10
     # How long an answer may lie in the buffer, and how long the rest of a refused body may take.
     unread_seconds: float = 20.0
+
+
+class Exchange:
+    """A request and its answer, each in one piece.
+
+    A body mostly comes with its head, and then there is nothing to wait for; an answer mostly goes out at once.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def body(self) -> bytes | None:
+        """The body, if all of it has come."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        return bytes(cycle.body)
+
+    def write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write head and body by one call of the system, where nothing speaks against it; else False, and nothing is written."""
+        cycle = self._cycle
+        if cycle.disconnected or not cycle.keep_alive or cycle.flow.write_paused or cycle.access_log:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        parts = [STATUS_LINE[status]]
+        for name, value in (*cycle.default_headers, *headers):
+            parts += name, b": ", value, b"\r\n"
+        cycle.transport.write(b"".join((*parts, b"\r\n", body)))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 class Gate:
@@ -209,7 +245,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
-        self.scope["extensions"] = {WHOLE: self.cycle}  # type: ignore[dict-item]
+        self.scope["extensions"] = {EXCHANGE: Exchange(self.cycle)}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -264,30 +300,6 @@ class BoundedHttp(HttpToolsProtocol):
         most = self._limits.head_bytes
         words = f"line and headers of a request must have at most {most} bytes"
         self._refusal = Refusal(431, "too-large", words)
-
-
-def whole_body(cycle: RequestResponseCycle) -> bytes | None:
-    """The body, if all of it has come."""
-    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
-        return None
-    return bytes(cycle.body)
-
-
-def write_whole(
-    cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
-) -> bool:
-    """Write head and body by one call of the system, where nothing speaks against it; else False, and nothing is written."""
-    if cycle.disconnected or not cycle.keep_alive or cycle.flow.write_paused or cycle.access_log:
-        return False
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    parts = [STATUS_LINE[status]]
-    for name, value in (*cycle.default_headers, *headers):
-        parts += name, b": ", value, b"\r\n"
-    cycle.transport.write(b"".join((*parts, b"\r\n", body)))
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
 
 
 def _bounded(state: ServerState) -> list[BoundedHttp]:
