@@ -262,7 +262,7 @@ def test_respondents_stay_in_one_fold() -> None:
 
 
 def test_environments_export_what_real_data_need() -> None:
-    for name in ("from_table", "hospital_rules", "calibrate_hospital", "WeakEvidence"):
+    for name in ("from_table", "hospital_rules", "WeakEvidence"):
         assert callable(getattr(tr.environments, name))
         assert name in dir(tr.environments)
 

@@ -111,7 +111,8 @@ def build_model(stated: ModelSpec | None, spec: PolicySpec, part: Part, problem:
 
 def for_problem(policy: Any, problem: Problem) -> Any:
     """A policy as it plays a problem: one that has no sizes yet takes them from there, and any other is as it is."""
-    return policy.for_problem(problem) if hasattr(policy, "for_problem") else policy
+    # Of the class itself: a wrapper that passes attributes on stays around the policy that it wraps.
+    return policy.for_problem(problem) if hasattr(type(policy), "for_problem") else policy
 
 
 def missing_from(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> list[str]:
