@@ -181,11 +181,11 @@ def satimage(path: Path, rows: int = 1500) -> World:
     from tightrope.tables import read_table
 
     table = read_table(path)
-    columns = [name for name in table if name not in ("label", "split")]
-    right = [str(one) for one in table["label"]]
+    columns = [name for name in table.names if name not in ("label", "split")]
+    right = [str(one) for one in table.whole("label").tolist()]
     names = sorted(set(right))
     rules = Rules([Capacity(names[0], at_most=0.15)], actions=names)
-    x = np.column_stack([np.asarray(table[name], dtype=float) for name in columns])
+    x = np.column_stack([table.numbers(name) for name in columns])
     x = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / x.std(axis=0)])
     rewards = np.array([[float(one == name) for name in names] for one in right])
     costs = np.broadcast_to(rules.costs(), (len(x), len(names), 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 import tightrope as tr
+from tightrope import frames
 from tightrope.frames import Frame, made_frame, row_of
 
 TIMES = [datetime.datetime(2026, 1, 2, 3, 4, 5), None]
@@ -82,3 +84,46 @@ def test_a_library_that_is_not_there_is_named_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(tr.InvalidInput, match=r"^polars is not installed: pip install polars\.$"):
         made_frame([{"a": 1}], "polars")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["a", None, "bcd", "e", "f", None, None, None, "g"],
+        [1, 2, 3, 4.5, None, 6, 7],
+        [True, False, True, None, None, None, True],
+        [None, None, None, 1, 2],
+        [TIMES[0], None, None, None, None, datetime.date(2026, 1, 2)],
+    ],
+)
+def test_a_column_read_in_chunks_is_the_same(values: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [{"c": values}, pd.DataFrame({"c": pd.Series(values, dtype=object)})]
+    whole = [Frame(table).column("c") for table in tables]
+    monkeypatch.setattr(frames, "CHUNK", 3)
+    for table, (array, missing) in zip(tables, whole, strict=True):
+        found = Frame(table).column("c")
+        assert found.array.dtype == array.dtype
+        np.testing.assert_array_equal(found.array, array)
+        np.testing.assert_array_equal(found.missing, missing)
+
+
+def test_errors_in_a_later_chunk_name_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "CHUNK", 3)
+    with pytest.raises(
+        tr.InvalidInput, match=r"column 'c'\[4\] must be a string, a number or a date, but got \[\]"
+    ):
+        Frame({"c": ["a", "b", "c", "d", []]}).column("c")
+    with pytest.raises(tr.InvalidInput, match="column 'c' must hold strings or numbers, but it holds both"):
+        Frame({"c": ["a", "b", "c", 4]}).column("c")
+
+
+def test_rows_and_columns_of_a_frame(tmp_path: Path) -> None:
+    frame = Frame({"a": [1, 2, None], "b": ["x", "y", "z"]}, path=tmp_path, sha256="0")
+    part = frame.where([True, False, True]).with_columns({"b": np.array([5, 6]), "c": np.array(["u", "v"])})
+    assert (len(part), part.names, part.path, part.sha256) == (2, ("a", "b", "c"), tmp_path, "0")
+    assert part.to_dict() == {"a": [1.0, None], "b": [5, 6], "c": ["u", "v"]}
+    assert part.numbers("b").tolist() == [5.0, 6.0]
+    assert part.numbers(0.5).tolist() == [0.5, 0.5]
+    with pytest.raises(tr.InvalidInput, match="column 'c' must hold numbers, but its first entry is 'u'"):
+        part.numbers("c")
+    assert frame.to_dict() == {"a": [1.0, 2.0, None], "b": ["x", "y", "z"]}

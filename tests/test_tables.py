@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 
 import pytest
 
+from tightrope import tables
 from tightrope.errors import InvalidInput
 from tightrope.tables import read_table
 
@@ -16,14 +18,16 @@ COLUMNS = {"age": [41.0, None], "sent": ["email", "letter"]}
 def test_a_csv_is_read_packed_or_not(tmp_path):
     (tmp_path / "log.csv").write_text("\ufeff" + TEXT, encoding="utf-8")
     (tmp_path / "log.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
-    assert read_table(tmp_path / "log.csv") == read_table(tmp_path / "log.csv.gz") == COLUMNS
+    assert (
+        read_table(tmp_path / "log.csv").to_dict() == read_table(tmp_path / "log.csv.gz").to_dict() == COLUMNS
+    )
 
 
 def test_parquet_is_read(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     pyarrow = pytest.importorskip("pyarrow")
     parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "log.parquet")
-    assert read_table(tmp_path / "log.parquet") == COLUMNS
+    assert read_table(tmp_path / "log.parquet").to_dict() == COLUMNS
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_json_is_read(tmp_path):
     (tmp_path / "log.json").write_text('{"age": [41, null], "sent": ["007", "letter"]}')
-    assert read_table(tmp_path / "log.json") == {"age": [41, None], "sent": ["007", "letter"]}
+    assert read_table(tmp_path / "log.json").to_dict() == {"age": [41, None], "sent": ["007", "letter"]}
 
 
 @pytest.mark.parametrize(
@@ -71,4 +75,18 @@ def test_json_is_read(tmp_path):
 )
 def test_a_csv_is_read_as_it_is_met(tmp_path, text, columns):
     (tmp_path / "log.csv").write_text(text, encoding="utf-8")
-    assert read_table(tmp_path / "log.csv") == columns
+    assert read_table(tmp_path / "log.csv").to_dict() == columns
+
+
+def test_a_csv_read_in_chunks_is_the_same(tmp_path, monkeypatch):
+    rows = [f"{i},{'' if i % 4 else i / 8},{'NA' if i == 9 else i},w{i}" for i in range(10)]
+    (tmp_path / "log.csv").write_text("\n".join(["a,b,c,d", *rows]))
+    whole = read_table(tmp_path / "log.csv")
+    monkeypatch.setattr(tables, "CHUNK", 3)
+    again = read_table(tmp_path / "log.csv")
+    assert again.to_dict() == whole.to_dict()
+    assert again.column("c").array.dtype == float
+    assert again.sha256 == whole.sha256 == hashlib.sha256((tmp_path / "log.csv").read_bytes()).hexdigest()
+    (tmp_path / "log.csv").write_text("a,b\n" + "1,2\n" * 7 + "1\n")
+    with pytest.raises(InvalidInput, match="row 8 has 1 entries, but there are 2 columns"):
+        read_table(tmp_path / "log.csv")

@@ -10,6 +10,7 @@ import datetime
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,12 +18,17 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
+from tightrope.validation import Array
+
+# So many rows are Python objects at a time.
+CHUNK = 65_536
 
 Library: TypeAlias = Literal["pandas", "polars"]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = (str, bool, int, float, datetime.date, np.datetime64)
 _MAY_BE_NONE = (float, np.floating, np.datetime64)
+_KINDS = {"U": "strings", "M": "dates"}
 # What stands in an array where nothing is known, by the kind of its dtype.
 _NOTHING: dict[str, Any] = {"U": "", "b": False, "M": np.datetime64("NaT", "us")}
 
@@ -33,9 +39,14 @@ class Values(NamedTuple):
     array: NDArray[Any]
     missing: NDArray[np.bool_]
 
+    def to_list(self) -> list[Any]:
+        """The entries in plain Python, times as ISO writes them, None where nothing is."""
+        plain = np.datetime_as_string(self.array) if self.array.dtype.kind == "M" else self.array
+        return [None if gap else one for one, gap in zip(plain.tolist(), self.missing.tolist())]
+
 
 class Frame:
-    """The columns of a table, by name.
+    """The columns of a table, by name. A column is read when it is first asked for, a chunk at a time, and then kept.
 
     Parameters
     ----------
@@ -44,40 +55,61 @@ class Frame:
     names : sequence of str, optional
         The columns of an array, which has no names, in order; "x0", "x1", … by default.
 
+    Attributes
+    ----------
+    names : tuple
+        What its columns are called.
+    path, sha256 : of the file that it was read from, else None
+
     Examples
     --------
     >>> frame = Frame({"age": [20, 41], "ward": ["A", "B"]})
     >>> frame.names, len(frame)
     (('age', 'ward'), 2)
+    >>> frame.where([False, True]).to_dict()
+    {'age': [41], 'ward': ['B']}
     """
 
-    def __init__(self, table: Any, names: Sequence[str] | None = None) -> None:
-        self._table = table
+    def __init__(
+        self,
+        table: Any,
+        names: Sequence[str] | None = None,
+        *,
+        path: Path | None = None,
+        sha256: str | None = None,
+    ) -> None:
         if isinstance(table, np.ndarray) and table.dtype.names is None:
-            self._table = _of_array(table, names)
+            table = _of_array(table, names)
         elif _is_sequence(table):
-            self._table = _of_rows(table)
-        self.names = _names(self._table)
+            table = _of_rows(table)
+        elif not isinstance(table, Mapping | np.ndarray | Frame):
+            import narwhals as nw
+
+            table = nw.from_native(table, eager_only=True, pass_through=True)
+        self._table = table
+        self.names = _names(table)
+        self.path, self.sha256 = path, sha256
         self._length: int | None = None
+        self._read: dict[str, Values] = {}
+        self._rows: NDArray[Any] | slice = slice(None)
 
     def __len__(self) -> int:
         if self._length is None and self.names:
-            self._raw(self.names[0])
+            self.column(self.names[0])
         return self._length or 0
 
     def column(self, name: str) -> Values:
         """A column with its gaps: None, NaN, and what pandas and polars have in their place."""
-        raw = self._raw(name)
-        if raw.dtype.kind == "O":
-            return _typed(name, raw)
-        if raw.dtype.kind == "T":
-            raw = raw.astype(str)
-        elif raw.dtype.kind == "M":
-            raw = raw.astype("datetime64[us]")
-        if raw.dtype.kind not in "biufUM":
-            raise InvalidInput(f"column {name!r} must hold strings or numbers, but its dtype is {raw.dtype}")
-        empty = raw != raw if raw.dtype.kind in "fM" else np.zeros(raw.size, dtype=bool)
-        return Values(raw, np.asarray(empty))
+        if name not in self._read:
+            found = self._values(name)
+            if self._length is None:
+                self._length = found.array.size
+            if found.array.size != self._length:
+                raise InvalidInput(
+                    f"column {name!r} must have {self._length} entries, but has {found.array.size}"
+                )
+            self._read[name] = found
+        return self._read[name]
 
     def whole(self, name: str) -> NDArray[Any]:
         """A column that may have no gap."""
@@ -86,30 +118,46 @@ class Frame:
             raise InvalidInput(f"column {name!r}[{int(missing.argmax())}] is missing")
         return array
 
-    def _raw(self, name: str) -> NDArray[Any]:
-        try:
-            raw = self._table[name]
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-            raise self._unknown(name) from None
-        except Exception as error:  # polars has an error of its own
-            if type(error).__name__ != "ColumnNotFoundError":
-                raise
-            raise self._unknown(name) from None
-        if isinstance(raw, list | tuple):
-            # NumPy would turn a mixed list into strings without a word.
-            column = np.empty(len(raw), dtype=object)
-            column[:] = raw
-        else:
-            column = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
-        if column.ndim != 1:
+    def numbers(self, stated: str | float) -> Array:
+        """A column of numbers without a gap, or the same number in each row, (n,)."""
+        if not isinstance(stated, str):
+            return np.full(len(self), float(stated))
+        column = self.whole(stated)
+        if column.dtype.kind not in "biuf":
             raise InvalidInput(
-                f"column {name!r} must be a sequence of values, but its shape is {column.shape}"
+                f"column {stated!r} must hold numbers, but its first entry is {column[:1].tolist()[0]!r}"
             )
-        if self._length is None:
-            self._length = column.size
-        if column.size != self._length:
-            raise InvalidInput(f"column {name!r} must have {self._length} entries, but has {column.size}")
-        return column
+        return column.astype(np.float64)
+
+    def where(self, rows: Any) -> Frame:
+        """Some of its rows, by their numbers or by a mask; the file that it was read from stays its own."""
+        part = self.with_columns({})
+        part._rows, part._length = np.asarray(rows), None
+        return part
+
+    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> Frame:
+        """The same with other columns in the place of those of these names, or beside them."""
+        frame = Frame(self, path=self.path, sha256=self.sha256)
+        frame.names = tuple(dict.fromkeys([*self.names, *columns]))
+        frame._read = {name: _typed_array(name, np.asarray(array)) for name, array in columns.items()}
+        return frame
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """All columns as lists, None where nothing is."""
+        return {name: self.column(name).to_list() for name in self.names}
+
+    def _values(self, name: str) -> Values:
+        table = self._table
+        if isinstance(table, Frame):
+            array, missing = table.column(name)
+            return Values(array[self._rows], missing[self._rows])
+        try:
+            raw = table[name] if not self.names or name in self.names else None
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            raw = None
+        if raw is None:
+            raise self._unknown(name)
+        return _read(name, raw)
 
     def _unknown(self, name: Any) -> InvalidInput:
         known = [str(one) for one in self.names]
@@ -150,15 +198,18 @@ def made_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], library: L
     if library not in ("pandas", "polars"):
         raise InvalidInput(f"library must be 'pandas' or 'polars', but got {library!r}.")
     try:
-        module = importlib.import_module(library)
+        importlib.import_module(library)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{library} is not installed: pip install {library}.") from error
+    import narwhals as nw
+
     if isinstance(rows, Mapping):
         columns = {name: list(values) for name, values in rows.items()}
     else:
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
-    return module.DataFrame({name: [_cell(one) for one in values] for name, values in columns.items()})
+    cells = {name: [_cell(one) for one in values] for name, values in columns.items()}
+    return nw.from_dict(cells, backend=library).to_native()
 
 
 def frame_of(table: Any, names: Sequence[str] | None = None) -> Frame:
@@ -241,16 +292,14 @@ def _is_sequence(value: Any) -> bool:
 
 def _names(table: Any) -> tuple[Any, ...]:
     """What its columns are called; nothing where it does not say."""
+    if isinstance(table, Frame):
+        return table.names
     if isinstance(table, Mapping):
         return tuple(table)
-    for holder, name in (
-        (table, "column_names"),
-        (table, "columns"),
-        (getattr(table, "dtype", None), "names"),
-    ):
-        found = getattr(holder, name, None)
-        if found is not None and not callable(found):
-            return tuple(found)
+    if isinstance(table, np.ndarray):
+        return tuple(table.dtype.names or ())
+    if hasattr(table, "columns"):
+        return tuple(table.columns)
     if hasattr(table, "__getitem__") and not isinstance(table, str | bytes):
         return ()
     raise InvalidInput(
@@ -281,34 +330,105 @@ def _of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in found] for name in names}
 
 
-def _typed(name: str, column: NDArray[Any]) -> Values:
-    """A column of any objects as one of a plain type."""
-    entries = column.tolist()
+def _read(name: str, raw: Any) -> Values:
+    """A column of any library, or a list: what is made of Python objects a chunk at a time."""
+    if isinstance(raw, Values):
+        return Values(_texts(raw.array), raw.missing) if raw.array.dtype.kind == "T" else raw
+    if not isinstance(raw, list | tuple | np.ndarray):
+        import narwhals as nw
+
+        raw = nw.from_native(raw, series_only=True, pass_through=True)
+        if not isinstance(raw, nw.Series):
+            raw = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
+        elif raw.dtype.is_numeric() or raw.dtype.is_temporal():
+            raw = raw.to_numpy()
+    if isinstance(raw, np.ndarray):
+        if raw.ndim != 1:
+            raise InvalidInput(f"column {name!r} must be a sequence of values, but its shape is {raw.shape}")
+        if raw.dtype.kind != "O":
+            return _typed_array(name, raw)
+    parts = []
+    for begin in range(0, max(1, len(raw)), CHUNK):
+        part = raw[begin : begin + CHUNK]
+        # NumPy would turn a mixed list into strings without a word.
+        entries = (
+            list(part)
+            if isinstance(part, list | tuple)
+            else part.to_numpy().tolist()
+            if hasattr(part, "to_numpy")
+            else part.tolist()
+        )
+        parts.append(_typed_objects(name, entries, begin))
+    return parts[0] if len(parts) == 1 else joined(name, parts)
+
+
+def _typed_array(name: str, array: NDArray[Any]) -> Values:
+    """A column that NumPy has a type for."""
+    kind = array.dtype.kind
+    if kind == "O":
+        return _read(name, array)
+    if kind == "T":
+        array = _texts(array)
+    elif kind == "M":
+        array = array.astype("datetime64[us]")
+    elif kind not in "biufU":
+        raise InvalidInput(f"column {name!r} must hold strings or numbers, but its dtype is {array.dtype}")
+    missing = array != array if kind in "fM" else np.zeros(array.size, dtype=bool)
+    return Values(array, np.asarray(missing))
+
+
+def _texts(array: NDArray[Any]) -> NDArray[Any]:
+    """Strings of any length as those of a fixed one."""
+    longest = int(np.strings.str_len(array).max(initial=1))
+    return array.astype(f"U{longest}")
+
+
+def _typed_objects(name: str, entries: list[Any], begin: int) -> Values:
+    """Entries of any types, from row `begin` on, as an array of one plain type."""
     if set(map(type, entries)) == {str}:  # most columns of objects, and no need to look at each
         return Values(np.array(entries), np.zeros(len(entries), dtype=bool))
     missing = np.array([is_missing(one) for one in entries], dtype=bool)
-    present = [one for one, gap in zip(entries, missing) if not gap]
     for i, one in enumerate(entries):
         if not missing[i] and not isinstance(one, _PLAIN):
-            raise InvalidInput(f"column {name!r}[{i}] must be a string, a number or a date, but got {one!r}")
+            raise InvalidInput(
+                f"column {name!r}[{begin + i}] must be a string, a number or a date, but got {one!r}"
+            )
+    present = [one for one, gap in zip(entries, missing) if not gap]
     kinds = {_kind(one) for one in present}
-    if len(kinds) > 1:
-        raise InvalidInput(
-            f"column {name!r} must hold {' or '.join(sorted(kinds, reverse=True))}, but it holds both"
-        )
+    _require_one_kind(name, kinds)
     if kinds == {"dates"}:
         plain: NDArray[Any] = np.array([microseconds(one) for one in present]).astype("datetime64[us]")
     else:
         plain = np.array(present) if present else np.empty(0)
     if plain.dtype.kind not in "biufUM":
         raise InvalidInput(f"column {name!r} must hold strings or numbers, but its dtype is {plain.dtype}")
+    return spread(plain, missing)
+
+
+def spread(present: NDArray[Any], missing: NDArray[np.bool_]) -> Values:
+    """What there is, with gaps between."""
     if not missing.any():
-        return Values(plain, missing)
-    if plain.dtype.kind in "iu":
-        plain = plain.astype(np.float64)
-    array = np.full(len(entries), _NOTHING.get(plain.dtype.kind, np.nan), dtype=plain.dtype)
-    array[~missing] = plain
+        return Values(present, missing)
+    if present.dtype.kind in "iu":
+        present = present.astype(np.float64)
+    array = np.full(missing.size, _NOTHING.get(present.dtype.kind, np.nan), dtype=present.dtype)
+    array[~missing] = present
     return Values(array, missing)
+
+
+def joined(name: str, parts: list[Values]) -> Values:
+    """The chunks of a column as one array, of the type that holds them all."""
+    missing = np.concatenate([part.missing for part in parts])
+    present = [part.array[~part.missing] for part in parts if not part.missing.all()]
+    _require_one_kind(name, {_KINDS.get(part.dtype.kind, "numbers") for part in present})
+    return spread(np.concatenate(present) if present else np.empty(0), missing)
+
+
+def _require_one_kind(name: str, kinds: set[str]) -> None:
+    if len(kinds) > 1:
+        raise InvalidInput(
+            f"column {name!r} must hold {' or '.join(sorted(kinds, reverse=True))}, but it holds both"
+        )
 
 
 def _kind(value: Any) -> str:

@@ -32,7 +32,7 @@ from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.encoder.fields import Category, Field, Number, Vector
 from tightrope.errors import InfeasibleProblem, InvalidInput
-from tightrope.history import History
+from tightrope.log import History
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.problem import Problem, Seen, Vectors
 from tightrope.rules import RULE_KINDS, Rule, Rules, rule_fields

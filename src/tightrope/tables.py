@@ -4,119 +4,152 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
+import itertools
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.frames import CHUNK, Frame, Values, joined, spread
 
-Columns = dict[str, list[Any]]
+Text: TypeAlias = NDArray[Any]  # of NumPy's strings of any length
 
 
-def read_table(path: str | os.PathLike[str]) -> Columns:
+def read_table(path: str | os.PathLike[str]) -> Frame:
     r"""The columns of a .csv, .csv.gz, .parquet or .json file, the last of which is an object of lists.
 
-    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is None. Entries may stand between
+    Columns of a CSV in which every entry is a number become numbers. An empty entry of a CSV is missing. Entries may stand between
     semicolons, tabs or bars instead of commas, and numbers may have a decimal comma. In a column of numbers NA, N/A, null, None, ?
     and - are no entries; one of true and false alone becomes booleans.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
     >>> _ = file.write_text("age,sent\n41,email\n,letter\n")
-    >>> read_table(file)
+    >>> read_table(file).to_dict()
     {'age': [41.0, None], 'sent': ['email', 'letter']}
     """
     path = Path(path)
+    kind = next((end for end in (".csv", ".csv.gz", ".parquet", ".json") if path.name.endswith(end)), None)
+    if kind is None:
+        raise InvalidInput(f"{path} must be a .csv, .csv.gz, .parquet or .json file.")
     try:
-        if path.suffix == ".parquet":
-            return _parquet(path)
-        if path.suffix == ".json":
-            return _json(path)
-        if path.name.endswith((".csv", ".csv.gz")):
-            opened = gzip.open if path.suffix == ".gz" else open
-            with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-                text = file.read()
-            rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text)))
-            return _columns(path, rows)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        data = path.read_bytes()
+        if kind == ".parquet":
+            columns = _parquet(path, data)
+        elif kind == ".json":
+            columns = _json(path, data)
+        else:
+            text = io.BytesIO(data)
+            file = gzip.GzipFile(fileobj=text) if kind == ".csv.gz" else text
+            columns = _csv(path, io.TextIOWrapper(file, encoding="utf-8-sig", newline=""))
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
         raise InvalidInput(f"{path} can't be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise InvalidInput(f"{path} must be a .csv, .csv.gz, .parquet or .json file.")
+    return Frame(columns, path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
-def _columns(path: Path, rows: list[list[str]]) -> Columns:
-    if len(rows) < 2:
-        raise InvalidInput(f"{path} must have a line of column names and at least one row.")
-    header, *body = (row for row in rows if row)
-    for i, row in enumerate(body, start=1):
-        if len(row) != len(header):
-            raise InvalidInput(
-                f"{path}: row {i} has {len(row)} entries, but there are {len(header)} columns."
-            )
+def _csv(path: Path, file: io.TextIOWrapper) -> dict[str, Values]:
+    first = next((line for line in file if line.strip("\r\n")), "")
+    file.seek(0)
+    rows = (row for row in csv.reader(file, delimiter=_delimiter(first)) if row)
+    header = next(rows, [])
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InvalidInput(f"{path}: two columns are called {twice!r}.")
-    return {name: _typed([row[k] for row in body]) for k, name in enumerate(header)}
+    chunks: list[list[Text]] = [[] for _ in header]
+    n = 0
+    while chunk := list(itertools.islice(rows, CHUNK)):
+        for i, row in enumerate(chunk, start=n + 1):
+            if len(row) != len(header):
+                raise InvalidInput(
+                    f"{path}: row {i} has {len(row)} entries, but there are {len(header)} columns."
+                )
+        for column, entries in zip(chunks, zip(*chunk)):
+            column.append(np.array(entries, dtype=np.dtypes.StringDType()))
+        n += len(chunk)
+    if not n:
+        raise InvalidInput(f"{path} must have a line of column names and at least one row.")
+    return {name: _typed(column) for name, column in zip(header, chunks)}
 
 
 _NOTHING = frozenset(["na", "n/a", "nan", "null", "none", "?", "-"])
 _TRUTH = {"true": True, "false": False}
 
 
-def _delimiter(text: str) -> str:
+def _delimiter(header: str) -> str:
     """What stands most often between the column names, a comma if nothing does."""
-    header = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").partition("\n")[0])
-    return max(",;\t|", key=header.count)
+    return max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def _typed(entries: list[str]) -> list[Any]:
-    given = [entry if entry.strip() else None for entry in entries]
-    try:
-        return [None if entry is None else float(entry) for entry in given]
-    except ValueError:
-        pass
-    present = [
-        None if entry is None or entry.strip().lower() in _NOTHING else entry.strip() for entry in given
-    ]
-    words = [entry for entry in present if entry is not None]
-    if not words:
-        return given
-    if all(word.lower() in _TRUTH for word in words):
-        return [None if entry is None else _TRUTH[entry.lower()] for entry in present]
-    try:
-        return [None if entry is None else float(entry) for entry in present]
-    except ValueError:
-        pass
-    if _decimal_commas(words):
-        return [None if entry is None else float(entry.replace(",", ".")) for entry in present]
-    return given
+def _typed(chunks: list[Text]) -> Values:
+    """Numbers or booleans where all entries are, else texts."""
+
+    def read(entry: Callable[[str], Any], *, words: bool) -> Values | None:
+        """By `entry` what is not empty, and with `words` not a word for nothing; None where something can't be read so."""
+        parts = []
+        try:
+            for chunk in chunks:
+                given = chunk.tolist()
+                gaps = np.array([_is_nothing(one, words) for one in given], dtype=bool)
+                present = np.array([entry(one) for one, gap in zip(given, gaps) if not gap])
+                parts.append(spread(present, gaps))
+        except (ValueError, KeyError):
+            return None
+        return joined("", parts)
+
+    found = read(float, words=False)
+    if found is None and not all(_is_nothing(one, True) for chunk in chunks for one in chunk.tolist()):
+        found = read(lambda one: _TRUTH[one.strip().lower()], words=True) or read(float, words=True)
+        if found is None and _decimal_commas(chunks):
+            found = read(lambda one: float(one.strip().replace(",", ".")), words=True)
+    if found is not None:
+        return found
+    text = np.concatenate(chunks)
+    return Values(text, np.asarray(np.strings.str_len(np.strings.strip(text)) == 0))
 
 
-def _decimal_commas(words: list[str]) -> bool:
+def _is_nothing(entry: str, words: bool) -> bool:
+    plain = entry.strip()
+    return not plain or (words and plain.lower() in _NOTHING)
+
+
+def _decimal_commas(chunks: list[Text]) -> bool:
     """Whether these are numbers such as 3,5: three digits after every comma may as well be thousands.
 
-    >>> _decimal_commas(["3,5", "12"]), _decimal_commas(["1,000", "2,500"])
+    >>> _decimal_commas([np.array(["3,5", "12"])]), _decimal_commas([np.array(["1,000", "2,500"])])
     (True, False)
     """
-    parts = [re.fullmatch(r"[-+]?\d+(?:,(\d+))?", word) for word in words]
-    return None not in parts and any(len(one[1] or "000") != 3 for one in parts if one)
+    told = False
+    for chunk in chunks:
+        for entry in chunk.tolist():
+            if not _is_nothing(entry, True):
+                part = re.fullmatch(r"[-+]?\d+(?:,(\d+))?", entry.strip())
+                if part is None:
+                    return False
+                told |= len(part[1] or "000") != 3
+    return told
 
 
-def _json(path: Path) -> Columns:
+def _json(path: Path, data: bytes) -> dict[str, list[Any]]:
     try:
-        columns = json.loads(path.read_text(encoding="utf-8"))
+        columns = json.loads(data)
     except ValueError as error:
         raise InvalidInput(f"{path} can't be read: {error}.") from error
     lists = isinstance(columns, dict) and all(isinstance(one, list) for one in columns.values())
     if not lists or len({len(one) for one in columns.values()}) != 1:
         raise InvalidInput(f"{path} must be an object of columns by name, lists of one length.")
-    found: Columns = columns
+    found: dict[str, list[Any]] = columns
     return found
 
 
-def _parquet(path: Path) -> Columns:
+def _parquet(path: Path, data: bytes) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -124,7 +157,6 @@ def _parquet(path: Path) -> Columns:
             f"{path}: reading Parquet needs pyarrow, which comes with pip install 'tightrope[data]'."
         ) from error
     try:
-        columns: Columns = pyarrow.parquet.read_table(path).to_pydict()
+        return pyarrow.parquet.read_table(pyarrow.BufferReader(data))
     except pyarrow.lib.ArrowException as error:
         raise InvalidInput(f"{path} can't be read: {error}.") from error
-    return columns

@@ -161,7 +161,7 @@ def test_files_are_not_replaced_unless_asked(here, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "standard input is no terminal, so nothing can be asked: give --yes"),
+        ([], "stdin is not a terminal. Use --yes to accept the proposals"),
         (["--yes", "--action", "wrd"], r"there is no column 'wrd' (did you mean 'ward'?)"),
         (["--yes", "--rule", "nurse_hours <= 0.1"], "nurse_hours"),
         (["--yes", "--actions", "a,b"], "for a start without a table"),

@@ -217,7 +217,7 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"context": "age"}, "context must be one or more column names, but got 'age'"),
         ({"context": []}, "context must be one or more column names"),
         ({"label": "sent"}, "label must be given without action and reward"),
-        ({"action": None}, "give label, or reward for every action"),
+        ({"action": None}, "action is missing: name the column of what was done"),
         ({"reward": {"email": 0.1, "letter": 0.2}}, "action must be left out"),
         ({"reward": {"email": 0.1}, "action": None, "rules": "two"}, "reward must have the actions"),
         ({"reward": "age"}, r"column 'age'\[0\] must lie in \[0, 1\]"),

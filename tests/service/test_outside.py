@@ -45,7 +45,6 @@ def proposed(folder: Path, reward: str) -> Spec:
     columns = read_table(path)
     found = propose(
         columns,
-        path=path,
         file=path.name,
         name="visits",
         action="done",

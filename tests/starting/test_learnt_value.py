@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tightrope import Budget, Capacity, Rules, lp
+from tightrope.frames import Frame
 from tightrope.spec import make_spec
 from tightrope.starting.learnt_value import PENALTIES, Rows, _once, learnt_value, rows_of
 from tightrope.starting.proposal import propose
@@ -140,8 +141,7 @@ def table(rng: np.random.Generator, n: int = 400) -> dict[str, list[Any]]:
 def test_a_table_is_read_as_the_spec_reads_it(tmp_path: Path) -> None:
     made = table(np.random.default_rng(1))
     proposal = propose(
-        made,
-        path=tmp_path / "t.csv",
+        Frame(made),
         file="t.csv",
         name="t",
         group="region",
@@ -151,7 +151,7 @@ def test_a_table_is_read_as_the_spec_reads_it(tmp_path: Path) -> None:
         tomllib.loads(spec_text(proposal, rounds=10, replications=1, asked="init")),
         folder=tmp_path,
     )
-    rows = rows_of(spec, proposal.past)
+    rows = rows_of(spec, proposal.log)
     assert spec.rules is not None
     done = np.array(made["sent"]) == "letter"
     assert rows.actions is not None

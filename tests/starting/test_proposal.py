@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tightrope.errors import InvalidInput
+from tightrope.frames import Frame
 from tightrope.starting.proposal import propose
 from tightrope.tables import read_table
 
@@ -33,8 +34,7 @@ def trial(n=300, seed=0):
 
 def proposed(table=None, **given):
     return propose(
-        trial() if table is None else table,
-        path=Path("trial.csv"),
+        Frame(trial() if table is None else table, path=Path("trial.csv")),
         file="../trial.csv",
         name="trial",
         **given,
@@ -59,9 +59,9 @@ def test_every_column_has_a_part_and_a_reason():
         "left out": ["1 rows", "visit_id", "admitted", "discharge_score", "fax"],
     }
     assert all(part.why for part in found.parts)
-    assert found.actions == ("control", "drug A", "drug B")
+    assert found.log.action_names == ("control", "drug A", "drug B")
     assert found.history.success == "yes"
-    assert len(found.past) == 299
+    assert len(found.log) == 299
 
 
 def test_the_context_is_declared_as_it_is_met():
@@ -179,6 +179,6 @@ def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
         f"{i + 1};{20 + i % 50};{i % 9},25;{'Brief' if i % 2 else 'Mail'};{i % 3 // 2}" for i in range(60)
     ]
     (tmp_path / "a.csv").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8-sig")
-    found = propose(read_table(tmp_path / "a.csv"), path=tmp_path / "a.csv", file="a.csv", name="a")
+    found = propose(read_table(tmp_path / "a.csv"), file="a.csv", name="a")
     assert taken(found)["context"] == ["Alter", "Umsatz"]
     assert found.encoder.columns["Umsatz"].mean == pytest.approx(np.mean([i % 9 + 0.25 for i in range(60)]))

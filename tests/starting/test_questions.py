@@ -34,9 +34,9 @@ def test_its_text_is_the_same_spec_with_comments():
     text = plain_spec_text(data, reasons, asked="tightrope init")
     read = read_spec(text)
     expected = make_spec(data)
-    assert (read.rules, read.context, read.environment.settings) == (
+    assert (read.rules, read.encoder, read.environment.settings) == (
         expected.rules,
-        expected.context,
+        expected.encoder,
         expected.environment.settings,
     )
     assert "# For oracle, simulate and tune: a guess of how often each action succeeds" in text

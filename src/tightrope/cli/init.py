@@ -98,9 +98,7 @@ def init(
         Do not open the page in a browser, which is done on a terminal alone.
     """
     if not yes and not sys.stdin.isatty():
-        raise InvalidInput(
-            "standard input is no terminal, so nothing can be asked: give --yes to take what is proposed and what options say."
-        )
+        raise InvalidInput("stdin is not a terminal. Use --yes to accept the proposals.")
     asked = shlex.join(["tightrope", "init", *(["--from", from_.name] if from_ is not None else [])])
     size = {"rounds": rounds, "replications": replications}
     if from_ is None:
@@ -146,7 +144,7 @@ def _by_table(
     from tightrope.starting.text import spec_text
     from tightrope.tables import read_table
 
-    columns_read = read_table(path)
+    read = read_table(path)
     stem = path.name.split(".")[0]
     folder = output.out or Path(stem)
     given: dict[str, Any] = {
@@ -157,19 +155,18 @@ def _by_table(
         "rules": () if columns.no_rules else columns.rule or None,
     }
     where: dict[str, Any] = {
-        "path": path,
         "file": os.path.relpath(path.resolve(), folder.resolve()),
         "name": name or stem,
     }
-    proposal = propose(columns_read, **where, **given)
+    proposal = propose(read, **where, **given)
     if not yes:
-        proposal = _agreed(columns_read, proposal, where, given, output)
+        proposal = _agreed(read, proposal, where, given, output)
     elif not output.json:
         output.show(None, _parts(proposal))
     return spec_text(proposal, **size, asked=asked), folder, proposal
 
 
-def _agreed(columns_read: Any, proposal: Any, where: Any, given: dict[str, Any], output: Output) -> Any:
+def _agreed(read: Any, proposal: Any, where: Any, given: dict[str, Any], output: Output) -> Any:
     """The proposal as people want it."""
     from tightrope.starting import propose
 
@@ -196,7 +193,7 @@ def _agreed(columns_read: Any, proposal: Any, where: Any, given: dict[str, Any],
             "rule": {"rules": several},
         }
         try:
-            proposal = propose(columns_read, **where, **(given | changes[what]))
+            proposal = propose(read, **where, **(given | changes[what]))
             given |= changes[what]
         except InvalidInput as error:
             print(f"  {error}")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.frames import Values, is_missing, microseconds
+from tightrope.frames import CHUNK, Values, is_missing, microseconds
 from tightrope.messages import did_you_mean, fault, fields_at
 from tightrope.validation import Array, Outside, number_schema, taken_range
 
@@ -374,7 +374,10 @@ class CategoryColumn(_Column, frozen=True, kw_only=True, tag="category"):
         if values.array.dtype.kind not in "iufU":
             return block, rows
         codes = self._codes()
-        places = np.array([codes.get(one, -2) for one in values.array.tolist()], dtype=np.int64)
+        places = np.empty(values.array.size, dtype=np.int64)
+        for begin in range(0, places.size, CHUNK):
+            chunk = slice(begin, begin + CHUNK)
+            places[chunk] = [codes.get(one, -2) for one in values.array[chunk].tolist()]
         places[values.missing] = -2
         shown = np.flatnonzero(places >= 0)
         block[shown, places[shown]] = 1.0

@@ -350,11 +350,10 @@ class Encoder:
     def _block(self, name: str, write: Write, values: Values) -> Array:
         column = self.columns[name]
         block, left = column.block(values)
-        entries = values.array.tolist() if left.size else []
         for i in left.tolist():
             row = [0.0] * block.shape[1]
             try:
-                write(row, 0, None if values.missing[i] else entries[i])
+                write(row, 0, None if values.missing[i] else values.array[i : i + 1].tolist()[0])
             except Refused as refused:
                 raise InvalidInput(f"column {name!r}[{i}] {refused}") from None
             block[i] = row

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from tightrope.encoder import Encoder
 from tightrope.environments.custom import Custom
-from tightrope.environments.table import FEW_ROWS, PerAction, TableRows, WeakEvidence
+from tightrope.environments.table import FEW_ROWS, Contexts, PerAction, WeakEvidence, require_columns
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
+from tightrope.log import Log, LogColumns, by_action
 from tightrope.rules import Rules
 from tightrope.validation import Array, require_finite, whole_number
 
@@ -86,19 +87,23 @@ def from_log(
     >>> bool(45 < run.optimum < 49), bool(run.average_reward.mean[-1] > 43)
     (True, True)
     """
-    table = TableRows(frame, context, group)
-    codes, actions = table.codes(action, rules)
-    rewards = table.numbers(reward)
-    require_finite(f"column {reward!r}", rewards)
+    require_columns(context)
+    log = Log.from_frame(
+        frame,
+        LogColumns(action=action, reward=reward, group=group),
+        actions=None if rules is None else tuple(map(str, rules.actions)),
+    )
+    codes, actions = log.actions, log.action_names
+    require_finite(f"column {reward!r}", log.rewards)
     if rules is None and cost:
         raise InvalidInput("cost must come with the rules that limit it")
     known: dict[str, Array] = {}
     used: dict[str, Array] = {}
     for usage, source in (cost or {}).items():
         if isinstance(source, str):
-            used[usage] = table.numbers(source)
+            used[usage] = log.frame.numbers(source)
         else:
-            known[usage] = table.known(source, actions, f"cost[{usage!r}]")
+            known[usage] = by_action(log.frame, source, actions, f"cost[{usage!r}]")
     _require_usage(rules, known, used)
     counts = np.bincount(codes, minlength=len(actions))
     for one, count in zip(actions, counts.tolist()):
@@ -111,9 +116,8 @@ def from_log(
         raise InvalidInput(
             f"column {action!r} must hold every action at least once, but {actions[int(np.argmin(counts))]!r} never comes."
         )
-    world = _Log(
-        table, codes, actions, rewards, known, used, whole_number("neighbours", neighbours, low=1), in_order
-    )
+    near = whole_number("neighbours", neighbours, low=1)
+    world = _World(Contexts(log, context), log, known, used, near, in_order)
     return Logged(world, rules, name)
 
 
@@ -126,7 +130,7 @@ class Logged(Custom):
         What makes features of a row, of this log or a new one.
     """
 
-    def __init__(self, world: _Log, rules: Rules | None, name: str) -> None:
+    def __init__(self, world: _World, rules: Rules | None, name: str) -> None:
         actions = None if rules is not None else world.actions
         Custom.__init__(
             self, world.draw, world.outcome, means=world.means, actions=actions, rules=rules, name=name
@@ -171,26 +175,26 @@ class Logged(Custom):
         )
 
 
-class _Log:
+class _World:
     """The rows of a log, and for each of them and each action the rows like it in which that was done. It never changes."""
 
     def __init__(
         self,
-        table: TableRows,
-        codes: NDArray[np.int64],
-        actions: tuple[str, ...],
-        rewards: Array,
+        table: Contexts,
+        log: Log,
         known: dict[str, Array],
         used: dict[str, Array],
         neighbours: int,
         in_order: bool,
     ) -> None:
-        self.table, self.codes, self.actions, self.rewards = table, codes, actions, rewards
+        self.table, self.codes, self.actions, self.rewards = table, log.actions, log.action_names, log.rewards
         self.known, self.used, self.in_order = known, used, bool(in_order)
-        self._ids = {one: j for j, one in enumerate(actions)}
-        self._near = [_nearest(table, np.flatnonzero(codes == j), neighbours) for j in range(len(actions))]
+        self._ids = {one: j for j, one in enumerate(self.actions)}
+        self._near = [
+            _nearest(table, np.flatnonzero(self.codes == j), neighbours) for j in range(len(self.actions))
+        ]
 
-    def __deepcopy__(self, memo: Any) -> _Log:
+    def __deepcopy__(self, memo: Any) -> _World:
         return self
 
     def context(self, i: int) -> dict[str, Any]:
@@ -224,7 +228,7 @@ class _Log:
         return rows
 
 
-def _nearest(table: TableRows, rows: NDArray[np.int64], neighbours: int) -> NDArray[np.int64]:
+def _nearest(table: Contexts, rows: NDArray[np.int64], neighbours: int) -> NDArray[np.int64]:
     """For each context the nearest of these rows, (C, k); of equally near ones those that come first."""
     from scipy.spatial import cKDTree
 

@@ -17,18 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.actions import ActionNames
 from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.frames import Frame
+from tightrope.log import Codes, Log, LogColumns, by_action, units
 from tightrope.problem import Seen, WhenSeen
 from tightrope.rules import Rules
 from tightrope.toml import dumps
 from tightrope.validation import Array, finite_number, require_range
 
-Codes: TypeAlias = NDArray[np.int64]
 PerAction: TypeAlias = Mapping[Any, str | float]
 
 FEW_ROWS = 30
@@ -118,36 +117,73 @@ def from_table(
     (('email', 'letter'), [0.4, 0.2], [0.4, 0.8])
     """
     finite_number("ridge", ridge, low=0.0, open_low=True)
-    table = TableRows(frame, context, group)
-    logged: _Logged | None = None
-    theta: Array | None = None
-    if label is not None:
-        if action is not None or reward is not None:
-            raise InvalidInput(
-                "label must be given without action and reward: it tells every action's reward"
-            )
-        codes, actions = table.codes(label, rules)
-        rewards = table.averages(np.eye(len(actions))[codes])
-    elif isinstance(reward, Mapping):
-        if action is not None:
-            raise InvalidInput("action must be left out where reward tells every action's reward")
-        actions = tuple(str(one) for one in (reward if rules is None else rules.actions))
-        rewards = table.averages(table.known(reward, actions, "reward"))
-    elif action is not None and reward is not None:
-        codes, actions = table.codes(action, rules)
-        units = table.context if unit is None else table.units(unit)
-        logged = _Logged(table, codes, actions, ridge, units, judge)
-        observed = table.numbers(reward)
-        require_range(f"column {reward!r}", observed, 0.0, 1.0)
-        rewards, theta = logged.fit(reward, observed, low=0.0, high=1.0)
-    else:
-        raise InvalidInput("give label, or reward for every action, or the columns action and reward")
-    usage = _usage(table, actions, logged, cost or {}, rules)
-    costs, cost_range = _costs(table, usage, rules)
-    for doubt in () if logged is None else logged.doubts:
+    require_columns(context)
+    columns = LogColumns(
+        action=action,
+        reward=named(reward) if isinstance(reward, Mapping) else reward,
+        label=label,
+        usage={
+            one: source if isinstance(source, str) else named(source) for one, source in (cost or {}).items()
+        },
+        group=group,
+    )
+    log = Log.from_frame(frame, columns, actions=None if rules is None else tuple(map(str, rules.actions)))
+    if isinstance(reward, str):
+        require_range(f"column {reward!r}", log.rewards, 0.0, 1.0)
+    env, doubts = table_of(
+        log,
+        context=context,
+        cost=cost,
+        rules=rules,
+        unit=unit,
+        ridge=ridge,
+        costs_seen=costs_seen,
+        name=name,
+        judge=judge,
+    )
+    for doubt in doubts:
         warnings.warn(doubt, WeakEvidence, stacklevel=2)
-    told = {"action": action, "reward": reward, "label": label, "usage": cost, "group": group}
-    return Table(
+    return env
+
+
+def table_of(
+    log: Log,
+    *,
+    context: Sequence[str] | Mapping[str, Any] | Encoder,
+    cost: Mapping[str, str | PerAction] | None = None,
+    rules: Rules | None = None,
+    unit: str | Sequence[str] | None = None,
+    ridge: float = 1.0,
+    costs_seen: Seen | None = None,
+    name: str = "table",
+    judge: bool = True,
+) -> tuple[Table, list[str]]:
+    """The environment of a log, as `from_table` makes it, and what there is to doubt.
+
+    Rewards outside [0, 1] are kept in their own unit, with Gaussian noise as wide as what the fit leaves over.
+    """
+    table = Contexts(log, context)
+    least, most = float(log.rewards.min()), float(log.rewards.max())
+    low, scale = (least, most - least or 1.0) if least < 0.0 or most > 1.0 else (0.0, 1.0)
+    inside = log.rewards if (low, scale) == (0.0, 1.0) else (log.rewards - low) / scale
+    fits: _Fits | None = None
+    theta: Array | None = None
+    if log.tells_all:
+        rewards = table.averages(inside)
+    else:
+        fits = _Fits(table, log, ridge, table.context if unit is None else units(log.frame, unit), judge)
+        rewards, theta = fits.fit(
+            str(log.columns.reward), inside, low=0.0, high=1.0, shown=(low, low + scale)
+        )
+    noise: dict[str, Any] = {}
+    if (low, scale) != (0.0, 1.0):
+        rewards, theta = low + scale * rewards, None
+        left = 0.0 if log.tells_all else float((log.rewards - rewards[table.context, log.actions]).std())
+        noise = {"reward_noise": "gaussian", "reward_scale": max(1e-9 * scale, left)}
+    usage = _usage(table, log, fits, cost or {}, rules)
+    costs, cost_range = _costs(table, usage, rules)
+    told = {one: getattr(log.columns, one) for one in ("action", "reward", "label", "usage", "group")}
+    env = Table(
         encoder=table.encoder,
         rules=rules,
         usage=usage,
@@ -159,10 +195,12 @@ def from_table(
         costs=costs,
         cost_range=cost_range,
         costs_seen=_agreed_seen(rules, costs_seen),
-        actions=actions,
+        actions=log.action_names,
         name=name,
         theta=theta,
+        **noise,
     )
+    return env, [] if fits is None else fits.doubts
 
 
 class Table(Tabular):
@@ -281,12 +319,10 @@ class Table(Tabular):
             named += [
                 leaf for two in nested for leaf in (two.values() if isinstance(two, Mapping) else [two])
             ]
-        found = {}
-        for name in dict.fromkeys(one for one in named if isinstance(one, str)):
-            array, missing = frame.column(name)
-            plain = np.datetime_as_string(array) if array.dtype.kind == "M" else array
-            found[name] = [None if gap else one for one, gap in zip(plain.tolist(), missing.tolist())]
-        return found
+        return {
+            name: frame.column(name).to_list()
+            for name in dict.fromkeys(one for one in named if isinstance(one, str))
+        }
 
     def _rule_table(
         self, stated: dict[str, Any], usage: str | None, fixed: Mapping[str, Mapping[str, float]]
@@ -303,16 +339,13 @@ class Table(Tabular):
         return table
 
 
-class TableRows:
-    """The columns of a frame, and its distinct contexts in the order of their first rows."""
+class Contexts:
+    """The distinct contexts of a log, in the order of their first rows."""
 
-    def __init__(self, frame: Any, context: Any, group: str | None) -> None:
-        if isinstance(context, str) or (not isinstance(context, Encoder) and len(context) == 0):
-            raise InvalidInput(f"context must be one or more column names, but got {context!r}")
-        self._frame = Frame(frame)
-        self.encoder = _fitted(context, self._frame)
-        x = self.encoder.design(self._frame)
-        groups = None if group is None else self._frame.whole(group).astype(str)
+    def __init__(self, log: Log, context: Any) -> None:
+        self.encoder = _fitted(context, log.frame)
+        x = self.encoder.design(log.frame)
+        groups = log.context_groups
         keys = x if groups is None else np.column_stack([x, np.unique(groups, return_inverse=True)[1]])
         _, rows, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(rows)
@@ -331,59 +364,12 @@ class TableRows:
         averages: Array = sums / np.bincount(self.context)[:, None]
         return averages
 
-    def codes(self, name: str, rules: Rules | None) -> tuple[Codes, tuple[str, ...]]:
-        """The action of each row, and the names of all actions."""
-        distinct, codes = np.unique(self._frame.whole(name), return_inverse=True)
-        actions = tuple(str(value) for value in distinct.tolist())
-        if rules is None:
-            return codes, actions
-        wanted = ActionNames(tuple(str(one) for one in rules.actions))
-        if set(actions) != set(wanted):
-            raise InvalidInput(
-                f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(actions)}"
-            )
-        return np.array(wanted.ids(actions))[codes], tuple(map(str, wanted))
 
-    def known(self, values: PerAction, actions: Sequence[str], what: str) -> Array:
-        """For each row the value of each action, (n, J)."""
-        by_name = {str(key): value for key, value in values.items()}
-        if set(by_name) != set(actions):
-            raise InvalidInput(f"{what} must have the actions {list(actions)}, but got {list(by_name)}")
-        n, given = self.context.size, [by_name[one] for one in actions]
-        return np.column_stack(
-            [self.numbers(v) if isinstance(v, str) else np.full(n, finite_number(what, v)) for v in given]
-        )
-
-    def numbers(self, name: str) -> Array:
-        """A column of numbers, none missing."""
-        column = self._frame.whole(name)
-        if column.dtype.kind not in "biuf":
-            raise InvalidInput(f"column {name!r} must hold numbers, but its first entry is {column[0]!r}")
-        return column.astype(np.float64)
-
-    def units(self, names: str | Sequence[str]) -> Codes:
-        """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
-        if not isinstance(names, str) and len(names) == 0:
-            raise InvalidInput(f"unit must be one or more column names, but got {names!r}")
-        columns = [
-            self._frame.whole(name).tolist() for name in ([names] if isinstance(names, str) else names)
-        ]
-        met: dict[tuple[Any, ...], int] = {}
-        return np.array([met.setdefault(key, len(met)) for key in zip(*columns)])
-
-
-class _Logged:
+class _Fits:
     """Fits to rows in which one action each was taken."""
 
-    def __init__(
-        self,
-        table: TableRows,
-        codes: Codes,
-        actions: tuple[str, ...],
-        ridge: float,
-        units: Codes,
-        judge: bool,
-    ) -> None:
+    def __init__(self, table: Contexts, log: Log, ridge: float, units: Codes, judge: bool) -> None:
+        codes, actions = log.actions, log.action_names
         self._table, self._codes, self._actions = table, codes, actions
         self._ridge, self._units, self._judge = ridge, units, judge
         self.doubts: list[str] = []
@@ -406,8 +392,10 @@ class _Logged:
                     "its means are extrapolated there"
                 )
 
-    def fit(self, name: str, y: Array, *, low: float, high: float) -> tuple[Array, Array | None]:
-        """Means by context and action, clipped to [low, high], and θ where nothing was clipped."""
+    def fit(
+        self, name: str, y: Array, *, low: float, high: float, shown: tuple[float, float] | None = None
+    ) -> tuple[Array, Array | None]:
+        """Means by context and action, clipped to [low, high], which is `shown` to people, and θ where nothing was clipped."""
         table = self._table
         coefficients = self._coefficients(y, np.ones(y.size, dtype=bool))
         if self._judge:
@@ -415,9 +403,10 @@ class _Logged:
         theta = coefficients * table.scale
         means = table.features @ theta.T
         outside = float(np.mean((means < low - _ROUNDING) | (means > high + _ROUNDING)))
+        ends = shown or (low, high)
         if self._judge and outside > _CLIPPED_SHARE:
             self.doubts.append(
-                f"the fit of {name!r} leaves [{low:g}, {high:g}] in {outside:.1%} of contexts and actions; "
+                f"the fit of {name!r} leaves [{ends[0]:g}, {ends[1]:g}] in {outside:.1%} of contexts and actions; "
                 "it was clipped there, so the means are no longer linear"
             )
         return np.clip(means, low, high), None if outside else theta.ravel()
@@ -494,9 +483,9 @@ def chance_model(x: Array, codes: Codes, n_actions: int, penalty: float = 1.0) -
 
 
 def _usage(
-    table: TableRows,
-    actions: tuple[str, ...],
-    logged: _Logged | None,
+    table: Contexts,
+    log: Log,
+    fits: _Fits | None,
     cost: Mapping[str, str | PerAction],
     rules: Rules | None,
 ) -> dict[str, Array]:
@@ -506,20 +495,21 @@ def _usage(
     usage: dict[str, Array] = {}
     for name, source in cost.items():
         if not isinstance(source, str):
-            usage[name] = table.averages(table.known(source, actions, f"cost[{name!r}]"))
-        elif logged is None:
+            known = by_action(log.frame, source, log.action_names, f"cost[{name!r}]")
+            usage[name] = table.averages(known)
+        elif fits is None:
             raise InvalidInput(
                 f"cost[{name!r}] must tell the usage of every action where nothing was logged, but got {source!r}"
             )
         else:
-            observed = table.numbers(source)
+            observed = log.frame.numbers(source)
             low, high = float(observed.min()), float(observed.max())
-            usage[name], _ = logged.fit(source, observed, low=low, high=high)
+            usage[name], _ = fits.fit(source, observed, low=low, high=high)
     return usage
 
 
 def _costs(
-    table: TableRows, usage: Mapping[str, Array], rules: Rules | None
+    table: Contexts, usage: Mapping[str, Array], rules: Rules | None
 ) -> tuple[Array | None, Array | tuple[float, float]]:
     if rules is None:
         return None, (-1.0, 1.0)
@@ -538,6 +528,17 @@ def _agreed_seen(rules: Rules | None, stated: Seen | None) -> WhenSeen:
         return stated
     seen: WhenSeen = "before" if rules is None else rules.costs_seen
     return seen
+
+
+def named(values: PerAction) -> dict[str, str | float]:
+    """The same by the names of the actions."""
+    return {str(action): source for action, source in values.items()}
+
+
+def require_columns(context: Any) -> None:
+    """Refuse a context without columns."""
+    if isinstance(context, str) or (not isinstance(context, Encoder) and len(context) == 0):
+        raise InvalidInput(f"context must be one or more column names, but got {context!r}")
 
 
 def _fitted(context: Any, frame: Any) -> Encoder:

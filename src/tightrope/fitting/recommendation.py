@@ -18,7 +18,7 @@ from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
 from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
 from tightrope.frames import AsFrame, Frame
-from tightrope.offpolicy import Log
+from tightrope.log import Log, LogColumns
 from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
 from tightrope.spec import Spec, make_spec, names_encoder
 from tightrope.toml import dumps
@@ -322,33 +322,20 @@ def _log_of_table(
 ) -> tuple[Log, Encoder | None]:
     frame = Frame(table)
     taken = [action, reward, *([probability] if probability else []), *cost, *([group] if group else [])]
-    encoder: Encoder | None
-    x: Array | None
-    if spec is not None and spec.encoder is not None:
-        encoder, x = spec.encoder, spec.encoder.transform(table)
-    else:
+    encoder = None if spec is None else spec.encoder
+    if encoder is None:
         columns = context if context is not None else [one for one in frame.names if one not in taken]
-        encoder = Encoder(columns).fit(table) if len(columns) else None
-        x = None if encoder is None else encoder.transform(table)
-    done = [str(one) for one in frame.whole(action).tolist()]
-    names = tuple(spec.actions) if spec is not None and spec.actions else tuple(sorted(set(done)))
-    n = len(done)
-    if probability is None:
-        shares = {one: done.count(one) / n for one in set(done)}
-        chances = np.array([shares[one] for one in done])
-    else:
-        chances = frame.whole(probability).astype(float)
-    costs = np.column_stack([frame.whole(one).astype(float) for one in cost]) if len(cost) else None
-    log = Log(
-        done,
-        frame.whole(reward).astype(float),
-        costs,
-        propensities=chances,
-        contexts=x,
-        groups=None if group is None else frame.whole(group),
+        encoder = Encoder(columns).fit(frame) if len(columns) else None
+    log = Log.from_frame(
+        frame,
+        LogColumns(action=action, reward=reward),
+        actions=spec.actions if spec is not None and spec.actions else None,
+        every=False,
+        encoder=encoder,
+        costs=cost,
+        probability=probability,
+        unit=group,
         in_order=in_order,
-        action_names=names,
-        constraints=tuple(cost) if len(cost) else None,
     )
     return log, encoder
 

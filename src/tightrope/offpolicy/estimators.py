@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.intervals import LEVEL, student_quantile
-from tightrope.offpolicy.log import Codes, Log
+from tightrope.log import Codes, Log
 from tightrope.validation import Array
 
 Method: TypeAlias = Literal["replay", "ips", "snips", "dr"]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
+from tightrope.log import Log, action_ids, require_distributions
 from tightrope.offpolicy.estimators import Method, degrees_of_freedom, estimate, interval, summed
-from tightrope.offpolicy.log import Log, action_ids, require_distributions
 from tightrope.policies import Policy
 from tightrope.validation import Array, finite_array, finite_number, real_array, whole_number
 
@@ -219,6 +219,8 @@ def evaluate(
     """
     if not isinstance(log, Log):
         raise InvalidInput(f"log must be a Log, but got {log!r}.")
+    if log.tells_all:
+        raise InvalidInput("the log tells what every action earns: nothing is left to be estimated.")
     if method not in get_args(Method):
         raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, but got {method!r}.")
     bound = np.broadcast_to(finite_array("limits", limits, (), (log.n_constraints,)), (log.n_constraints,))
@@ -342,8 +344,9 @@ def _probabilities(log: Log, target: Target) -> Array:
 
 def _untried(log: Log, least: float) -> NDArray[np.bool_]:
     """Which actions had no chance in which rows, (n, J)."""
-    if log.propensities.ndim == 2:
-        return np.asarray((log.propensities == 0) | (log.propensities < least))
+    p = log.propensities
+    if p is not None and p.ndim == 2:
+        return np.asarray((p == 0) | (p < least))
     never = np.repeat((log.chances >= 1.0 - _CERTAIN)[:, None], log.n_actions, axis=1)
     never[np.arange(log.n_rows), log.actions] = log.chances < least
     # An action that no row holds has no known propensity anywhere.

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from tightrope.errors import InvalidInput
 from tightrope.intervals import student_quantile
+from tightrope.log import Codes, Log
 from tightrope.offpolicy.estimators import degrees_of_freedom, predictions, summed
 from tightrope.offpolicy.evaluation import SNAPSHOT, Evaluation, evaluate, weigh
-from tightrope.offpolicy.log import Codes, Log
 from tightrope.policies import Policy
 from tightrope.validation import Array, whole_number
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tightrope.frames import Frame, microseconds
+from tightrope.frames import CHUNK, Frame, microseconds
 
 Kind = Literal["number", "boolean", "category", "date", "id", "text", "constant", "empty"]
 
@@ -79,7 +79,10 @@ def _column(name: str, frame: Frame) -> Column:
     array, missing = frame.column(name)
     present = array[~missing]
     n, gaps = array.size, int(missing.sum())
-    counted = Counter(present.tolist()).most_common()
+    counter: Counter[Any] = Counter()
+    for begin in range(0, present.size, CHUNK):
+        counter.update(present[begin : begin + CHUNK].tolist())
+    counted = counter.most_common()
     values, counts = tuple(value for value, _ in counted), tuple(count for _, count in counted)
     if len(values) < 2:
         return Column(name, "constant" if values else "empty", n, gaps, values, counts)

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import lp
-from tightrope.environments.table import TableRows, chance_model, ridge_by_action
-from tightrope.history import Past
+from tightrope.environments.table import chance_model, ridge_by_action
 from tightrope.intervals import mean_interval
+from tightrope.log import Log
 from tightrope.offpolicy.estimators import degrees_of_freedom, interval
 from tightrope.rules import Rules, Units
 from tightrope.spec import Spec
@@ -293,28 +293,16 @@ def _chances(rows: Rows, fold: NDArray[np.int64], penalties: tuple[float, ...]) 
     return found[i], penalties[i]
 
 
-def rows_of(spec: Spec, past: Past) -> Rows:
-    """The rows of a table as a spec reads them: features by its encoder, costs by its rules."""
+def rows_of(spec: Spec, log: Log) -> Rows:
+    """The rows of a log as a spec reads them: features by its encoder, costs by its rules."""
     assert spec.encoder is not None
-    history, rules = past.history, spec.rules
-    table = TableRows(past.columns, spec.encoder, history.group)
-    n, J, K = len(past), len(spec.actions), 0 if rules is None else rules.n_constraints
-    if history.label is not None:
-        right = past.columns[history.label]
-        rewards = np.array([[float(one == action) for action in spec.actions] for one in right])
-    elif isinstance(history.reward, dict):
-        rewards = np.column_stack([past.numbers(history.reward[action]) for action in spec.actions])
-    else:
-        assert history.reward is not None
-        rewards = past.numbers(history.reward)
-    actions = None
-    if history.action is not None:
-        ids = {action: j for j, action in enumerate(spec.actions)}
-        actions = np.array([ids[one] for one in past.columns[history.action]])
+    log, rules = log.for_actions(spec.actions), spec.rules
+    n, J, K = len(log), len(spec.actions), 0 if rules is None else rules.n_constraints
+    actions = None if log.tells_all else log.actions
     known, costs, force = np.zeros((n, J, K)), None, np.ones((n, K))
     if rules is not None:
-        groups = [past.group(i) for i in range(n)]
-        given, logged = _usage(spec, past, n)
+        groups = [log.context_group(i) for i in range(n)]
+        given, logged = _usage(spec, log)
         # What is known of what was done alone is left open below; until then any number of its range stands there.
         for i in range(n):
             row = {name: one[i] for name, one in given.items()}
@@ -327,12 +315,11 @@ def rows_of(spec: Spec, past: Past) -> Rows:
         if actions is not None:
             usage = {name: one[np.arange(n), actions] for name, one in given.items()}
             usage |= {name: values for name, (values, _) in logged.items()}
-            done = [spec.actions[j] for j in actions.tolist()]
-            costs = rules.logged(usage, done, None if history.group is None else groups)
-    return Rows(table.x, actions, rewards, costs, known, force)
+            costs = rules.logged(usage, log.names.tolist(), None if log.columns.group is None else groups)
+    return Rows(spec.encoder.design(log.frame), actions, log.rewards, costs, known, force)
 
 
-def _usage(spec: Spec, past: Past, n: int) -> tuple[dict[str, Array], dict[str, tuple[Array, float]]]:
+def _usage(spec: Spec, log: Log) -> tuple[dict[str, Array], dict[str, tuple[Array, float]]]:
     """Usages that are known of every action, (n, J); and those of what was done, (n,), with the lowest that there can be."""
     assert spec.rules is not None
     given: dict[str, Array] = {}
@@ -343,13 +330,13 @@ def _usage(spec: Spec, past: Past, n: int) -> tuple[dict[str, Array], dict[str, 
             continue
         if name in spec.usage:
             fixed = [float(spec.usage[name].get(action, low)) for action in spec.actions]
-            given[name] = np.tile(fixed, (n, 1))
+            given[name] = np.tile(fixed, (len(log), 1))
             continue
-        used = past.used(name)
-        if None in used:
-            logged[name] = (used[None], low)
+        used = log.used(name, spec.actions, untold=low)
+        if used.ndim == 1:
+            logged[name] = (used, low)
         else:
-            given[name] = np.column_stack([used.get(action, np.full(n, low)) for action in spec.actions])
+            given[name] = used
     return given, logged
 
 

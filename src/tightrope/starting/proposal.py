@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.frames import Frame
-from tightrope.history import History, Past, action_name
+from tightrope.log import History, Log, action_name
 from tightrope.messages import did_you_mean
 from tightrope.starting import roles
 from tightrope.starting.columns import MOST_VALUES, Column, look
 from tightrope.starting.roles import Found
+from tightrope.validation import Array
 
 _GIVEN = "you said so"
 _MOSTLY_MISSING = 0.95
@@ -37,16 +40,11 @@ class Proposal:
     """A table as a problem: what may be done, what callers send, what is earned and used, which rules must hold."""
 
     name: str
-    past: Past
-    actions: tuple[str, ...]
+    history: History
+    log: Log
     encoder: Encoder
     rules: tuple[dict[str, Any], ...]  # as in a spec
     parts: tuple[Part, ...]
-
-    @property
-    def history(self) -> History:
-        """Which columns hold what."""
-        return self.past.history
 
     def why(self, role: str, what: str) -> str:
         """The reason for a part."""
@@ -55,17 +53,15 @@ class Proposal:
     @property
     def reward_range(self) -> tuple[float, float]:
         """What rewards must lie in: [0, 1] where the table's do, else twice as far as the table goes."""
-        earned = [reward for _, _, reward in self.past.taught()]
-        low, high = min(earned), max(earned)
+        low, high = float(self.log.rewards.min()), float(self.log.rewards.max())
         if low >= 0.0 and high <= 1.0:
             return 0.0, 1.0
         return min(0.0, 2.0 * low), max(2.0 * high, 0.0 if low < 0.0 else 1.0)
 
 
 def propose(
-    table: Mapping[str, Sequence[Any]],
+    frame: Frame,
     *,
-    path: Path,
     file: str,
     name: str,
     action: str | None = None,
@@ -81,10 +77,10 @@ def propose(
 
     Parameters
     ----------
-    table : mapping of columns
+    frame : Frame
         As `read_table` gives it.
-    path, file
-        Where the table is, and how a spec beside the results calls it.
+    file
+        What a spec beside the results calls it.
     reward : sequence of str
         A column; or ``action=column`` for each action, where a row tells them all.
     success : str, optional
@@ -99,8 +95,7 @@ def propose(
     InvalidInput
         What can't be told from the table, with the columns that might be meant and the option that says so.
     """
-    frame = Frame(table)
-    columns = look(frame)
+    columns, path = look(frame), frame.path
     for given in [
         action,
         label,
@@ -116,23 +111,22 @@ def propose(
     stated, parts = _outcome(frame, columns, path, action, reward, label, success)
     used, why_used = _usage(frame, columns, stated, usage, group)
     history = History(file=file, **stated, usage=used, group=group)
-    past = history.of({one: list(values) for one, values in table.items()}, path)
-    actions = _actions(past)
+    log = history.of(frame)
     parts += why_used
     if group is not None:
         parts.append(Part("group", group, _GIVEN))
-    if past.left_out:
+    if log.left_out:
         parts.append(
-            Part("left out", f"{past.left_out:,} rows", "they lack the action, the reward or what was used")
+            Part("left out", f"{log.left_out:,} rows", "they lack the action, the reward or what was used")
         )
     declared, why = _context(frame, columns, history, context)
     if not declared:
         raise InvalidInput(
             f"{path}: no column is left that could be known before a decision: name one with --context"
         )
-    encoder = Encoder(declared).fit(past.columns)
-    made, why_rules = _rules(past, actions, columns, rules)
-    return Proposal(name, past, actions, encoder, tuple(made), (*parts, *why_rules, *why))
+    encoder = Encoder(declared).fit(log.frame)
+    made, why_rules = _rules(log, rules)
+    return Proposal(name, history, log, encoder, tuple(made), (*parts, *why_rules, *why))
 
 
 # --- action, reward, usage ---
@@ -141,7 +135,7 @@ def propose(
 def _outcome(
     frame: Frame,
     columns: Mapping[str, Column],
-    path: Path,
+    path: Path | None,
     action: str | None,
     reward: Sequence[str],
     label: str | None,
@@ -193,7 +187,7 @@ def _outcome(
     return stated, parts
 
 
-def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]:
+def _success(path: Path | None, column: Column, success: str | None) -> tuple[Any, str]:
     """The entry of a column that counts as 1, and why."""
     if success is None:
         good = roles.good_value(column)
@@ -237,13 +231,6 @@ def _usage(
     return {one.name: one.name for one in found}, [Part("usage", *one) for one in found]
 
 
-def _actions(past: Past) -> tuple[str, ...]:
-    history = past.history
-    if isinstance(history.reward, dict):
-        return tuple(history.reward)
-    return tuple(sorted(set(past.columns[history.action or history.label or ""])))
-
-
 # --- context ---
 
 
@@ -251,7 +238,7 @@ def _context(
     frame: Frame, columns: Mapping[str, Column], history: History, given: Sequence[str]
 ) -> tuple[dict[str, Any], list[Part]]:
     """What callers send, declared as an encoder takes it; why, and what is left out and why."""
-    taken = {*history.columns()}
+    taken = {*history.needed()}
     leaks = (
         roles.find_leaks(frame, columns, history.reward, history.success)
         if isinstance(history.reward, str)
@@ -328,19 +315,18 @@ def _plain(value: Any) -> Any:
 _RULE = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign><=|>=|≤|≥)\s*(?P<limit>[-+0-9.,eE%]+)\s*")
 
 
-def _rules(
-    past: Past, actions: tuple[str, ...], columns: Mapping[str, Column], given: Sequence[str] | None
-) -> tuple[list[dict[str, Any]], list[Part]]:
+def _rules(log: Log, given: Sequence[str] | None) -> tuple[list[dict[str, Any]], list[Part]]:
     """The rules as a spec states them, and why."""
     if given is not None:
-        made = [_stated(one, past, actions) for one in given]
+        made = [_stated(one, log) for one in given]
         return made, [Part("rule", rule_name(one), _GIVEN) for one in made]
     made, parts = [], []
-    for usage in past.history.usage:
-        used = past.used(usage)
-        average = sum(float(one.mean()) for one in used.values()) / len(used)
-        made.append({"kind": "budget", **_limited(past, usage, "at_most", _rounded_up(average))})
-        logged = "what was used on average in the table" if None in used else "the average over all actions"
+    for usage in log.columns.usage:
+        used = _used(log, usage)
+        average = sum(float(one.mean()) for one in used) / len(used)
+        made.append({"kind": "budget", **_limited(log, usage, "at_most", _rounded_up(average))})
+        done = isinstance(log.columns.usage[usage], str)
+        logged = "what was used on average in the table" if done else "the average over all actions"
         parts.append(
             Part(
                 "rule",
@@ -350,50 +336,58 @@ def _rules(
         )
     if made:
         return made, parts
-    favourite, share, why = _favourite(past, actions)
+    favourite, share, why = _favourite(log)
     made.append({"kind": "capacity", "action": favourite, "at_most": share})
     why += " Whether there is room for more the table can't say: change the limit, or remove the rule"
     return made, [Part("rule", rule_name(made[0]), why)]
 
 
-def _favourite(past: Past, actions: tuple[str, ...]) -> tuple[str, float, str]:
+def _used(log: Log, usage: str) -> list[Array]:
+    """What was used by what was done, or by each action, (n,) each."""
+    stated = log.columns.usage[usage]
+    used = log.used(usage, None if isinstance(stated, str) else list(stated))
+    return [used] if used.ndim == 1 else list(used.T)
+
+
+def _favourite(log: Log) -> tuple[str, float, str]:
     """The action that earned most on average, its share of the rows, and that in words."""
-    sums, counts = dict.fromkeys(actions, 0.0), dict.fromkeys(actions, 0)
-    for _, action, reward in past.taught():
-        sums[action] += reward
-        counts[action] += 1
-    best = max(actions, key=lambda one: sums[one] / max(1, counts[one]))
-    if past.history.action is None:
+    _, done, rewards = log.lessons()
+    actions = log.action_names
+    counts = np.bincount(done, minlength=len(actions))
+    j = int(np.argmax(np.bincount(done, rewards, len(actions)) / np.maximum(1, counts)))
+    best = actions[j]
+    if log.tells_all:
         share = max(0.05, round(1.0 / len(actions), 2))
         return (
             best,
             share,
             f"it would earn most on average; an even share of {len(actions)} actions is {1 / len(actions):.0%}.",
         )
-    share = counts[best] / len(past)
+    share = float(counts[j] / len(log))
     rounded = min(0.95, max(0.01, math.ceil(100 * share - 1e-9) / 100))
     return best, rounded, f"it earned most on average, and had {share:.1%} of the rows."
 
 
-def _stated(text: str, past: Past, actions: tuple[str, ...]) -> dict[str, Any]:
+def _stated(text: str, log: Log) -> dict[str, Any]:
     """``"letter <= 0.3"``: the share of an action, or the average of a usage."""
     name, side, limit = read_rule(text)
+    actions, usage = log.action_names, log.columns.usage
     if name in actions:
         return {"kind": "capacity" if side == "at_most" else "share", "action": name, side: limit}
-    if name in past.history.usage:
-        return {"kind": "budget" if side == "at_most" else "mean", **_limited(past, name, side, limit)}
-    known = [*actions, *past.history.usage]
+    if name in usage:
+        return {"kind": "budget" if side == "at_most" else "mean", **_limited(log, name, side, limit)}
+    known = [*actions, *usage]
     raise InvalidInput(
         f"--rule {text!r}: {name!r} is neither an action nor a column of what was used{did_you_mean(name, known)}; "
         f"known: {', '.join(known)}"
     )
 
 
-def _limited(past: Past, usage: str, side: str, limit: float) -> dict[str, Any]:
-    used = past.used(usage)
-    low, high = min(float(one.min()) for one in used.values()), max(float(one.max()) for one in used.values())
+def _limited(log: Log, usage: str, side: str, limit: float) -> dict[str, Any]:
+    used = _used(log, usage)
+    low, high = min(float(one.min()) for one in used), max(float(one.max()) for one in used)
     rule: dict[str, Any] = {"name": usage, side: limit, "range": [min(0.0, low), max(high, limit)]}
-    return rule | ({"seen": "after"} if None in used else {})
+    return rule | ({"seen": "after"} if isinstance(log.columns.usage[usage], str) else {})
 
 
 def read_rule(text: str) -> tuple[str, str, float]:
@@ -441,7 +435,7 @@ def _pair(text: str) -> tuple[str, str]:
     return action, column
 
 
-def _unclear(path: Path, what: str, option: str, could: list[str], also: str = "") -> str:
+def _unclear(path: Path | None, what: str, option: str, could: list[str], also: str = "") -> str:
     listed = f": {', '.join(could)}?" if could else "; no column looks like one"
     return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (
         f"; {also}" if also else ""

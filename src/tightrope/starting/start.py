@@ -20,7 +20,7 @@ from tightrope.files import write
 from tightrope.oracle import Solution, solve
 from tightrope.report import Report, format_number
 from tightrope.result import Result, write_summary
-from tightrope.spec import Spec, make_spec, read_spec
+from tightrope.spec import Spec, make_spec
 from tightrope.starting.learnt_value import (
     LEAST_CHANCE,
     LEAST_ROWS,
@@ -176,7 +176,9 @@ class Start:
             page.section("What the columns were taken for")
             rows = [[part.what, part.role, part.why] for part in self.proposal.parts]
             page.table(
-                ["column", "taken as", "why"], rows, caption=f"Columns of `{self.proposal.past.path.name}`."
+                ["column", "taken as", "why"],
+                rows,
+                caption=f"Columns of `{Path(self.proposal.history.file).name}`.",
             )
         if self.doubts:
             page.section("What the table says little about")
@@ -201,8 +203,10 @@ class Start:
     def _subtitle(self) -> str:
         if self.proposal is None:
             return f"{len(self.env.actions)} actions, by guesses of how often each succeeds"
-        past = self.proposal.past
-        return f"{len(past):,} rows of {past.path.name}, {len(self.env.actions)} actions"
+        log = self.proposal.log
+        return (
+            f"{len(log):,} rows of {Path(self.proposal.history.file).name}, {len(self.env.actions)} actions"
+        )
 
     def _learnt_words(self) -> list[str]:
         """What the table lets expect, in sentences; nothing where it says too little."""
@@ -259,10 +263,10 @@ class Start:
         ]
 
     def _logged_shares(self) -> list[float] | None:
-        if self.proposal is None or self.proposal.history.action is None:
+        if self.proposal is None or self.proposal.log.tells_all:
             return None
-        done = self.proposal.past.columns[self.proposal.history.action]
-        return [done.count(one) / len(done) for one in self.env.actions]
+        log = self.proposal.log.for_actions(self.env.actions)
+        return [float(share) for share in np.bincount(log.actions, minlength=log.n_actions) / len(log)]
 
     def _action_head(self) -> list[str]:
         return [
@@ -324,7 +328,7 @@ def start(
         if proposal is not None
         else "the world that was guessed …"
     )
-    env = table_environment(spec, doubts.append) if proposal is not None else environment_of(spec)
+    env = environment_of(spec) if proposal is None else table_environment(spec, doubts.append, proposal.log)
     # A table, or one that was made up from answers.
     assert isinstance(env, Tabular)
     tell("the best policy of that world …")
@@ -334,8 +338,7 @@ def start(
         tell("what a policy learnt from the table would earn …")
         learnt = _learnt(spec, proposal, doubts)
     write(folder / SPEC, text)
-    policies = policies_of(read_spec(folder / SPEC), env)
-    [(name, policy)] = policies.items()
+    [(name, policy)] = policies_of(spec, env).items()
     size = spec.simulation
     tell(f"{size.replications} simulated runs of {size.rounds:,} decisions …")
     run = simulate(
@@ -357,14 +360,14 @@ def start(
 
 def _learnt(spec: Spec, proposal: Proposal, doubts: list[str]) -> LearntValue | None:
     """What a policy learnt from the table would earn; None, and a doubt, where the table can't say."""
-    n = len(proposal.past)
+    n = len(proposal.log)
     if n < LEAST_ROWS:
         doubts.append(
             f"{n} rows are too few to estimate what a policy learnt from them would earn: {LEAST_ROWS} are needed"
         )
         return None
     try:
-        found = learnt_value(rows_of(spec, proposal.past), spec.rules)
+        found = learnt_value(rows_of(spec, proposal.log), spec.rules)
     except InfeasibleProblem:
         doubts.append(
             "what a policy learnt from the table would earn is not known: in parts of the table no policy keeps the rules"

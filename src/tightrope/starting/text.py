@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tightrope.history import History
+from tightrope.log import History
 from tightrope.starting.proposal import Part, Proposal, rule_name
 from tightrope.toml import key_text, value_text
 
@@ -18,13 +19,13 @@ SPEC = "spec.toml"
 
 def spec_text(proposal: Proposal, *, rounds: int, replications: int, asked: str) -> str:
     """The spec of a table; `asked` is the command that it was made by."""
-    history, past = proposal.history, proposal.past
+    history, log = proposal.history, proposal.log
     lines = [
-        *_heading(proposal.name, f"made by `{asked}` from {len(past):,} rows of {past.path.name}"),
+        *_heading(proposal.name, f"made by `{asked}` from {len(log):,} rows of {Path(history.file).name}"),
         f"name = {value_text(proposal.name)}",
         "",
         *_comment("What can be done. " + _told(proposal.parts, "action", "label")),
-        f"actions = {value_text(list(proposal.actions))}",
+        f"actions = {value_text(list(log.action_names))}",
         "",
         *_comment(
             "What callers send with every decision, by name. A row becomes the numbers that models learn from: x = (1, numbers "

@@ -22,8 +22,8 @@ import numpy as np
 
 from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
-from tightrope.history import Past
 from tightrope.ledger import Exhausted, Ledger, Moment, Totals, Trail
+from tightrope.log import Log
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.rules import Column, Units
@@ -217,13 +217,13 @@ class ExperimentState:
 
     # What changes it
 
-    def warm_start(self, past: Past) -> WarmStarted:
+    def warm_start(self, past: Log) -> WarmStarted:
         """Learn from the table that the spec names, before the first decision."""
         teach(self.policy, self.spec, self._input, past)
         state = packed_state(packed_arrays(self.policy.state()))
-        return self._begin_from(
-            WarmStarted(file=past.history.file, sha256=past.sha256, rows=len(past), state=state)
-        )
+        assert self.spec.warm_start is not None
+        file, digest = self.spec.warm_start.file, past.frame.sha256 or ""
+        return self._begin_from(WarmStarted(file=file, sha256=digest, rows=len(past), state=state))
 
     def decide(self, event_id: str, request: DecisionRequest, *, time: int) -> Decided:
         """Choose, move the queue, reserve what hard caps need.

@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from tightrope.errors import InvalidInput
-from tightrope.history import Past
+from tightrope.log import Log
 from tightrope.rules import Rule
 from tightrope.spec import Spec, SpecError
 
@@ -29,7 +27,7 @@ OF_A_LIMIT: Final = 100.0
 _PLAUSIBLE: Final = 1e6
 
 
-def inferred_ranges(spec: Spec, past: Past | None = None) -> Ranges:
+def inferred_ranges(spec: Spec, past: Log | None = None) -> Ranges:
     """The range of each usage that callers send and no rule declares one for.
 
     It goes from 0, or where something negative is known as far below 0 as above, to ten times the largest number that the spec's
@@ -79,11 +77,12 @@ def _limits(rules: list[Rule]) -> list[float]:
     return [limit for rule in rules for _, limit in rule.sides]
 
 
-def _inferred(spec: Spec, usage: str, rules: list[Rule], past: Past | None) -> tuple[float, float]:
+def _inferred(spec: Spec, usage: str, rules: list[Rule], past: Log | None) -> tuple[float, float]:
     limits = _limits(rules)
     told, factor = [*spec.usage.get(usage, {}).values()], OF_A_TABLE
-    if not told and past is not None and usage in past.history.usage:
-        told = [float(end) for one in past.used(usage).values() for end in (np.min(one), np.max(one))]
+    if not told and past is not None and usage in past.columns.usage:
+        used = past.used(usage)
+        told = [float(used.min()), float(used.max())]
         far, limit = max(map(abs, told)), max(map(abs, limits))
         if limit and not far <= _PLAUSIBLE * limit:
             raise spec.error(

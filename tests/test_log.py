@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tightrope as tr
 from tightrope import InvalidInput
-from tightrope.offpolicy import Log
+from tightrope.log import History, Log, LogColumns
+from tightrope.offpolicy import evaluate
+from tightrope.tables import read_table
 
 GOOD: dict[str, Any] = {
     "actions": [0, 1, 1],
@@ -93,3 +96,58 @@ def test_what_was_used_stands_in_for_costs():
         rules.logged({}, actions)
     with pytest.raises(tr.InvalidInput, match=r"usage\['minutes'\] must be one number or 3, but got 2"):
         rules.logged({"minutes": [1.0, 2.0]}, actions)
+
+
+TABLE = {
+    "sent": ["b", "a", "b", "a"],
+    "won": [1, 0, 0, 1],
+    "minutes": [4.0, 1.0, 5.0, 1.0],
+    "town": ["x", "y", "y", "x"],
+}
+
+
+def test_a_log_of_a_frame_in_the_order_of_the_actions():
+    columns = LogColumns(action="sent", reward="won", usage={"minutes": "minutes"}, group="town")
+    log = Log.from_frame(pd.DataFrame(TABLE), columns, actions=["b", "a"], costs=["minutes"], unit="town")
+    assert (log.action_names, log.actions.tolist()) == (("b", "a"), [0, 1, 0, 1])
+    assert log.for_actions(["a", "b"]).actions.tolist() == [1, 0, 1, 0]
+    assert log.used("minutes").tolist() == TABLE["minutes"] == log.costs[:, 0].tolist()
+    assert (log.constraints, log.groups.tolist()) == (("minutes",), [0, 1, 1, 0])
+    assert [log.context_group(i) for i in range(4)] == TABLE["town"]
+    assert not log.tells_all
+    assert [one.tolist() for one in log.lessons()] == [[0, 1, 2, 3], [0, 1, 0, 1], [1, 0, 0, 1]]
+    with pytest.raises(InvalidInput, match="with which probability each action was drawn: give propensities"):
+        evaluate(log, [0] * 4)
+    drawn = Log.from_frame({**TABLE, "p": [0.5] * 4}, columns, probability="p")
+    assert evaluate(drawn, ["b"] * 4, "ips").reward.value == 0.5
+
+
+def test_rows_that_tell_every_action():
+    table = {"right": [2, 10, 2], "r_a": [0.5, 0.0, 1.0]}
+    labelled = Log.from_frame(table, LogColumns(label="right"))
+    assert labelled.tells_all
+    assert (labelled.action_names, labelled.rewards.tolist()) == (("2", "10"), [[1, 0], [0, 1], [1, 0]])
+    known = Log.from_frame(table, LogColumns(reward={"a": "r_a", "b": 0.25}, usage={"min": {"a": 3.0}}))
+    assert known.for_actions(["b", "a"]).rewards.tolist() == [[0.25, 0.5], [0.25, 0.0], [0.25, 1.0]]
+    assert known.used("min").tolist() == [[3.0, 0.0]] * 3
+    rows, actions, rewards = known.lessons()
+    assert (rows.tolist(), actions.tolist()) == ([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1])
+    assert rewards.tolist() == [0.5, 0.25, 0.0, 0.25, 1.0, 0.25]
+    with pytest.raises(InvalidInput, match="tells what every action earns"):
+        evaluate(known, [0] * 3)
+
+
+def test_rows_of_a_file_that_lack_something_are_left_out(tmp_path):
+    (tmp_path / "log.csv").write_text("arm,won,m\n1,yes,2\n10,no,\n2,no,3\n,yes,4\n")
+    log = History(file="log.csv", action="arm", reward="won", success="yes", usage={"m": "m"}).read(tmp_path)
+    assert (len(log), log.left_out, log.action_names) == (2, 2, ("1", "2"))
+    assert (log.rewards.tolist(), log.used("m").tolist()) == ([1.0, 0.0], [2.0, 3.0])
+    assert (log.frame.path, len(log.frame.sha256)) == (tmp_path / "log.csv", 64)
+    with pytest.raises(
+        InvalidInput, match=r"the table has the actions \['1', '2'\], but the spec \['1', '3'\]"
+    ):
+        log.for_actions(["1", "3"])
+    with pytest.raises(InvalidInput, match=r"log\.csv: no row has all of arm, won, none"):
+        History(file="log.csv", action="arm", reward="won", usage={"n": "none"}).of(
+            read_table(tmp_path / "log.csv").with_columns({"none": np.full(4, np.nan)})
+        )

@@ -1,0 +1,586 @@
+r"""Decisions that were logged: what was done, with which chance, what it earned and used.
+
+Whatever looks at past decisions looks at a `Log`: evaluation, the comparison of models, warm starts, `init`, environments made of a
+table. It is made of arrays, of a DataFrame, of a file (`History.read`), or of a service's journal (`service.offline.log`).
+
+>>> import pathlib, tempfile
+>>> folder = pathlib.Path(tempfile.mkdtemp())
+>>> _ = (folder / "log.csv").write_text("age,sent,bought\n41,email,yes\n35,letter,no\n28,letter,\n")
+>>> log = History(file="log.csv", action="sent", reward="bought", success="yes").read(folder)
+>>> log, log.left_out, log.rewards.tolist()
+(Log(rows=2, actions=2, constraints=0), 1, [1.0, 0.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tightrope import displays
+from tightrope.actions import ActionNames
+from tightrope.encoder import Encoder
+from tightrope.errors import InvalidInput
+from tightrope.frames import CHUNK, AsFrame, Frame, Library, frame_of, made_frame
+from tightrope.rules import Rules
+from tightrope.tables import read_table
+from tightrope.validation import (
+    Array,
+    finite_array,
+    finite_number,
+    first,
+    labels,
+    real_array,
+    require_finite,
+    require_range,
+    whole_number,
+)
+
+Codes: TypeAlias = NDArray[np.int64]
+PerAction: TypeAlias = dict[str, str | float]
+
+
+class LogColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which columns of a table hold what: one action and one reward a row, or a reward for every action, or the right action.
+
+    Parameters
+    ----------
+    action, reward : column names
+        What was done, and what it brought. `reward` may also be a table from actions to columns or numbers, without `action`.
+    label : column name
+        The action that would have been right, in place of both: it earns 1, any other 0.
+    success : optional
+        The entry of the reward's column that counts as 1; all others are 0.
+    usage : table
+        For each usage that rules count the column of what was used; or a table from actions to columns or numbers.
+    group : column name, optional
+        The group of each row, for rules among groups.
+    """
+
+    action: str | None = None
+    reward: str | PerAction | None = None
+    label: str | None = None
+    success: str | bool | float | None = None
+    usage: dict[str, str | PerAction] = {}
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.label is not None and (self.action is not None or self.reward is not None):
+            raise InvalidInput(
+                "label must be given without action and reward: it tells every action's reward"
+            )
+        if self.label is None and self.reward is None:
+            raise InvalidInput("reward is missing: name the column of what was earned, or a label")
+        if isinstance(self.reward, dict) and self.action is not None:
+            raise InvalidInput("action must be left out where reward tells every action's reward")
+        if isinstance(self.reward, str) and self.action is None:
+            raise InvalidInput("action is missing: name the column of what was done")
+        if self.success is not None and not isinstance(self.reward, str):
+            raise InvalidInput("success is for a reward that is one column")
+
+    def needed(self) -> list[str]:
+        """All columns that a row must have, each once."""
+        named: list[Any] = [self.action, self.label, self.group]
+        for one in (self.reward, *self.usage.values()):
+            named += one.values() if isinstance(one, Mapping) else [one]
+        return list(dict.fromkeys(one for one in named if isinstance(one, str)))
+
+
+class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Past decisions in a file, as a spec speaks of them.
+
+    Parameters
+    ----------
+    file : str
+        A .csv, .csv.gz, .parquet or .json file, as seen from the spec.
+    """
+
+    file: str
+
+    def read(self, folder: Path = Path()) -> Log:
+        """The rows of the file that have all that is named here."""
+        return self.of(read_table(folder / self.file))
+
+    def of(self, frame: Frame) -> Log:
+        """The same of a table that was read."""
+        kept = np.ones(len(frame), dtype=bool)
+        for name in self.needed():
+            kept &= ~frame.column(name).missing
+        if not kept.any():
+            raise InvalidInput(f"{frame.path}: no row has all of {', '.join(self.needed())}")
+        whole = frame if kept.all() else frame.where(kept)
+        log = Log.from_frame(whole, self, named=action_name, left_out=int((~kept).sum()))
+        return log if isinstance(self.reward, dict) else log.for_actions(sorted(log.action_names))
+
+
+class Lessons(NamedTuple):
+    """What can be learnt of a log, one for each action where a row tells them all: row, action and reward, (m,) each."""
+
+    rows: Codes
+    actions: Codes
+    rewards: Array
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Log(AsFrame):
+    """Logged decisions and what came of them; to be evaluated, they were made at random with known probabilities.
+
+    Parameters
+    ----------
+    actions : (n,)
+        What was done: ids 0..J−1, or names.
+    rewards : (n,)
+    costs : (n, K) or (n, J, K), optional
+        Of what was done; or of every action, where costs are known before acting: then nothing needs to be weighted. Those of all
+        K rules, as `Rules.costs` makes them: usage less the limit, divided by the rule's scale.
+    propensities : (n,) or (n, J), optional
+        The probability, in (0, 1], with which the logged action was drawn; or that of every action, so that missing
+        overlap is found with certainty.
+    contexts : (n,) of int, (n, p), or with an encoder the rows of a table, optional
+        The context's number, or its features: what a callable target is given, and what "dr" fits outcomes to.
+    groups : (n,), optional
+        Who or what each row belongs to (a respondent, a patient). Rows of one group may depend on each other: intervals count
+        groups, not rows, and the folds of "dr" never split one.
+    in_order : bool
+        Whether rows are in the order of time and later propensities, or the target's, may depend on earlier outcomes, as where
+        either of them learns: "dr" then fits the outcomes of a row on rows before it alone, whatever the groups.
+    action_names : sequence of str, optional
+    constraints : Rules or sequence of str, optional
+        Names of the constraints; rules name the actions as well.
+    usage, group : mapping of names to (n,) arrays, and (n,) groups; optional
+        With rules, in place of costs: what was used by what was done, in the units of the rules, and the group of each context.
+    n_actions : int, optional
+        J, where neither names nor propensities tell it; by default the largest id + 1.
+    encoder : Encoder, optional
+        What makes features of contexts that are rows of a table.
+
+    Examples
+    --------
+    >>> Log([0, 1, 1], [1.0, 0.0, 1.0], propensities=[0.5, 0.5, 0.5])
+    Log(rows=3, actions=2, constraints=0)
+    >>> Log([0, 1], [1.0, 0.0], propensities=[0.5, 1.5])
+    Traceback (most recent call last):
+    ...
+    tightrope.errors.InvalidInput: propensities[1] must lie in (0, 1], but got 1.5.
+    """
+
+    # (n,), −1 in every row where the rewards of all actions are known: `tells_all`.
+    actions: Codes
+    # (n,), or (n, J)
+    rewards: Array
+    costs: Array
+    propensities: Array | None
+    contexts: NDArray[Any] | None
+    groups: Codes | None
+    in_order: bool
+    action_names: tuple[str, ...]
+    constraints: tuple[str, ...]
+    # The whole table, which of its columns hold what, and how many rows of it were left out; of a log that was made of a table.
+    frame: Frame
+    columns: LogColumns
+    left_out: int
+
+    def __init__(
+        self,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        costs: ArrayLike | None = None,
+        *,
+        propensities: ArrayLike | None = None,
+        contexts: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        in_order: bool = False,
+        action_names: Sequence[str] | None = None,
+        constraints: Rules | Sequence[str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        group: Any = None,
+        n_actions: int | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        if encoder is not None and contexts is not None:
+            contexts = encoder.transform(contexts)
+        y = finite_array("rewards", rewards, (None,))
+        n = y.size
+        if n < 2:
+            raise InvalidInput(f"a log must have at least 2 rows, but got {n}.")
+        if usage is not None:
+            if not isinstance(constraints, Rules) or costs is not None:
+                raise InvalidInput(
+                    "usage stands in for costs, and needs constraints=Rules([...]), which say what of it counts."
+                )
+            costs = constraints.logged(usage, labels(actions).tolist(), group)
+        if isinstance(constraints, Rules):
+            if action_names is not None:
+                raise InvalidInput("action_names come from the rules: do not give them as well.")
+            action_names, constraints = tuple(map(str, constraints.actions)), constraints.names
+        known = None if action_names is None else _names("action_names", action_names)
+        p = None if propensities is None else real_array("propensities", propensities, (n,), (n, None))
+        told = {} if known is None else {"action_names": len(known)}
+        if p is not None and p.ndim == 2:
+            told["propensities"] = p.shape[1]
+        if n_actions is not None:
+            told["n_actions"] = whole_number("n_actions", n_actions, low=1)
+        if len(set(told.values())) > 1:
+            raise InvalidInput(f"the number of actions must be one, but got {told}.")
+        ids = action_ids(actions, known, n, next(iter(told.values()), None))
+        count = next(iter(told.values()), int(ids.max()) + 1)
+        if p is not None:
+            _require_propensities(p, ids)
+        w = finite_array("costs", np.empty((n, 0)) if costs is None else costs, (n, None), (n, count, None))
+        K = w.shape[-1]
+        names = tuple(f"constraint {k}" for k in range(K))
+        if constraints is not None:
+            names = _names("constraints", constraints)
+            if (named := len(names)) != K:
+                raise InvalidInput(f"constraints must name the {K} columns of costs, but got {named} names.")
+        every = known or tuple(f"action {j}" for j in range(count))
+        self._become(
+            actions=ids,
+            rewards=y,
+            costs=w,
+            propensities=p,
+            contexts=None if contexts is None else _contexts(contexts, n),
+            groups=None if groups is None else _groups(groups, n),
+            in_order=bool(in_order),
+            action_names=every,
+            constraints=names,
+            frame=Frame({"action": np.array(every)[ids], "reward": y}),
+            columns=LogColumns(action="action", reward="reward"),
+            left_out=0,
+        )
+
+    def _become(self, **fields: Any) -> None:
+        for field, value in fields.items():
+            if isinstance(value, np.ndarray):
+                value = value.copy()
+                value.flags.writeable = False
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_frame(
+        cls,
+        table: Any,
+        columns: LogColumns,
+        *,
+        actions: Sequence[str] | None = None,
+        encoder: Encoder | None = None,
+        costs: Sequence[str] = (),
+        probability: str | None = None,
+        unit: str | Sequence[str] | None = None,
+        in_order: bool = False,
+        every: bool = True,
+        named: Callable[[Any], str] = str,
+        left_out: int = 0,
+    ) -> Self:
+        """The rows of a table, none of which may lack what is named.
+
+        Parameters
+        ----------
+        table : DataFrame of pandas or polars, pyarrow Table, mapping of columns, list of rows, or Frame
+        columns : LogColumns
+            Which of its columns hold what.
+        actions : sequence of str, optional
+            All actions, in their order; by default those of the table, sorted.
+        encoder : Encoder, optional
+            What makes features of a row: `contexts`.
+        costs : sequence of str
+            Columns of what was done alone that are `costs`, as they stand.
+        probability : column name, optional
+            The probability with which each action was drawn: `propensities`.
+        unit : column name or names, optional
+            Who or what each row belongs to: `groups`.
+        in_order : bool
+            As in the constructor.
+        every : bool
+            Whether every one of `actions` must occur.
+        named : callable
+            The name of an action, by the value in the table.
+        left_out : int
+            How many rows of the table were left out before.
+
+        Examples
+        --------
+        >>> columns = LogColumns(action="sent", reward="bought", usage={"minutes": "minutes"})
+        >>> log = Log.from_frame({"sent": ["a", "b"], "bought": [0, 1], "minutes": [3.0, 9.0]}, columns)
+        >>> log.names.tolist(), log.used("minutes").tolist()
+        (['a', 'b'], [3.0, 9.0])
+        """
+        frame = frame_of(table)
+        done, names = np.full(len(frame), -1), tuple(actions or ())
+        if (chosen := columns.action or columns.label) is not None:
+            done, names = _codes(frame, chosen, actions, named, every)
+        if columns.label is not None:
+            rewards, done = np.eye(len(names))[done], np.full(len(frame), -1)
+        elif isinstance(columns.reward, Mapping):
+            names = names or tuple(columns.reward)
+            rewards = by_action(frame, columns.reward, names, "reward")
+        elif columns.success is not None:
+            assert isinstance(columns.reward, str)
+            rewards = np.asarray(frame.whole(columns.reward) == columns.success, dtype=np.float64)
+        else:
+            assert columns.reward is not None
+            rewards = frame.numbers(columns.reward)
+        log = object.__new__(cls)
+        log._become(
+            actions=done,
+            rewards=rewards,
+            costs=np.column_stack([frame.numbers(one) for one in costs])
+            if len(costs)
+            else np.empty((len(frame), 0)),
+            propensities=None if probability is None else frame.numbers(probability),
+            contexts=None if encoder is None else encoder.transform(frame),
+            groups=None if unit is None else _require_two(units(frame, unit)),
+            in_order=bool(in_order),
+            action_names=names,
+            constraints=tuple(costs),
+            frame=frame,
+            columns=columns,
+            left_out=left_out,
+        )
+        if log.propensities is not None:
+            _require_propensities(log.propensities, log.actions)
+        return log
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def n_rows(self) -> int:
+        """n."""
+        return len(self.rewards)
+
+    @property
+    def n_actions(self) -> int:
+        """J."""
+        return len(self.action_names)
+
+    @property
+    def n_constraints(self) -> int:
+        """K."""
+        return len(self.constraints)
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether a row tells what every action earns, and not of one that was done."""
+        return self.rewards.ndim == 2
+
+    @property
+    def chances(self) -> Array:
+        """The propensity of what was done, (n,)."""
+        p = self.propensities
+        if p is None:
+            raise InvalidInput(
+                "the log must say with which probability each action was drawn: give propensities."
+            )
+        return p if p.ndim == 1 else p[np.arange(p.shape[0]), self.actions]
+
+    @cached_property
+    def context_groups(self) -> NDArray[np.str_] | None:
+        """The group of each row, for rules among groups, (n,)."""
+        return None if self.columns.group is None else self.frame.whole(self.columns.group).astype(str)
+
+    def context_group(self, i: int) -> str | None:
+        """The group of row i."""
+        groups = self.context_groups
+        return None if groups is None else str(groups[i])
+
+    def used(self, usage: str, actions: Sequence[str] | None = None, untold: float = 0.0) -> Array:
+        """What was used by what was done, (n,); or by every action, (n, J), `untold` where the table says nothing of one."""
+        stated = self.columns.usage[usage]
+        if isinstance(stated, str):
+            return self.frame.numbers(stated)
+        names = self.action_names if actions is None else actions
+        return np.column_stack([self.frame.numbers(stated.get(one, untold)) for one in names])
+
+    def lessons(self) -> Lessons:
+        """What can be learnt of it, in the order of its rows."""
+        n, J = len(self), self.n_actions
+        if self.tells_all:
+            return Lessons(np.repeat(np.arange(n), J), np.tile(np.arange(J), n), self.rewards.ravel())
+        return Lessons(np.arange(n), self.actions, self.rewards)
+
+    def for_actions(self, names: Sequence[str]) -> Self:
+        """The same with the actions in this order."""
+        wanted = ActionNames(tuple(names))
+        if {*wanted} != {*self.action_names}:
+            raise InvalidInput(
+                f"the table has the actions {list(self.action_names)}, but the spec {list(names)}"
+            )
+        order = np.array(wanted.ids(self.action_names))
+        if self.tells_all:
+            at = np.argsort(order)
+            return self._with(rewards=self.rewards[:, at], action_names=tuple(names))
+        return self._with(actions=order[self.actions], action_names=tuple(names))
+
+    def _with(self, **changes: Any) -> Self:
+        log = object.__new__(type(self))
+        log._become(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
+        return log
+
+    def __repr__(self) -> str:
+        return f"Log(rows={self.n_rows}, actions={self.n_actions}, constraints={self.n_constraints})"
+
+    @property
+    def names(self) -> NDArray[np.str_]:
+        """What was done, by name, (n,)."""
+        return np.array(self.action_names)[self.actions]
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """A row for each decision: action, reward, probability, costs of what was done, context and group where there are any."""
+        costs = self.costs if self.costs.ndim == 2 else self.costs[np.arange(self.n_rows), self.actions]
+        columns: dict[str, Any] = {"action": self.names, "reward": self.rewards}
+        columns |= {} if self.propensities is None else {"probability": self.chances}
+        columns |= {name: costs[:, k] for k, name in enumerate(self.constraints)}
+        if self.contexts is not None and self.contexts.ndim == 1:
+            columns["context"] = self.contexts
+        elif self.contexts is not None:
+            columns |= {f"x{i}": column for i, column in enumerate(self.contexts.T)}
+        if self.groups is not None:
+            columns["group"] = self.groups
+        return made_frame({name: values.tolist() for name, values in columns.items()}, library)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for j, name in enumerate(self.action_names):
+            mine = self.actions == j
+            rewards = self.rewards[mine]
+            mean = float(rewards.mean()) if rewards.size else None
+            rows.append((name, int(mine.sum()), float(mine.mean()), mean))
+        known: list[tuple[str, Any]] = [("mean reward", float(self.rewards.mean()))]
+        known += [("constraints", self.constraints)] if self.constraints else []
+        return displays.page(
+            f"Log of {self.n_rows:,} decisions",
+            displays.facts(known),
+            displays.table(("action", "times", "share", "mean reward"), rows),
+        )
+
+
+def action_ids(
+    actions: ArrayLike, names: tuple[str, ...] | None, n: int, count: int | None, what: str = "actions"
+) -> Codes:
+    """The id of the action of each of n rows, given by ids or by names."""
+    given = labels(actions)
+    if given.shape != (n,) or given.dtype.kind not in "iuU":
+        raise InvalidInput(
+            f"{what} must be {n} ids or names, one for each row, but got {given.dtype} of shape {given.shape}."
+        )
+    if given.dtype.kind == "U" and names is None:
+        raise InvalidInput(f"{what} are names, so action_names must say which there are.")
+    return np.array(ActionNames(count if names is None else names).ids(given, what), dtype=np.int64)
+
+
+def require_distributions(name: str, p: Array) -> None:
+    """Refuse a row that is no distribution over actions."""
+    require_range(name, p, 0.0, 1.0)
+    wrong = np.abs(p.sum(axis=1) - 1.0) > 1e-6
+    if wrong.any():
+        i = first(wrong)[0]
+        raise InvalidInput(f"{name}[{i}] must sum to 1, but it sums to {p[i].sum():.9g}.")
+
+
+def _require_propensities(p: Array, ids: Codes) -> None:
+    if p.ndim == 2:
+        require_distributions("propensities", p)
+        taken = p[np.arange(len(p)), ids]
+        if (taken == 0).any():
+            i = first(taken == 0)[0]
+            what = f"propensities[{i}, {ids[i]}] is that of the logged action"
+            raise InvalidInput(f"{what}: it must be above 0.")
+        return
+    require_finite("propensities", p)
+    bad = (p <= 0) | (p > 1)
+    if bad.any():
+        i = first(bad)[0]
+        raise InvalidInput(f"propensities[{i}] must lie in (0, 1], but got {p[i]:g}.")
+
+
+def _contexts(contexts: ArrayLike, n: int) -> NDArray[Any]:
+    given = np.asarray(contexts)
+    if given.ndim == 1 and given.dtype.kind in "iu":
+        if given.shape != (n,):
+            raise InvalidInput(f"contexts must have one entry for each of {n} rows, but got {given.size}.")
+        if (given < 0).any():
+            i = first(given < 0)[0]
+            raise InvalidInput(f"contexts[{i}] must be 0 or more, but got {given[i]}.")
+        return given.astype(np.int64)
+    return finite_array("contexts", contexts, (n, None))
+
+
+def _groups(groups: ArrayLike, n: int) -> Codes:
+    """Numbers of the groups, in the order in which they first appear."""
+    given = labels(groups)
+    if given.shape != (n,) or given.dtype.kind not in "iuU":
+        raise InvalidInput(
+            f"groups must be {n} whole numbers or names, one for each row, but got {given.dtype} of shape {given.shape}."
+        )
+    _, start, inverse = np.unique(given, return_index=True, return_inverse=True)
+    return _require_two(np.argsort(np.argsort(start))[inverse])
+
+
+def _names(what: str, given: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(given)
+    texts = all(isinstance(one, str) for one in names)
+    if isinstance(given, str) or not texts or len(set(names)) != len(names):
+        raise InvalidInput(f"{what} must be different strings, but got {given!r}.")
+    return names
+
+
+def action_name(value: Any) -> str:
+    """What stands in a column of actions, as a name: a CSV has no whole numbers.
+
+    >>> action_name(3.0), action_name("email"), action_name(True)
+    ('3', 'email', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def by_action(frame: Frame, values: Mapping[Any, str | float], actions: Sequence[str], what: str) -> Array:
+    """For each row the value of each action, (n, J)."""
+    by_name = {str(key): value for key, value in values.items()}
+    if set(by_name) != set(actions):
+        raise InvalidInput(f"{what} must have the actions {list(actions)}, but got {list(by_name)}")
+    stated = [by_name[one] for one in actions]
+    return np.column_stack(
+        [frame.numbers(one if isinstance(one, str) else finite_number(what, one)) for one in stated]
+    )
+
+
+def units(frame: Frame, names: str | Sequence[str]) -> Codes:
+    """A number for each row, the same where all the columns named hold the same, in the order of first rows."""
+    if not isinstance(names, str) and len(names) == 0:
+        raise InvalidInput(f"unit must be one or more column names, but got {names!r}")
+    columns = [frame.whole(name) for name in ([names] if isinstance(names, str) else names)]
+    met: dict[tuple[Any, ...], int] = {}
+    codes = np.empty(len(frame), dtype=np.int64)
+    for begin in range(0, len(frame), CHUNK):
+        rows = slice(begin, begin + CHUNK)
+        codes[rows] = [met.setdefault(key, len(met)) for key in zip(*(one[rows].tolist() for one in columns))]
+    return codes
+
+
+def _require_two(groups: Codes) -> Codes:
+    if groups.max() == 0:
+        raise InvalidInput("groups must be at least 2, but all rows belong to one.")
+    return groups
+
+
+def _codes(
+    frame: Frame, name: str, actions: Sequence[str] | None, named: Callable[[Any], str], every: bool
+) -> tuple[Codes, tuple[str, ...]]:
+    """The action of each row, and the names of all actions."""
+    distinct, codes = np.unique(frame.whole(name), return_inverse=True)
+    found = tuple(named(value) for value in distinct.tolist())
+    wanted = ActionNames(found if actions is None else tuple(actions))
+    if not set(found) <= set(wanted) or (every and len(found) < len(wanted)):
+        raise InvalidInput(
+            f"column {name!r} must hold the actions of the rules, {list(wanted)}, but it holds {list(found)}"
+        )
+    return np.array(wanted.ids(found))[codes], tuple(map(str, wanted))
