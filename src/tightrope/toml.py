@@ -2,79 +2,79 @@
 
 from __future__ import annotations
 
-import datetime
-import json
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import tomlkit
+from tomlkit.items import InlineTable, Item, Table
 
 from tightrope.errors import InvalidInput
+
+Filled = TypeVar("Filled", Table, InlineTable)
 
 _WIDTH = 100  # of an array on one line
 
 
 def dumps(data: Mapping[str, Any]) -> str:
-    """`data` as TOML: plain values first, then tables, then lists of tables; tables without tables in them stay on one line.
+    """`data` as TOML: plain values first, then tables, then lists of tables; tables within these stay on one line.
 
     >>> print(dumps({"name": "beds", "policy": {"slater": 0.1, "reward": {"bonus": 0.5}}, "rule": [{"kind": "share"}]}), end="")
     name = "beds"
     <BLANKLINE>
     [policy]
     slater = 0.1
-    reward = { bonus = 0.5 }
+    reward = {bonus = 0.5}
     <BLANKLINE>
     [[rule]]
     kind = "share"
     """
-    return "\n".join(_table(data, "")).strip("\n") + "\n"
-
-
-def _table(data: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    later: list[tuple[str, Any]] = []
+    document = tomlkit.document()
+    later = {name: value for name, value in data.items() if isinstance(value, Mapping) or _tables(value)}
     for name, value in data.items():
-        if prefix == "" and (isinstance(value, Mapping) or _tables(value)):
-            later.append((key_text(name), value))
+        if name not in later:
+            document.append(name, _item(value))
+    for name, value in later.items():
+        if document.body:
+            document.add(tomlkit.nl())
+        if isinstance(value, Mapping):
+            document.append(name, _filled(tomlkit.table(), value))
         else:
-            yield f"{key_text(name)} = {value_text(value)}"
-    for name, value in later:
-        for table in value if isinstance(value, list) else [value]:
-            yield ""
-            yield f"[[{name}]]" if isinstance(value, list) else f"[{name}]"
-            yield from _table(table, name)
+            document.append(name, tomlkit.aot())
+            for one in value:
+                document[name].append(_filled(tomlkit.table(), one))
+    return tomlkit.dumps(document)
+
+
+def value_text(value: Any) -> str:
+    """One value, as it stands after the equals sign."""
+    return _item(value).as_string()
+
+
+def key_text(name: str) -> str:
+    """A name, quoted where it has to be."""
+    return tomlkit.key(name).as_string()
 
 
 def _tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
-def value_text(value: Any) -> str:
-    """One value, as it stands after the equals sign."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        # As TOML writes them: whole numbers, decimals, nan, inf and -inf.
-        return repr(value)
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
+def _filled(table: Filled, data: Mapping[str, Any]) -> Filled:
+    for name, value in data.items():
+        table.append(name, _item(value))
+    return table
+
+
+def _item(value: Any) -> Item:
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{key_text(name)} = {value_text(one)}" for name, one in value.items())
-        return f"{{ {inner} }}" if inner else "{}"
+        return _filled(tomlkit.inline_table(), value)
     if isinstance(value, list | tuple):
-        parts = [value_text(one) for one in value]
-        line = f"[{', '.join(parts)}]"
-        if len(line) <= _WIDTH:
-            return line
-        return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
-    raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.")
-
-
-def key_text(name: str) -> str:
-    """A name, quoted where it has to be."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        array = tomlkit.array()
+        for one in value:
+            array.append(_item(one))
+        return array.multiline(len(array.as_string()) > _WIDTH)
+    try:
+        found: Item = tomlkit.item(value)
+    except ValueError as error:
+        raise InvalidInput(f"TOML can't hold {value!r}, a {type(value).__name__}.") from error
+    return found
