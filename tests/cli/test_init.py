@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
 import json
 import shutil
 import tomllib
 import webbrowser
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,9 +37,29 @@ def write_table(folder):
     (folder / "visits.csv").write_text("\n".join(lines) + "\n")
 
 
+@contextlib.contextmanager
+def counted():
+    """How often each file is opened to be read, and how often TOML is parsed."""
+    found, opened, loads = Counter(), io.open, tomllib.loads
+
+    def counting_open(file, mode="r", *rest, **options):
+        found[Path(str(file)).name] += not set(mode) & set("wxa")
+        return opened(file, mode, *rest, **options)
+
+    def counting_loads(text, **options):
+        found["toml"] += 1
+        return loads(text, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(io, "open", counting_open)
+        patch.setattr(builtins, "open", counting_open)
+        patch.setattr(tomllib, "loads", counting_loads)
+        yield found
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder in which init has been run once."""
+    """A folder in which init has been run once, what it said, and what it read."""
     folder = tmp_path_factory.mktemp("init")
     write_table(folder)
     argv = [
@@ -49,9 +72,9 @@ def made(tmp_path_factory):
         "--json",
         *QUICK,
     ]
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with counted() as reads, contextlib.redirect_stdout(io.StringIO()) as said:
         assert main(argv) == 0
-    return folder, json.loads(said.getvalue())
+    return folder, json.loads(said.getvalue()), reads
 
 
 @pytest.fixture
@@ -66,6 +89,18 @@ def here(made, tmp_path, monkeypatch):
     shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_table_and_spec_are_read_once_on_the_way_to_a_service(made, here):
+    reads = made[2]
+    assert (reads["visits.csv"], reads["spec.toml"], reads["toml"]) == (1, 0, 1), (
+        "init parses the text that it writes"
+    )
+    with counted() as reads:
+        experiment = Experiment(read_spec(here / "out" / "spec.toml"), MemoryJournal())
+        experiment.open()
+    assert (reads["visits.csv"], reads["spec.toml"], reads["toml"]) == (1, 1, 1)
+    experiment.close()
 
 
 def test_everything_is_in_the_folder_and_works_for_all_commands(here, told, capsys):
