@@ -67,7 +67,7 @@ def run(world: str, name: str, seed: int, rounds: int | None, data: Path, labels
     J, p, K = env.n_actions, env.n_features, env.n_constraints
     draw = np.random.default_rng([seed, 16])
     rows = draw.permutation(env.n_contexts) if rounds is None else draw.integers(env.n_contexts, size=rounds)
-    policy = tr.ShadowPrice(MODELS[name](J, p), constraints=K, seed=seed)
+    policy = tr.ShadowPrice(reward=MODELS[name](J, p), constraints=K, seed=seed)
     policy.notify = lambda concern: None
     right, highest, seconds = (np.zeros(len(rows)) for _ in range(3))
     totals, began = np.zeros(K), time.process_time()

@@ -381,7 +381,7 @@ def test_needs_nothing_but_numpy() -> None:
     script = """
         import sys
 
-        BLOCKED = {"numba", "scipy", "highspy", "rich", "msgspec", "joblib", "matplotlib", "cyclopts"}
+        BLOCKED = {"numba", "scipy", "highspy", "rich", "joblib", "matplotlib", "cyclopts"}
 
         class Blocker:
             def find_spec(self, name, path=None, target=None):
