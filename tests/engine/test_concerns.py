@@ -49,7 +49,7 @@ def test_costs_seen_after_acting_that_end_in_violation_are_told_and_the_remedy_h
     assert len(told) == len(run.concerns) >= 3
     assert found["epsilon above every cost"].runs == 5
     assert found["total above zero"].message.startswith("visits: its total was above zero")
-    assert all("ShadowPrice" in one.remedy for one in run.concerns)
+    assert all("shadow-price" in one.remedy for one in run.concerns)
     remedied = tr.simulate(
         tr.ShadowPrice(**models(env), constraints=1), env, T, 5, seed=0, progress=False, warn=False
     )

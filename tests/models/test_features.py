@@ -222,7 +222,7 @@ def test_categories_are_encoded_where_the_size_is_told():
         small.learn([float(i % 5)], 0.0)
     before = small.n_learnt
     with pytest.raises(
-        tr.InvalidInput, match="makes 5 features, but the model was made for 3: say size=5 or more"
+        tr.InvalidInput, match="makes 5 features, but the model was made for 3: set its size to 5 or more"
     ):
         small.learn([1.0], 0.0)
     assert small.n_learnt == before

@@ -135,7 +135,7 @@ def test_rewards_outside_the_unit_interval_are_told_once_by_the_papers_policy():
     [concern] = fresh.concerns()
     assert concern.kind == "rewards outside [0, 1]"
     assert "2 rewards lie outside [0, 1], all of them in [-3, 7]" in concern.message
-    assert "ShadowPrice" in concern.remedy
+    assert "shadow-price" in concern.remedy
     with pytest.warns(PolicyWarning, match="4 rewards lie outside"):
         twin.warm_start(None, [0, 1, 0, 1, 1], [2.0, 3.0, 0.5, -1.0, 9.0])
     low = twin.copy()

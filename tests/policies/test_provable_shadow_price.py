@@ -312,7 +312,7 @@ class TestGuarantees:
     [
         ({"n_constraints": 0}, "n_constraints must be"),
         ({"horizon": 0}, "horizon must be"),
-        ({"guard": 1}, "guard must be True or False"),
+        ({"guard": 1}, "guard must be true or false"),
         ({"memory": 0}, "memory must be"),
         ({"price_cap": -1.0}, "price_cap must"),
         ({"seed": -1}, "seed must"),

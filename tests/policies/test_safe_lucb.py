@@ -58,7 +58,7 @@ def test_safe_lucb_never_plays_an_unsafe_action_and_finds_safe_ones():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"safe_actions": [0]}, "horizon="),
+        ({"safe_actions": [0]}, "Give a horizon"),
         ({"safe_actions": [], "horizon": 9}, "at least one"),
         ({"safe_actions": "01", "horizon": 9}, "a sequence"),
     ],

@@ -79,7 +79,7 @@ def test_a_total_that_stays_above_zero_is_told_once_with_rule_round_and_amount()
         "constraint 0: its total was above zero whenever it was looked at from round 64 on; in round 2,100 it is 525, "
         "which is 0.25 per decision too much."
     )
-    assert "ShadowPrice" in concern.remedy
+    assert "shadow-price" in concern.remedy
 
 
 @pytest.mark.parametrize("make", [tr.ShadowPrice, tr.PessimisticOptimistic])

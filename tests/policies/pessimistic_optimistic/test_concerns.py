@@ -31,7 +31,7 @@ def test_epsilon_above_every_cost_until_the_round_that_is_named(horizon):
     assert eps(1024) == 0.25
     assert "tightened by ε = 0.326, but no action gives back more than 0.25" in said.message
     assert "can't be met before round 1,024." in said.message
-    for name in ("ShadowPrice", "horizon", "epsilon="):
+    for name in ("shadow-price", "horizon", "epsilon"):
         assert name in said.remedy
     assert "epsilon above every cost" in played(policy, 422, costs=[[0.5], [-0.25]])
     assert policy.rounds == 1022
@@ -126,7 +126,7 @@ def test_a_capped_tightening_is_no_concern_and_the_remedy_of_one_that_is_not():
         return {one.kind: one for one in policy.concerns()}
 
     found = after(600)["epsilon above every cost"]
-    assert 'tightening="capped"' in found.remedy
+    assert 'tightening "capped"' in found.remedy
     # Capped at δ/2 = 0.25, still above the 0.01 that an action gives back at most: it says so, and not what is in use already.
     capped = after(600, tightening="capped", epsilon=tr.Power(40.0, -0.5))["epsilon above every cost"]
     assert "ε = 0.25," in capped.message
