@@ -14,10 +14,10 @@ import pytest
 
 import tightrope as tr
 from tightrope.environments.build import environment_of
+from tightrope.ledger.hard_caps import hard_caps
 from tightrope.rules import RULE_KINDS, DecisionRule, Rules, register
 from tightrope.rules.rule import Actions, Groups, Name, ShareOfDecisions, When
 from tightrope.service.experiment.configuration import served_part
-from tightrope.ledger.hard_caps import hard_caps
 from tightrope.spec import SpecError, make_spec, read_spec
 
 
