@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tightrope.actions import ActionNames
+from tightrope.actions import ActionNames, count, counted
 from tightrope.errors import InvalidInput
 
 WARDS = ActionNames(["icu", "surgery", "other"])
@@ -74,3 +74,42 @@ def test_as_declared() -> None:
     )
     with pytest.raises(InvalidInput, match="default must be below 3"):
         WARDS.id(3, "default")
+
+
+def test_a_registry_grows_and_its_ids_stay() -> None:
+    wards = ActionNames(["icu", "surgery"])
+    later = wards.with_state("icu", "paused").with_action("hospice")
+    assert (len(wards), wards.state("icu"), wards.active) == (2, "active", range(2)), (
+        "it does not change itself"
+    )
+    assert [later.id(name) for name in ("icu", "surgery", "hospice")] == [0, 1, 2]
+    assert [later.state(name) for name in later] == ["paused", "active", "active"]
+    assert later.active == (1, 2)
+    assert later.with_state("icu", "active").active == (0, 1, 2)
+    assert later.ids(["icu"]) == [0], "a caller may still ask for it by name"
+    assert later.goes_on_from(wards)
+    assert not wards.goes_on_from(later)
+    assert not ActionNames(["surgery", "icu", "hospice"]).goes_on_from(wards)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda wards: wards.with_action("icu"), "'icu' comes twice"),
+        (lambda wards: wards.with_action(""), r"actions\[2\] must be a name"),
+        (lambda wards: wards.with_state("icu", "gone"), "state must be one of 'active', 'paused', 'retired'"),
+        (lambda wards: wards.with_state("ici", "paused"), "did you mean 'icu'"),
+        (lambda _: ActionNames(3).with_action("x"), "give them names"),
+    ],
+)
+def test_a_registry_refuses_what_would_not_be_one(change, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        change(ActionNames(["icu", "surgery"]))
+
+
+def test_counts_by_action_have_room_for_later_ones() -> None:
+    counts: list[int] = []
+    for action in (1, 0, 1, 4):
+        count(counts, action)
+    assert counts == [1, 2, 0, 0, 1]
+    assert [counted(counts, action) for action in (0, 4, 9)] == [1, 1, 0]

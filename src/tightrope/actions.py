@@ -1,28 +1,35 @@
-"""Which action is meant: names and ids of actions, declared once.
+"""The registry of actions: names, ids that never change, and which of them are on offer. It only ever grows.
 
 >>> wards = ActionNames(["icu", "surgery", "other"])
 >>> wards.ids(["other", 0]), wards.name(1), len(wards)
 ([2, 0], 'surgery', 3)
+>>> later = wards.with_action("hospice").with_state("surgery", "retired")
+>>> later.id("hospice"), later.active, later.goes_on_from(wards)
+(3, (0, 2, 3), True)
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
-from tightrope.validation import Name, whole_number
+from tightrope.validation import Name, require_choice, whole_number
 from tightrope.words import Place, Text
 
 Action: TypeAlias = str | int
+# On offer; off offer until it comes back; off offer for good, with what was learnt and counted of it.
+State: TypeAlias = Literal["active", "paused", "retired"]
 
 
 class ActionNames:
-    """The actions of a problem, in the order of their ids.
+    """The actions of a problem, in the order of their ids. It does not change: one more action makes another registry.
+
+    Models, counts, trails and rules refer to ids, so that an action keeps what was learnt and counted of it.
 
     Parameters
     ----------
@@ -41,14 +48,18 @@ class ActionNames:
     tightrope.errors.InvalidInput: actions[1] must be below 3, the number of actions, but got 3.
     """
 
-    __slots__ = ("_ids", "_limit", "names")
+    __slots__ = ("_ids", "_limit", "_states", "active", "names")
 
     names: Sequence[Action]
+    # The ids of those that are on offer where nobody says which are.
+    active: Sequence[int]
 
     def __init__(self, actions: Sequence[Action] | int | None) -> None:
         self.names = () if actions is None else _declared(actions)
         self._ids = {str(name): i for i, name in enumerate(self.names)} if self.named else {}
         self._limit = 2**63 if actions is None else len(self.names)
+        self._states: dict[int, State] = {}
+        self.active = range(len(self.names))
 
     @property
     def named(self) -> bool:
@@ -100,6 +111,41 @@ class ActionNames:
     def name(self, action: int) -> Action:
         """The name of the action with this id; the id itself where actions have no names."""
         return self.names[action] if self.named else action
+
+    def state(self, action: Action) -> State:
+        """Whether an action is active, paused or retired."""
+        return self._states.get(self.id(action), "active")
+
+    def with_action(self, name: str) -> ActionNames:
+        """The registry with one more action, whose id is the next."""
+        if not self.named:
+            raise InvalidInput("actions without names can't be added to: give them names.")
+        return self._changed([*self.names, name], self._states)
+
+    def with_state(self, action: Action, state: State) -> ActionNames:
+        """The registry with an action in another state; what is retired stays so.
+
+        >>> ActionNames(["a", "b"]).with_state("a", "retired").with_state("a", "active")
+        Traceback (most recent call last):
+        ...
+        tightrope.errors.InvalidInput: action 'a' is retired, and stays so: add another action in its place.
+        """
+        require_choice("state", state, get_args(State))
+        if self.state(action) == "retired":
+            raise InvalidInput(
+                f"action {action!r} is retired, and stays so: add another action in its place."
+            )
+        return self._changed(self.names, {**self._states, self.id(action): state})
+
+    def goes_on_from(self, before: ActionNames) -> bool:
+        """Whether every action of `before` has the same name and id here."""
+        return tuple(self.names[: len(before.names)]) == tuple(before.names)
+
+    def _changed(self, names: Sequence[Action], states: dict[int, State]) -> ActionNames:
+        new = ActionNames(names if self.named else len(names))
+        new._states = {action: state for action, state in states.items() if state != "active"}
+        new.active = tuple(i for i in range(len(names)) if i not in new._states)
+        return new
 
     def unknown(self, action: Any) -> str:
         """In words, that there is no such action.

@@ -188,6 +188,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         """The names of what a caller sends."""
         return () if self.encoder is None else tuple(self.encoder.columns)
 
+    @property
+    def action_names(self) -> ActionNames:
+        """The registry of its actions."""
+        return ActionNames(self.actions or None) if self.rules is None else self.rules.action_names
+
     def problem(self) -> Problem:
         """The problem that whoever serves this spec decides on; contexts of categories alone are numbered."""
         read = self.vector if self.encoder is None else self.encoder

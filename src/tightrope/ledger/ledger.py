@@ -108,7 +108,7 @@ class Ledger:
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
-        self._rules, self._actions = spec.rules, spec.actions
+        self._rules = spec.rules
         self._averages: list[Average | None] = [Average() for _ in self.columns]
         self._withheld: list[Withheld | None] = [None for _ in self.caps]
 
@@ -152,7 +152,7 @@ class Ledger:
     def room(self, ids: Sequence[int] | None, usage: Mapping[str, Any], group: Group) -> Room:
         """What each action on offer (`ids`, or all) would take, and which may still be taken; `Exhausted` if none may."""
         force = self._in_force(group)
-        offered = range(len(self._actions)) if ids is None else ids
+        offered = self._offered(ids)
         needs = [
             [cap.need(action, row, usage, force) for cap in self.caps] for row, action in enumerate(offered)
         ]
@@ -174,13 +174,14 @@ class Ledger:
         """Which actions each cap keeps off offer in a decision, before it takes anything; `now` begins a new `Withheld`."""
         for k, cap in enumerate(self.caps):
             fits = [room.whole or cap.account.fits(need[k]) for need in room.needs]
+            offered = self._offered(ids)
             run = self._withheld[k]
             if not all(fits):
                 if run is None:
                     run = self._withheld[k] = Withheld(*now, 0, [])
                 run.decisions += 1
                 for row in (row for row, one in enumerate(fits) if not one):
-                    count(run.actions, row if ids is None else ids[row])
+                    count(run.actions, offered[row])
             elif run is not None and any(need[k] for need in room.needs):
                 self._withheld[k] = None
 
@@ -258,6 +259,11 @@ class Ledger:
     def restore_averages(self, saved: Mapping[str, Any]) -> None:
         """Take only the counts of the limits, where the totals that they explain go back."""
         self._averages = msgspec.convert(saved["averages"], list[Average | None])
+
+    def _offered(self, ids: Sequence[int] | None) -> Sequence[int]:
+        if ids is None:
+            return () if self._rules is None else self._rules.action_names.active
+        return ids
 
     def _in_force(self, group: Group) -> NDArray[np.bool_]:
         return _NONE if self._rules is None else self._rules.in_force(group)

@@ -529,7 +529,7 @@ class Rules:
         return found
 
     def _make_plan(self, groups: frozenset[str] | None, ids: tuple[int, ...] | None, after: bool) -> Plan:
-        rows = tuple(range(len(self._actions))) if ids is None else ids
+        rows = tuple(self._names.active) if ids is None else ids
         in_force = self._in_force(groups)
         fixed = in_force & np.array([usage is None for usage in self._usages], dtype=np.bool_)
         weights = self._weights[list(rows)]

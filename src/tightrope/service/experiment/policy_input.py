@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightrope.actions import ActionNames
 from tightrope.errors import InvalidInput
 from tightrope.messages import did_you_mean
 from tightrope.models import Model
@@ -35,10 +34,10 @@ class Asked(NamedTuple):
     # The fields of the context whose number is outside its range.
     outside: Sequence[str]
 
-    def without(self, rows: Sequence[int]) -> Asked:
-        """The same where only some of the rows are on offer."""
+    def only(self, rows: Sequence[int], offered: Sequence[int]) -> Asked:
+        """The same with only some of the rows, whose ids are `offered`, on offer."""
         return self._replace(
-            ids=list(rows) if self.ids is None else [self.ids[row] for row in rows],
+            ids=[offered[row] for row in rows],
             x=self.x if self.x is None or self.x.ndim == 1 else np.ascontiguousarray(self.x[rows]),
             W=None if self.W is None else np.ascontiguousarray(self.W[rows]),
         )
@@ -64,7 +63,7 @@ class PolicyInput:
         self._vector = spec.vector
         self._reward_range = spec.reward_range
         self._ranges = dict(ranges or {})
-        self._names = ActionNames(spec.actions or None)
+        self._names = spec.action_names
         self._none_before = rules is None or not bool(rules.seen.any())
         self._grouped = any(rule.among is not None for rule in rules or ())
         named = {one for rule in rules or () for one in members(rule.among)}
@@ -84,6 +83,10 @@ class PolicyInput:
         if what != "actions":
             return [self._names.id(action, what) for action in actions]
         return self._names.ids(actions, once=True)
+
+    def offered(self, ids: list[int] | None) -> Sequence[int]:
+        """The ids of the rows on offer: those asked for, or every action that is active."""
+        return self._names.active if ids is None else ids
 
     def require_declared(self, request: DecisionRequest) -> None:
         """Refuse a group that the spec does not know and a default that is no action: both would be kept."""
@@ -113,7 +116,7 @@ class PolicyInput:
         """What is asked, in numbers."""
         ids = None if request.actions is None else self.actions(request.actions)
         context, known = request.context, self._features
-        x = self._x(context, request.features, len(self._actions if ids is None else ids))
+        x = self._x(context, request.features, len(self.offered(ids)))
         usage = self._usage(request.usage)
         W = self._W(request.usage, request.group, usage, ids)
         outside = known.outside(context) if known is not None and context is not None else ()
@@ -224,7 +227,7 @@ class PolicyInput:
         if model.n_actions is not None:
             return x
         # One model over all actions: φ = e_j ⊗ x.
-        offered = range(len(self._actions)) if ids is None else ids
+        offered = self.offered(ids)
         phi = np.zeros((len(offered), len(self._actions), x.shape[-1]))
         for row, action in enumerate(offered):
             phi[row, action] = x if x.ndim == 1 else x[row]

@@ -108,6 +108,14 @@ class _Waiting(msgspec.Struct, frozen=True, gc=False, array_like=True):
     holds: tuple[int, ...]
 
 
+class _Labels(msgspec.Struct, frozen=True, array_like=True):
+    """Which constraints the decisions from number `first` on were judged by, and which actions were on offer unless they say."""
+
+    first: int
+    constraints: tuple[str, ...]
+    active: tuple[int, ...]
+
+
 class ExperimentState:
     """The policy of one experiment, its hard caps and everything else that a decision depends on.
 
@@ -147,8 +155,8 @@ class ExperimentState:
         # For people alone.
         self.tally = Tally()
         self.trail = Trail()
-        # Which constraints the decisions from a number on were judged by, and since which entry.
-        self.labels: list[tuple[int, tuple[str, ...]]] = [(0, constraint_names(spec))]
+        self.labels = [_Labels(0, constraint_names(spec), tuple(spec.action_names.active))]
+        # The journal's entry with which the present configuration began.
         self.configured = 1
         self._input = PolicyInput(spec, self.ranges)
         # Snapshots that still hold inputs of erased decisions: position → the numbers of these decisions.
@@ -204,16 +212,16 @@ class ExperimentState:
 
     def explain(self, entry: Decided) -> Explanation:
         """Why a decision came out as it did. In shadow mode: why the policy would have chosen what it proposed."""
-        ids = np.arange(len(self.spec.actions)) if entry.offered is None else np.array(entry.offered)
+        then = next(one for one in reversed(self.labels) if one.first <= entry.number)
+        ids = np.array(then.active if entry.offered is None else entry.offered)
         chosen = entry.action if entry.proposed is None else entry.proposed
         row, trace = int(np.flatnonzero(ids == chosen)[0]), np.frombuffer(entry.trace)
         labels = self.policy.labels._replace(actions=self.spec.actions)
         if labels.constraints is not None:
-            names = next(names for first, names in reversed(self.labels) if first <= entry.number)
-            labels = labels._replace(constraints=names)
+            labels = labels._replace(constraints=then.constraints)
         why = Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
         # The words speak of the rules of today.
-        return why if entry.number >= self.labels[-1][0] else replace(why, words=())
+        return why if then is self.labels[-1] else replace(why, words=())
 
     # What changes it
 
@@ -247,13 +255,13 @@ class ExperimentState:
         if self.ledger.caps:
             room = self.ledger.room(ids, asked.usage, request.group)
             if not room.whole:
-                asked = asked.without(room.rows)
+                asked = asked.only(room.rows, read.offered(ids))
         policy, proposed = self.policy, None
         offer = read.offer(policy, asked)
         if self.mode == "shadow":
             served = self._default(request, asked.ids)
             seen, decision = policy.propose(**offer), policy.follow(served, **offer)
-            row = served if asked.ids is None else asked.ids.index(served)
+            row = read.offered(asked.ids).index(served)
             proposed = seen.action
         else:
             seen = decision = policy.decide(**offer)
@@ -266,8 +274,7 @@ class ExperimentState:
             self.ledger.note_withheld(room, ids, now)
             holds = self.ledger.take(room.needs[room.rows[row]])
         self.ledger.count(request.group, "before")
-        on_offer = range(len(self.spec.actions)) if asked.ids is None else asked.ids
-        self.tally.count_decision(decision.action, on_offer)
+        self.tally.count_decision(decision.action, read.offered(asked.ids))
         self.tally.count_outside(asked.outside)
         self.tally.shadow += proposed is not None
         awaits = AWAITS_REWARD | (AWAITS_COSTS if read.awaits_usage else 0)
@@ -521,7 +528,7 @@ class ExperimentState:
         self.stale = dict(saved.get("stale", []))
         self.tally = msgspec.convert(saved["tally"], Tally)
         self.trail = msgspec.convert(saved["trail"], Trail)
-        self.labels = msgspec.convert(saved["labels"], list[tuple[int, tuple[str, ...]]])
+        self.labels = msgspec.convert(saved["labels"], list[_Labels])
         if "totals" in saved:
             self._own_totals.load(unpacked_arrays(saved["totals"]))
         self.clock = saved.get("clock", 0)
@@ -569,7 +576,7 @@ class ExperimentState:
         old, new = self.policy, served_policy(spec)
         require_fit(self.spec, spec, old, new)
         names = constraint_names(spec)
-        own = self._own_totals.by_name(self.labels[-1][1], names)
+        own = self._own_totals.by_name(self.labels[-1].constraints, names)
         ledger, moved = self.ledger.under(spec, new if new.n_constraints else own, entry.reset_caps)
         same = known_before(self.spec) == known_before(spec)
         new.resume(old, same_costs=same, shifts=late_shifts(self.spec, spec))
@@ -580,9 +587,11 @@ class ExperimentState:
             if event.holds:
                 holds = ledger.moved_holds(event.holds, moved)
                 self.waiting.note(number, msgspec.structs.replace(event, holds=holds))
-        if self.labels[-1][1] != names:
-            self.labels.append((old.rounds, names))
+        now = _Labels(old.rounds, names, tuple(spec.action_names.active))
+        if self.labels[-1].constraints != names:
             self.trail.begin_again()
+        if msgspec.structs.replace(self.labels[-1], first=now.first) != now:
+            self.labels.append(now)
         self.spec, self.configured = spec, self.position + 1
         self._input = PolicyInput(spec, entry.ranges)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tightrope.actions import ActionNames
 from tightrope.policies import Policy
 from tightrope.rules import Rules
 from tightrope.rules.usage import by_action, of_row
@@ -36,8 +35,8 @@ class Served:
     @property
     def asked(self) -> list[int]:
         """The ids of the actions that the request was for, in its order: hard caps may have left fewer."""
-        names, actions = ActionNames(self.spec.actions), self.entry.request.actions
-        return list(range(len(self.spec.actions))) if actions is None else names.ids(actions, once=True)
+        names, actions = self.spec.action_names, self.entry.request.actions
+        return list(names.active) if actions is None else names.ids(actions, once=True)
 
     @property
     def usage(self) -> dict[str, Any]:
