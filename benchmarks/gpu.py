@@ -136,10 +136,10 @@ def cases(scale: float) -> list[Case]:
         ),
         Case(
             "OPB, 4 arms",
-            tr.OPB(4, safe_cost=-0.1, horizon=T, cost_range=(-0.1, 0.9)),
+            tr.policies.OPB(4, safe_cost=-0.1, horizon=T, cost_range=(-0.1, 0.9)),
             bandit, 270_336, T // 5, (0, 16 * 8), 0,
         ),
-        Case("round-robin, 6 wards", tr.RoundRobin(6), hospital, 270_336, T // 5, (0, 24), 0),
+        Case("round-robin, 6 wards", tr.policies.RoundRobin(6), hospital, 270_336, T // 5, (0, 24), 0),
     ]  # fmt: skip
 
 

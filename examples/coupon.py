@@ -154,7 +154,7 @@ def policies(env: tr.environments.Tabular) -> dict[str, object]:
         "shadow-price": tr.ShadowPrice(reward=tr.DisjointRidge(J, p), constraints=K),
         "the paper's policy, its constants": papers(1.0),
         "the paper's policy, set by hand": papers(0.1, V=tr.Power(1.0, 0.5), epsilon=tr.Power(1.0, -0.5)),
-        "round robin": tr.RoundRobin(J),
+        "round robin": tr.policies.RoundRobin(J),
     }
 
 

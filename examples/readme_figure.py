@@ -35,7 +35,7 @@ def runs(env: Any, rounds: int = 5_000, replications: int = 20) -> dict[str, Any
     size = (env.n_actions, env.n_features)
     policies = {
         "ShadowPrice": tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=env.rules),
-        "LinUCB, a plain bandit": tr.LinUCB(tr.DisjointRidge(*size, m=4.0, bonus=0.1)),
+        "LinUCB, a plain bandit": tr.policies.LinUCB(tr.DisjointRidge(*size, m=4.0, bonus=0.1)),
     }
     return {
         name: tr.simulate(policy, env, rounds, replications, seed=1, warn=False)

@@ -63,7 +63,7 @@ def policies(env: tr.environments.Tabular) -> dict[str, object]:
         "shadow-price": tr.ShadowPrice(reward=tr.DisjointRidge(J, p), constraints=K),
         "the paper's policy, its constants": papers(1.0),
         "the paper's policy, set by hand": papers(0.1, V=tr.Power(1.0, 0.5), epsilon=tr.Power(1.0, -0.5)),
-        "round robin": tr.RoundRobin(J),
+        "round robin": tr.policies.RoundRobin(J),
     }
 
 
@@ -102,7 +102,7 @@ def main() -> None:
         print(f"| {name} | {run.average_reward.at()} | {late:.3f} | {share:.3f} | {limits} |", flush=True)
 
 
-def bound(best: tr.Solution) -> list[str]:
+def bound(best: tr.oracle.Solution) -> list[str]:
     return [name.removeprefix("capacity ") for name, tight in zip(best.constraints, best.binding) if tight]
 
 

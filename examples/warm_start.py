@@ -124,7 +124,7 @@ def main() -> None:
         "cold": cold,
         "warm": warm,
         "warm, the paper's policy, set by hand": papers,
-        "round robin": tr.RoundRobin(env.n_actions),
+        "round robin": tr.policies.RoundRobin(env.n_actions),
     }
     for name, policy in starts.items():
         run = tr.simulate(policy, env, options.rounds, options.replications, record=[early])

@@ -11,7 +11,7 @@ import tightrope as tr
 from strategies import unit_rows
 
 # For tests about something else, of policies that say with good reason that they can't do what they are asked to.
-unwatched = pytest.mark.filterwarnings("ignore::tightrope.PolicyWarning")
+unwatched = pytest.mark.filterwarnings("ignore::tightrope.errors.PolicyWarning")
 
 # Six actions on a line: reward (1 + x)/2, cost −0.1 + 0.4 x, so x = 0.6 and x = 1 are unsafe and x = −1 has a margin of 0.5.
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])

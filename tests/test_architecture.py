@@ -22,7 +22,7 @@ from tightrope.rules import RULE_KINDS
 from tightrope.service.journal.conformance import JournalSuite
 from tightrope.service.storage import journal_at, storages
 from tightrope.spec import make_spec
-from tightrope.sweep import run_sweep
+from tightrope.sweeps import sweep
 from tightrope.testing import check_environment, check_model, check_policy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,7 +161,7 @@ def simulated() -> None:
 def swept(folder: Path) -> None:
     sizes = {"rounds": 5, "replications": 1}
     data = {"environment": {"kind": "bandit"}, "simulation": sizes, "sweep": {"policy.caution": [1.0, 3.0]}}
-    run_sweep(make_spec(data), folder, workers=1)
+    sweep(make_spec(data), folder, workers=1)
 
 
 def test_the_walks_are_the_ones_that_are_documented(tmp_path: Path) -> None:

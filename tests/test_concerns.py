@@ -29,6 +29,6 @@ def test_in_how_many_runs(runs, n, words):
 
 
 def test_a_warning_names_the_line_of_the_caller():
-    with pytest.warns(tr.PolicyWarning, match=r"^It is 1\. Do this\.$") as told:
+    with pytest.warns(tr.errors.PolicyWarning, match=r"^It is 1\. Do this\.$") as told:
         warn(ONE)
     assert [one.filename for one in told] == [__file__]

@@ -13,7 +13,7 @@ from tightrope import displays
 from tightrope.offpolicy import Log, evaluate
 from tightrope.problem import Problem, Vectors
 from tightrope.spec import make_spec
-from tightrope.sweep import run_sweep, tune
+from tightrope.sweeps import sweep, tune
 from tightrope_lab.league import ROSTER, compare
 
 EVIL = "<script>alert('x')</script>"
@@ -75,7 +75,7 @@ def test_a_decision_shows_its_name_its_probability_and_why(policy):
 
 
 def test_actions_without_names_are_numbers():
-    decision = tr.Uniform(3).decide()
+    decision = tr.policies.Uniform(3).decide()
     assert repr(decision).startswith(f"Decision(action={decision.action}, probability=0.3333, row=")
     assert f"action {decision.action}" in text_of(decision)
 
@@ -104,7 +104,9 @@ def test_a_policy_shows_totals_in_the_units_of_its_rules_and_what_stands_in_the_
     assert stuck.concerns()
 
 
-@pytest.mark.parametrize("kind", [tr.Uniform(3), tr.RoundRobin(3), tr.Greedy(tr.ArmMeans(2))])
+@pytest.mark.parametrize(
+    "kind", [tr.policies.Uniform(3), tr.policies.RoundRobin(3), tr.policies.Greedy(tr.ArmMeans(2))]
+)
 def test_any_policy_says_what_it_is(kind):
     assert text_of(kind).startswith(f"{type(kind).__name__} ({kind.kind})")
 
@@ -140,13 +142,13 @@ def test_an_oracle_says_what_binds_and_what_it_is_worth():
             "binding": True,
         }
     ]
-    assert "Slater's condition" in text_of(tr.check(tr.environments.bandit(threshold=0.1)))
+    assert "Slater's condition" in text_of(tr.oracle.check(tr.environments.bandit(threshold=0.1)))
 
 
 @pytest.fixture(scope="module")
 def run():
     env = tr.environments.bandit(threshold=0.1, costs_seen="after")
-    return tr.simulate(tr.Uniform(4), env, rounds=200, replications=3, progress=False)
+    return tr.simulate(tr.policies.Uniform(4), env, rounds=200, replications=3, progress=False)
 
 
 def test_a_result_shows_its_summary_and_curves(run):
@@ -161,7 +163,7 @@ def test_a_result_shows_its_summary_and_curves(run):
 
 def test_one_run_has_no_band():
     env = tr.environments.bandit(threshold=0.1)
-    one = tr.simulate(tr.Uniform(4), env, rounds=5, replications=1, progress=False)
+    one = tr.simulate(tr.policies.Uniform(4), env, rounds=5, replications=1, progress=False)
     assert "<polygon" not in one._repr_html_()
 
 
@@ -206,7 +208,7 @@ def test_an_encoder_shows_what_becomes_of_each_column():
 def test_models_that_were_compared():
     rng = np.random.default_rng(0)
     sent = rng.integers(0, 2, 300)
-    found = tr.fit(
+    found = tr.compare_models(
         {"age": rng.random(300), "sent": np.array(["a", "b"])[sent], "got": rng.random(300) + sent},
         ["arm-means", "linear"],
         action="sent",
@@ -236,7 +238,7 @@ def spec():
 
 
 def test_a_sweep_shows_its_settings_and_no_raw_arrays(tmp_path, spec):
-    found = run_sweep(spec, tmp_path, workers=1, progress=False)
+    found = sweep(spec, tmp_path, workers=1, progress=False)
     assert "policy.caution" in text_of(found)
     assert "array" not in repr(found) + repr(found.rows())
     frame = found.to_pandas()

@@ -53,7 +53,7 @@ RUN = """
 import json, os, sys, tempfile, traceback
 import numba, numpy, tightrope.kernels
 import tightrope.fitting, tightrope.oracle, tightrope.policies, tightrope.service.requests, tightrope.spec
-import tightrope_lab.league, tightrope.sweep
+import tightrope_lab.league, tightrope.sweeps
 from tightrope.cli import main
 
 for hidden, what in json.load(sys.stdin):

@@ -52,6 +52,15 @@ def test_every_public_name_resolves_and_is_documented(name):
                 assert (inspect.getdoc(getattr(value, attribute)) or "").strip(), f"{name}.{attribute}"
 
 
+def test_the_surface_is_small():
+    public = [name for name in dir(tr) if not name.startswith("_")]
+    assert len(public) <= 35
+    assert set(public) == {name for name in tr.__all__ if not name.startswith("_")}
+    tr.lp  # noqa: B018  # a module that is not listed loads, and stays unlisted
+    assert dir(tr) == sorted(dir(tr))
+    assert "lp" not in dir(tr)
+
+
 def test_no_name_comes_twice_and_unknown_ones_are_refused():
     assert len(set(tr.__all__)) == len(tr.__all__)
     with pytest.raises(AttributeError, match="module 'tightrope' has no attribute 'nonsense'"):

@@ -102,7 +102,7 @@ def test_simulations_fits_sweeps_and_leagues_tell_how_far_they_are(notebook, tmp
 
     import tightrope as tr
     from tightrope.spec import make_spec
-    from tightrope.sweep import run_sweep
+    from tightrope.sweeps import sweep
     from tightrope_lab.league import ROSTER, compare
 
     def said() -> str:
@@ -111,10 +111,10 @@ def test_simulations_fits_sweeps_and_leagues_tell_how_far_they_are(notebook, tmp
         return words
 
     env = tr.environments.bandit()
-    tr.simulate(tr.Uniform(4), env, rounds=5, replications=2, workers=1)
+    tr.simulate(tr.policies.Uniform(4), env, rounds=5, replications=2, workers=1)
     assert "2 of 2 runs" in said()
     sent = np.arange(40) % 2
-    tr.fit(
+    tr.compare_models(
         {"sent": sent.astype(str), "got": sent + np.arange(40.0)}, ["arm-means"], action="sent", reward="got"
     )
     assert "1 of 1 models" in said()
@@ -122,7 +122,7 @@ def test_simulations_fits_sweeps_and_leagues_tell_how_far_they_are(notebook, tmp
     spec = make_spec(
         {**plain, "simulation": {"rounds": 5, "replications": 2}, "sweep": {"simulation.seed": [1, 2]}}
     )
-    run_sweep(spec, tmp_path, workers=1)
+    sweep(spec, tmp_path, workers=1)
     assert "2 of 2 cells" in said()
     compare([ROSTER["uniform"]], ["bandit-binding"], rounds=5, replications=1, workers=1)
     assert "1 of 1 runs" in said()

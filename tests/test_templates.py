@@ -32,5 +32,5 @@ def test_a_name_that_is_not_given_is_an_error(package: str) -> None:
 
 
 def test_jinja_is_loaded_with_the_first_page() -> None:
-    ask = "import sys, tightrope.report, tightrope.sweep; print('jinja2' in sys.modules)"
+    ask = "import sys, tightrope.report, tightrope.sweeps; print('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True).stdout == b"False\n"

@@ -301,5 +301,5 @@ def test_a_policy_is_checked_where_its_models_and_costs_fit():
         env = small_environment(make())
         assert env.problem().outside(make()) == []
         assert check_policy(make, strict=True) == []
-    [fault] = check_policy(lambda: tr.OPB(4, safe_cost=-0.1, horizon=100))
+    [fault] = check_policy(lambda: tr.policies.OPB(4, safe_cost=-0.1, horizon=100))
     assert "give an environment of its setting, as `environment()` or to check_policy as `env`" in fault

@@ -258,7 +258,7 @@ def test_arrays_of_pickles_are_not_read(tmp_path: Path) -> None:
     with pytest.raises(tr.InvalidInput, match="plain arrays"):
         environment_of(spec)
     honest = tmp_path / "honest"
-    tr.Uniform(2).save(honest)
+    tr.policies.Uniform(2).save(honest)
     body = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(honest.read_bytes())) as old, zipfile.ZipFile(body, "w") as new:
         for name in old.namelist():
@@ -397,5 +397,5 @@ def test_a_class_that_the_program_has_is_found_without_trust(tmp_path: Path) -> 
     assert type(tr.load(tmp_path / "own")) is Own
 
 
-class Own(tr.Uniform):
+class Own(tr.policies.Uniform):
     """A policy of this file's own, which nobody registered."""

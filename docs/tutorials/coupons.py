@@ -76,7 +76,11 @@ ours = tr.simulate(
     seed=1,
 )
 plain = tr.simulate(
-    tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, rounds=5000, replications=20, seed=1
+    tr.policies.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)),
+    env,
+    rounds=5000,
+    replications=20,
+    seed=1,
 )
 
 

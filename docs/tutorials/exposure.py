@@ -108,7 +108,7 @@ runs = {
         tr.ShadowPrice(reward=tr.DisjointRidge(*size), constraints=rules, guard=True), env, 4000, 20, seed=2
     ),
     "no rules": tr.simulate(
-        tr.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, 4000, 20, seed=2, warn=False
+        tr.policies.LinUCB(reward=tr.DisjointRidge(*size, m=4, bonus=0.1)), env, 4000, 20, seed=2, warn=False
     ),
 }
 pd.DataFrame(

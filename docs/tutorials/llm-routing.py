@@ -86,7 +86,7 @@ print(f"right {ours[:, 0].mean():.3f}, {ours[:, 1].mean():.3f} cents a question 
 # many as the budget bears to the large model and all others to the small one.
 
 # %%
-bandit = tr.LinUCB(reward=tr.DisjointRidge(3, 4, m=4, bonus=0.1))
+bandit = tr.policies.LinUCB(reward=tr.DisjointRidge(3, 4, m=4, bonus=0.1))
 
 
 def by_bandit(x):

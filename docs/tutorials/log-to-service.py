@@ -62,7 +62,7 @@ log.head()
 # %%
 import tightrope as tr
 
-found = tr.fit(
+found = tr.compare_models(
     log,
     ["arm-means", "linear", "logistic"],
     action="handled_by",

@@ -41,8 +41,10 @@ rules[rules.binds].round(4)
 wards = tr.DisjointRidge(env.n_actions, env.n_features)
 policies = {
     "ShadowPrice": tr.ShadowPrice(reward=wards, constraints=18),
-    "LinUCB, no rules": tr.LinUCB(reward=tr.DisjointRidge(env.n_actions, env.n_features, m=4, bonus=0.1)),
-    "round robin": tr.RoundRobin(env.n_actions),
+    "LinUCB, no rules": tr.policies.LinUCB(
+        reward=tr.DisjointRidge(env.n_actions, env.n_features, m=4, bonus=0.1)
+    ),
+    "round robin": tr.policies.RoundRobin(env.n_actions),
 }
 runs = {
     name: tr.simulate(policy, env, rounds=10_000, replications=20, seed=0, warn=False)

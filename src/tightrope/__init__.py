@@ -1,11 +1,12 @@
 """Tightrope: learn to decide under rules that must hold at all times.
 
 >>> import tightrope as tr
->>> policy = tr.ShadowPrice(reward=tr.Ridge(3), constraints=1)
->>> decision = policy.decide([[1, 0, 0], [0, 1, 0]], [[0.5], [-0.5]])
+>>> rules = tr.Rules([tr.Capacity("icu", at_most=0.2)], actions=["icu", "surgery", "other"])
+>>> policy = tr.ShadowPrice(rules)
+>>> decision = policy.decide({"age": 41.0, "fever": 38.5})
 >>> policy.learn(decision, reward=1.0)
 
-Every public name is loaded when it is first used, so `import tightrope` stays light.
+Every public name is loaded when it is first used, so `import tightrope` stays light. Comparators are in `tr.policies`.
 """
 
 from __future__ import annotations
@@ -13,35 +14,23 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tightrope.errors import (
-    InfeasibleProblem,
-    InvalidInput,
-    PolicyWarning,
-    SolverError,
-    StateDamagedError,
-    StateFileError,
-    StateVersionError,
-    TightropeError,
-)
+from tightrope.errors import InfeasibleProblem, InvalidInput, TightropeError
 from tightrope.version import __version__
 
 if TYPE_CHECKING:
-    from tightrope import (
-        engine,
-        environments,
-        errors,
-        lp,
-        models,
-        offpolicy,
-        policies,
-        rules,
-        schedules,
-        theory,
-    )
-    from tightrope.catalogue import Catalogue, SparseCosts
+    # Not all of these are listed: some load when they are asked for.
+    from tightrope import engine as engine
+    from tightrope import environments, errors, models, policies
+    from tightrope import lp as lp
+    from tightrope import offpolicy as offpolicy
+    from tightrope import oracle as oracle
+    from tightrope import rules as rules
+    from tightrope import schedules as schedules
+    from tightrope import theory as theory
     from tightrope.encoder import Encoder
     from tightrope.engine import simulate
-    from tightrope.fitting import fit
+    from tightrope.environments import Custom
+    from tightrope.fitting import compare_models
     from tightrope.models import (
         ArmMeans,
         Auto,
@@ -49,93 +38,51 @@ if TYPE_CHECKING:
         Ensemble,
         Features,
         Logistic,
+        Model,
         Ridge,
         Standardised,
     )
-    from tightrope.oracle import Solution, check, solve
-    from tightrope.policies import (
-        CLUCB,
-        LFG,
-        OPB,
-        OPLB,
-        UCBALP,
-        Decision,
-        Greedy,
-        Lagrangian,
-        LagrangianThompson,
-        LinCBwK,
-        LinTS,
-        LinUCB,
-        LPThompson,
-        Oracle,
-        PessimisticOptimistic,
-        PrimalDualBwK,
-        ProvableShadowPrice,
-        RoundRobin,
-        SafeLTS,
-        SafeLUCB,
-        ShadowPrice,
-        Uniform,
-        load,
-    )
+    from tightrope.oracle import solve
+    from tightrope.policies import Decision, PessimisticOptimistic, Policy, ShadowPrice, load
     from tightrope.result import Result
     from tightrope.rules import Budget, Capacity, Mean, Rules, Share
     from tightrope.schedules import Power
+    from tightrope.sweeps import sweep
 
 _HOMES = {
-    "catalogue": "Catalogue SparseCosts",
     "encoder": "Encoder",
     "engine": "simulate",
-    "fitting": "fit",
-    "models": "ArmMeans Auto DisjointRidge Ensemble Features Logistic Ridge Standardised",
-    "oracle": "Solution check solve",
-    "policies": "CLUCB LFG LPThompson OPB OPLB UCBALP Decision Greedy Lagrangian LagrangianThompson LinCBwK LinTS LinUCB Oracle "
-    "PessimisticOptimistic PrimalDualBwK ProvableShadowPrice RoundRobin SafeLTS SafeLUCB ShadowPrice Uniform load",
+    "environments": "Custom",
+    "fitting": "compare_models",
+    "models": "ArmMeans Auto DisjointRidge Ensemble Features Logistic Model Ridge Standardised",
+    "oracle": "solve",
+    "policies": "Decision PessimisticOptimistic Policy ShadowPrice load",
     "result": "Result",
     "rules": "Budget Capacity Mean Rules Share",
     "schedules": "Power",
+    "sweeps": "sweep",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = (
-    "engine",
-    "environments",
-    "errors",
-    "lp",
-    "models",
-    "offpolicy",
-    "policies",
-    "rules",
-    "schedules",
-    "theory",
-)
+_LISTED = "environments errors models policies"
+_MODULES = f"{_LISTED} engine lp offpolicy oracle rules schedules theory".split()
 
-# By home, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
-__all__ = ["engine", "environments", "errors", "lp", "models", "offpolicy", "policies", "rules", "schedules"]
-__all__ += ["__version__", "theory"]
-__all__ += ["InfeasibleProblem", "InvalidInput", "SolverError", "StateDamagedError", "StateFileError"]
-__all__ += ["PolicyWarning", "StateVersionError", "TightropeError"]
-__all__ += ["ArmMeans", "Auto", "Catalogue", "DisjointRidge", "Encoder", "Ensemble", "Features", "Logistic"]
-__all__ += ["Ridge", "SparseCosts", "Standardised"]
+# By subject, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
+__all__ = ["PessimisticOptimistic", "Policy", "ShadowPrice", "load"]
+__all__ += ["Budget", "Capacity", "Encoder", "Mean", "Rules", "Share"]
 __all__ += [
-    "CLUCB",
-    "LFG",
-    "OPB",
-    "OPLB",
-    "UCBALP",
-    "Decision",
-    "Greedy",
-    "LPThompson",
-    "Lagrangian",
-    "LagrangianThompson",
-    "LinCBwK",
-    "LinTS",
-    "LinUCB",
-    "Oracle",
+    "ArmMeans",
+    "Auto",
+    "DisjointRidge",
+    "Ensemble",
+    "Features",
+    "Logistic",
+    "Model",
+    "Ridge",
+    "Standardised",
 ]
-__all__ += ["PessimisticOptimistic", "PrimalDualBwK", "ProvableShadowPrice", "RoundRobin", "SafeLTS"]
-__all__ += ["SafeLUCB", "ShadowPrice", "Uniform", "load"]
-__all__ += ["Budget", "Capacity", "Mean", "Power", "Result", "Rules", "Share", "Solution"]
-__all__ += ["check", "fit", "simulate", "solve"]
+__all__ += ["Custom", "Decision", "Power", "Result", "compare_models", "simulate", "solve", "sweep"]
+__all__ += ["InfeasibleProblem", "InvalidInput", "TightropeError"]
+__all__ += ["__version__", "environments", "errors", "models", "policies"]
 
 
 def __getattr__(name: str) -> Any:
@@ -150,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF, *_MODULES})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

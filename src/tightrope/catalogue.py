@@ -29,8 +29,8 @@ class Catalogue:
     Examples
     --------
     >>> import tightrope as tr
-    >>> catalogue = tr.Catalogue(np.eye(3))
-    >>> policy = tr.LinUCB(tr.Ridge(3), horizon=100)
+    >>> catalogue = tr.policies.Catalogue(np.eye(3))
+    >>> policy = tr.policies.LinUCB(tr.Ridge(3), horizon=100)
     >>> policy.decide(catalogue).action
     0
     """

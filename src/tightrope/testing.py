@@ -3,14 +3,15 @@
 As a list of faults, empty where there are none:
 
 >>> import tightrope as tr
->>> check_policy(lambda: tr.OPB(4, safe_cost=-0.1, horizon=100, cost_range=(-0.1, 0.9)), tr.environments.bandit(threshold=0.1))
+>>> env = tr.environments.bandit(threshold=0.1)
+>>> check_policy(lambda: tr.policies.OPB(4, safe_cost=-0.1, horizon=100, cost_range=(-0.1, 0.9)), env)
 []
 
 As tests for pytest: inherit, and say how one is made.
 
 >>> class TestMine(PolicySuite):
 ...     def make(self):
-...         return tr.Uniform(4)
+...         return tr.policies.Uniform(4)
 """
 
 from __future__ import annotations

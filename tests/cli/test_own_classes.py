@@ -8,7 +8,7 @@ import pytest
 
 from tightrope.cli import main
 from tightrope.spec import read_spec
-from tightrope.sweep import cells
+from tightrope.sweeps import cells
 
 MINE = """
 import numpy as np

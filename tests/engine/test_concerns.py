@@ -42,7 +42,7 @@ def test_costs_seen_after_acting_that_end_in_violation_are_told_and_the_remedy_h
     paper = tr.PessimisticOptimistic(
         **models(env), constraints=1, slater=tr.solve(env).slater, horizon=T, cost_range=(-0.4, 1.0)
     )
-    with pytest.warns(tr.PolicyWarning, match="^pessimistic-optimistic on visits: in ") as told:
+    with pytest.warns(tr.errors.PolicyWarning, match="^pessimistic-optimistic on visits: in ") as told:
         run = tr.simulate(paper, env, T, 5, seed=0, progress=False)
     assert (run.cost[:, -1, 0] > 0).all()
     found = {one.kind: one for one in run.concerns}

@@ -104,12 +104,15 @@ CASES: dict[str, tuple[Any, Tabular]] = {
         po(tr.ArmMeans(4), cost=tr.ArmMeans(4), constraints=1, cost_range=(-0.1, 0.9)),
         bandit(threshold=0.1),
     ),
-    "LinUCB": (tr.LinUCB(tr.Ridge(3, bonus=0.3), horizon=500), world()),
-    "LinUCB, no constraints": (tr.LinUCB(tr.ArmMeans(3)), world(K=0)),
-    "OPB": (tr.OPB(4, safe_cost=-0.1, horizon=500, cost_range=(-0.1, 0.9)), bandit(threshold=0.1)),
-    "round-robin": (tr.RoundRobin(3, shares=[0.5, 0.3, 0.2]), world(sleeping=True)),
-    "uniform": (tr.Uniform(3), world(sleeping=True, **AFTER)),
-    "oracle": (tr.Oracle(np.random.default_rng(1).dirichlet(np.ones(3), 7)), world(cost_noise="gaussian")),
+    "LinUCB": (tr.policies.LinUCB(tr.Ridge(3, bonus=0.3), horizon=500), world()),
+    "LinUCB, no constraints": (tr.policies.LinUCB(tr.ArmMeans(3)), world(K=0)),
+    "OPB": (tr.policies.OPB(4, safe_cost=-0.1, horizon=500, cost_range=(-0.1, 0.9)), bandit(threshold=0.1)),
+    "round-robin": (tr.policies.RoundRobin(3, shares=[0.5, 0.3, 0.2]), world(sleeping=True)),
+    "uniform": (tr.policies.Uniform(3), world(sleeping=True, **AFTER)),
+    "oracle": (
+        tr.policies.Oracle(np.random.default_rng(1).dirichlet(np.ones(3), 7)),
+        world(cost_noise="gaussian"),
+    ),
 }
 LARGE: dict[str, tuple[Any, Tabular]] = {
     "A, ridge": (po(tr.Ridge(37, bonus=0.05), horizon=500), world(p=37, J=9)),
@@ -180,7 +183,7 @@ def test_single_precision_makes_almost_the_same_choices(host: Host) -> None:
 def test_many_settings_share_a_launch_and_stay_apart(host: Host) -> None:
     env = CASES["A, ridge"][1]
     policies = [po(tr.Ridge(3, bonus=b), horizon=T) for b, T in product((0.1, 0.5), (300, 3000))]
-    policies.append(tr.RoundRobin(3))
+    policies.append(tr.policies.RoundRobin(3))
     policies.append(CASES["A, ridge"][0])
     before = host.launches
     runs = simulate_many(
@@ -332,18 +335,18 @@ def test_seed_keys_are_philox_s() -> None:
     ("policy", "env", "precision", "message"),
     [
         (
-            tr.LinUCB(tr.ArmMeans(1025)),
+            tr.policies.LinUCB(tr.ArmMeans(1025)),
             world(J=1025, K=0, p=1),
             "single",
             "up to 1,024 actions.*engine='cpu'",
         ),
-        (tr.LinUCB(tr.Ridge(257)), world(p=257), "single", "up to 256 features.*engine='cpu'"),
+        (tr.policies.LinUCB(tr.Ridge(257)), world(p=257), "single", "up to 256 features.*engine='cpu'"),
         (po(tr.ArmMeans(3), constraints=257), world(K=257), "single", "up to 256 constraints.*engine='cpu'"),
         (po(tr.Ridge(3, ridge=1e-5)), world(), "single", "ridge must be at least 0.0001.*precision='double'"),
         (po(tr.Ridge(3, ridge=1e-8)), world(), "double", "ridge must be at least 1e-06.*engine='cpu'"),
         (tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=2), world(), "single", "measures Slater"),
         (tr.policies.POLICIES["greedy"](tr.Ridge(3)), world(), "single", "Greedy has no loop on a GPU"),
-        (tr.RoundRobin(4), world(), "single", "does not fit"),
+        (tr.policies.RoundRobin(4), world(), "single", "does not fit"),
         (po(tr.ArmMeans(3), constraints=1), world(), "single", "but the policy has 1"),
         (po(tr.ArmMeans(3)), world(), "half", "precision must be"),
     ],
@@ -454,7 +457,7 @@ def test_student_s_quantile() -> None:
 
 def test_a_sweep_runs_many_settings_in_one_launch_with_the_numbers_of_the_cpu():
     from tightrope.spec import make_spec
-    from tightrope.sweep.cells import Plan, run_cells, run_cells_on_gpu
+    from tightrope.sweeps.cells import Plan, run_cells, run_cells_on_gpu
 
     spec = make_spec(
         {

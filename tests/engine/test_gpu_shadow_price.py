@@ -232,7 +232,7 @@ def test_many_settings_share_a_launch_and_stay_apart() -> None:
     env, host = world(), Host()
     policies = [policy(tr.Ridge(3), explore=e, caution=c) for e, c in ((1.0, 3.0), (0.3, 3.0), (1.0, 1.0))]
     runs = simulate_many(
-        [*policies, tr.RoundRobin(3)],
+        [*policies, tr.policies.RoundRobin(3)],
         env,
         200,
         9,

@@ -94,15 +94,15 @@ def cases():
     )
     yield (
         "LinUCB under constraints",
-        tr.LinUCB(tr.Ridge(5, bonus=0.1), horizon=400),
+        tr.policies.LinUCB(tr.Ridge(5, bonus=0.1), horizon=400),
         random_world(cost_noise="bernoulli"),
     )
-    yield "LinUCB, costs after", tr.LinUCB(tr.Ridge(5, bonus=0.1)), random_world(costs_seen="after")
-    yield "ridge on arms", tr.LinUCB(tr.Ridge(4)), bandit(0.5)
-    yield "OPB", tr.OPB(4, safe_cost=-0.1, horizon=400, cost_range=(-0.1, 0.9)), bandit(0.1)
-    yield "uniform", tr.Uniform(4), random_world(sleeping=True)
-    yield "round-robin", tr.RoundRobin(4, shares=[0.4, 0.3, 0.2, 0.1]), random_world(sleeping=True)
-    yield "oracle", tr.Oracle(np.full((7, 4), 0.25)), random_world()
+    yield "LinUCB, costs after", tr.policies.LinUCB(tr.Ridge(5, bonus=0.1)), random_world(costs_seen="after")
+    yield "ridge on arms", tr.policies.LinUCB(tr.Ridge(4)), bandit(0.5)
+    yield "OPB", tr.policies.OPB(4, safe_cost=-0.1, horizon=400, cost_range=(-0.1, 0.9)), bandit(0.1)
+    yield "uniform", tr.policies.Uniform(4), random_world(sleeping=True)
+    yield "round-robin", tr.policies.RoundRobin(4, shares=[0.4, 0.3, 0.2, 0.1]), random_world(sleeping=True)
+    yield "oracle", tr.policies.Oracle(np.full((7, 4), 0.25)), random_world()
 
 
 CASES = {name: (policy, env) for name, policy, env in cases()}
@@ -162,7 +162,7 @@ def test_a_policy_draws_afresh_in_every_replication(compile):
     # One context and one set of arms: only the policy's own draws can tell replications apart.
     env = tr.environments.bandit()
     run = tr.simulate(
-        tr.Uniform(4), env, rounds=60, replications=5, seed=2, keep_choices=True, compile=compile
+        tr.policies.Uniform(4), env, rounds=60, replications=5, seed=2, keep_choices=True, compile=compile
     )
     assert len({choices.tobytes() for choices in run.choices}) == 5
 
@@ -211,17 +211,23 @@ def test_draws_have_the_stated_laws_and_do_not_depend_on_the_action():
     assert set(np.unique(costs)) == {-0.2, 0.8}
     assert abs(costs.mean() - 0.1) < 5 * 0.5 / np.sqrt(n)
     env = random_world(cost_noise="bernoulli")
-    uniform = tr.simulate(tr.Uniform(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True)
-    robin = tr.simulate(tr.RoundRobin(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True)
+    uniform = tr.simulate(
+        tr.policies.Uniform(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True
+    )
+    robin = tr.simulate(
+        tr.policies.RoundRobin(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True
+    )
     assert (uniform.choices != robin.choices).any()
-    again = tr.simulate(tr.Uniform(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True)
+    again = tr.simulate(
+        tr.policies.Uniform(4), env, rounds=200, replications=3, optimum=1.0, keep_choices=True
+    )
     np.testing.assert_array_equal(uniform.choices, again.choices)
     np.testing.assert_array_equal(uniform.cost, again.cost)
 
 
 def test_gaussian_costs_are_drawn_around_the_given_locations_and_average_to_the_clipped_means():
     env = random_world(cost_noise="gaussian", cost_scale=0.8)
-    run = tr.simulate(tr.Uniform(4), env, rounds=20_000, replications=4, optimum=1.0)
+    run = tr.simulate(tr.policies.Uniform(4), env, rounds=20_000, replications=4, optimum=1.0)
     scale = 1.0 / np.sqrt(4 * 20_000)
     drawn, mean = run.cost[:, -1].mean(axis=0) / 20_000, run.mean_cost[:, -1].mean(axis=0) / 20_000
     np.testing.assert_allclose(drawn, mean, atol=6 * scale)
@@ -272,8 +278,11 @@ def test_a_policy_of_ones_own_runs_and_may_return_a_plain_number():
             "4 actions",
         ),
         ({"policy": CASES["B, ridge"][0]}, "seen before acting"),
-        ({"policy": tr.OPB(4, safe_cost=-0.1, horizon=9)}, "it has 3 constraints, but the policy has 1"),
-        ({"policy": tr.Uniform(9)}, "does not fit"),
+        (
+            {"policy": tr.policies.OPB(4, safe_cost=-0.1, horizon=9)},
+            "it has 3 constraints, but the policy has 1",
+        ),
+        ({"policy": tr.policies.Uniform(9)}, "does not fit"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):
@@ -285,7 +294,7 @@ def test_bad_arguments_are_refused(change, message):
 def test_features_that_are_too_long_are_refused():
     env = Tabular(weights=[1.0], features=[[[3.0], [0.1]]], rewards=[[0.5, 0.5]])
     with pytest.raises(tr.InvalidInput, match="norm"):
-        tr.simulate(tr.LinUCB(tr.Ridge(1)), env, rounds=10)
+        tr.simulate(tr.policies.LinUCB(tr.Ridge(1)), env, rounds=10)
 
 
 def test_recorded_rounds_are_few_and_memory_does_not_grow_with_the_rounds():
@@ -296,7 +305,7 @@ def test_recorded_rounds_are_few_and_memory_does_not_grow_with_the_rounds():
         assert grid[-1] == rounds
         assert 150 <= len(grid) <= 202
         assert (np.diff(grid) > 0).all()
-    run = tr.simulate(tr.Uniform(4), bandit(), rounds=100_000, replications=1, record=5)
+    run = tr.simulate(tr.policies.Uniform(4), bandit(), rounds=100_000, replications=1, record=5)
     assert run.reward.size <= 6
     assert run.choices is None
 
@@ -322,7 +331,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch):
 
 def test_an_infeasible_environment_runs_without_a_regret():
     env = Tabular(weights=[1.0], features=[[[1.0], [0.5]]], rewards=[[0.5, 0.6]], costs=[[[0.5], [0.1]]])
-    run = tr.simulate(tr.LinUCB(tr.Ridge(1)), env, rounds=10)
+    run = tr.simulate(tr.policies.LinUCB(tr.Ridge(1)), env, rounds=10)
     assert run.optimum is None
     with pytest.raises(tr.InvalidInput, match="optimum"):
         run.regret  # noqa: B018

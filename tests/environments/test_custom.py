@@ -90,14 +90,14 @@ def test_it_is_played_as_by_hand_with_rules_of_both_kinds_groups_and_sleeping_ac
 
 def test_the_same_numbers_for_any_number_of_workers(monkeypatch):
     monkeypatch.setattr(simulation, "SERIAL_BELOW", 0)
-    runs = [tr.simulate(tr.Uniform(3), contacts(), 60, 3, seed=1, workers=n) for n in (1, 2)]
+    runs = [tr.simulate(tr.policies.Uniform(3), contacts(), 60, 3, seed=1, workers=n) for n in (1, 2)]
     assert (runs[0].cost == runs[1].cost).all()
     assert (runs[0].observed_reward == runs[1].observed_reward).all()
     assert len(set(runs[0].observed_reward[:, -1])) > 1
 
 
 def test_without_means_there_is_no_regret_and_all_else_works(tmp_path):
-    run = tr.simulate(tr.Uniform(3), contacts(), 100, 2, seed=0)
+    run = tr.simulate(tr.policies.Uniform(3), contacts(), 100, 2, seed=0)
     assert run.optimum is None
     with pytest.raises(tr.InvalidInput, match="regret needs the optimum per round, which is not known"):
         run.regret  # noqa: B018
@@ -288,14 +288,14 @@ def test_what_is_wrong_with_an_environment_is_said(given, says):
 
 def test_what_is_no_environment_is_refused():
     with pytest.raises(tr.InvalidInput, match="or have `draw` and `outcome`, but 3 has no draw"):
-        tr.simulate(tr.Uniform(2), 3, 10)
+        tr.simulate(tr.policies.Uniform(2), 3, 10)
     with pytest.raises(tr.InvalidInput, match="must be a Tabular environment on a GPU"):
         tr.simulate(late_policy(), contacts(), 10, engine="gpu")
     with pytest.raises(tr.InvalidInput, match="this needs a tabular environment"):
-        tr.check(contacts(means=means))
+        tr.oracle.check(contacts(means=means))
 
 
 def test_costs_that_are_seen_before_must_be_in_the_context():
     env = Custom(lambda round: [1.0], lambda context, action: 1.0, actions=2, constraints=1)
     with pytest.raises(tr.InvalidInput, match=r"draw\(1\) must have costs, 1 for each action on offer"):
-        tr.simulate(tr.Uniform(2), env, 5)
+        tr.simulate(tr.policies.Uniform(2), env, 5)

@@ -190,7 +190,7 @@ def test_bad_phases_are_refused(make, message):
 
 def test_who_can_play_one_world_only_says_so():
     env = Drifting([world(), world()], name="moving")
-    for ask in (tr.solve, tr.check, tr.oracle.slater):
+    for ask in (tr.solve, tr.oracle.check, tr.oracle.slater):
         with pytest.raises(tr.InvalidInput, match="the means of 'moving' change with the round"):
             ask(env)
     for engine in ("gpu", "gpu-double"):

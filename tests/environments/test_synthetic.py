@@ -31,7 +31,7 @@ class TestSynthetic:
             env = synthetic(
                 contexts, actions, features, constraints, slater, seed=seed, costs_seen=costs_seen
             )
-            report = tr.check(env)
+            report = tr.oracle.check(env)
             assert report.holds, str(report)
             assert report.slater == pytest.approx(slater if constraints else 1.0, abs=1e-9)
 

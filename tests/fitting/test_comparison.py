@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.fitting import compare_models
+from tightrope.fitting import compare
 from tightrope.fitting.comparison import CANDIDATES
 from tightrope.offpolicy import Log
 
@@ -20,7 +20,7 @@ def logged(n=800, *, seed=0, effect=1.0, noise=0.3):
 
 @pytest.fixture(scope="module")
 def linear():
-    return compare_models(logged(), ["arm-means", "linear"])
+    return compare(logged(), ["arm-means", "linear"])
 
 
 def test_who_can_predict_is_taken(linear):
@@ -49,18 +49,16 @@ def test_rows_are_predicted_by_models_that_have_not_seen_them():
         propensities=np.full(n, 0.5),
         contexts=draw.normal(size=(n, 3)),
     )
-    found = compare_models(
-        log, ["arm-means", {"model": "ensemble", "estimator": "extra-trees", "members": 2}]
-    )
+    found = compare(log, ["arm-means", {"model": "ensemble", "estimator": "extra-trees", "members": 2}])
     assert found["extra-trees"].loss > 1.0
     assert found.recommended.name == "arm-means"
     assert "no better than the average" in " ".join(found.words())
 
 
 def test_the_simplest_of_equals_is_taken():
-    found = compare_models(logged(), ["linear", ("again", {"model": "disjoint-ridge"})])
+    found = compare(logged(), ["linear", ("again", {"model": "disjoint-ridge"})])
     assert found.recommended.name == "linear"
-    found = compare_models(logged(), [("again", {"model": "disjoint-ridge"}), "linear"])
+    found = compare(logged(), [("again", {"model": "disjoint-ridge"}), "linear"])
     assert found.recommended.name == "again"
 
 
@@ -71,14 +69,14 @@ def test_groups_are_never_split():
     x, of_group = np.eye(100)[groups], draw.normal(size=100)
     how = {"propensities": np.full(500, 0.5), "contexts": x}
     a = draw.integers(2, size=500)
-    split = compare_models(Log(a, of_group[groups], **how), ["linear"])
-    whole = compare_models(Log(a, of_group[groups], groups=groups, **how), ["linear"])
+    split = compare(Log(a, of_group[groups], **how), ["linear"])
+    whole = compare(Log(a, of_group[groups], groups=groups, **how), ["linear"])
     assert split["linear"].loss < 0.8 < 0.95 < whole["linear"].loss
 
 
 def test_calibration_shows_what_is_too_extreme():
     log = logged(noise=1.0)
-    fair = compare_models(log, ["linear"])["linear"].calibration
+    fair = compare(log, ["linear"])["linear"].calibration
     assert fair.gap < 2 * fair.noise
     assert np.all(np.diff(fair.expected) > 0)
 
@@ -86,7 +84,7 @@ def test_calibration_shows_what_is_too_extreme():
 def test_several_costs_are_compared_together():
     log = logged()
     costs = np.column_stack([log.rewards, -2 * log.rewards])
-    found = compare_models(log, ["arm-means", "linear"], what="cost", outcomes=costs)
+    found = compare(log, ["arm-means", "linear"], what="cost", outcomes=costs)
     assert found.recommended.name == "linear"
     assert found["linear"].expected.shape == (800, 3, 2)
     assert found["linear"].value is None
@@ -100,10 +98,10 @@ def test_every_candidate_that_is_named_exists():
 @pytest.mark.parametrize("models", [[], "linear"])
 def test_what_is_no_list_is_refused(models):
     with pytest.raises(tr.InvalidInput, match="models must be a list"):
-        compare_models(logged(60), models)
+        compare(logged(60), models)
 
 
 def test_outcomes_that_never_vary_are_refused():
     log = Log([0, 1, 0, 1], [1.0] * 4, propensities=[0.5] * 4)
     with pytest.raises(tr.InvalidInput, match="must vary"):
-        compare_models(log)
+        compare(log)

@@ -32,7 +32,7 @@ def table(n=600, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return tr.fit(
+    return tr.compare_models(
         table(), MODELS, action="sent", reward="bought", probability="chance", cost=["minutes"], name="post"
     )
 
@@ -46,7 +46,7 @@ def test_a_table_is_read_by_its_columns(found):
 
 
 def test_without_probabilities_no_value_is_claimed():
-    found = tr.fit(table(), MODELS, action="sent", reward="bought", context=["age"])
+    found = tr.compare_models(table(), MODELS, action="sent", reward="bought", context=["age"])
     assert found.reward.recommended.value is None
     assert "would earn" not in " ".join(found.words())
 
@@ -78,7 +78,7 @@ def test_rules_of_a_spec_that_is_given_stay(tmp_path):
             "policy": {"explore": 0.5},
         }
     )
-    found = tr.fit(table(), MODELS, action="sent", reward="bought", spec=base, name="post")
+    found = tr.compare_models(table(), MODELS, action="sent", reward="bought", spec=base, name="post")
     found.save(tmp_path)
     spec = read_spec(tmp_path / "spec.toml")
     assert str(spec.rules) == "letter: at most 30% of decisions"
@@ -106,7 +106,7 @@ def test_a_log_of_vectors_will_do():
     log = tr.offpolicy.Log(
         [0, 1] * 100, draw.random(200), propensities=[0.5] * 200, contexts=draw.normal(size=(200, 2))
     )
-    found = tr.fit(log, MODELS)
+    found = tr.compare_models(log, MODELS)
     assert found.encoder is None
     assert found.environment().n_contexts == 200
     assert "fit: 200 rows, 2 actions" in str(found)
@@ -114,7 +114,7 @@ def test_a_log_of_vectors_will_do():
 
 def test_actions_must_be_the_specs():
     with pytest.raises(tr.InvalidInput, match="the actions of the log must be the spec's"):
-        tr.fit(
+        tr.compare_models(
             tr.offpolicy.Log(["a", "b"], [0.0, 1.0], propensities=[0.5, 0.5], action_names=["a", "b"]),
             MODELS,
             spec=make_spec({"actions": ["a", "c"]}),
@@ -123,7 +123,7 @@ def test_actions_must_be_the_specs():
 
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(tr.InvalidInput, match="bougth"):
-        tr.fit(table(), MODELS, action="sent", reward="bougth")
+        tr.compare_models(table(), MODELS, action="sent", reward="bougth")
 
 
 def test_what_was_used_is_what_rules_count(tmp_path):
@@ -133,7 +133,7 @@ def test_what_was_used_is_what_rules_count(tmp_path):
             "rule": [{"kind": "budget", "name": "minutes", "at_most": 1.5, "range": [0, 4]}],
         }
     )
-    found = tr.fit(
+    found = tr.compare_models(
         table(),
         MODELS,
         action="sent",
@@ -153,7 +153,7 @@ def test_a_spec_with_an_encoder_is_read_by_it(found, tmp_path):
     """The spec that was written is itself one to start from, in another folder."""
     found.save(tmp_path / "first")
     base = read_spec(tmp_path / "first" / "spec.toml")
-    again = tr.fit(table(), MODELS, action="sent", reward="bought", spec=base)
+    again = tr.compare_models(table(), MODELS, action="sent", reward="bought", spec=base)
     assert again.encoder == found.encoder
     again.save(tmp_path / "second")
     env = environment_of(read_spec(tmp_path / "second" / "spec.toml"))

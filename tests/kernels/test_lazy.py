@@ -79,7 +79,7 @@ def test_what_is_behind_a_sparse_decision_does_not_change_afterwards():
     rng = np.random.default_rng(0)
     J, K = 6, 50
     usage = scipy.sparse.random_array((J, K), density=0.1, rng=rng, format="csr")
-    costs = tr.SparseCosts(usage, np.full(K, 0.02))
+    costs = tr.policies.SparseCosts(usage, np.full(K, 0.02))
     W = np.array([costs.row(j) for j in range(J)])
     phi = unit_rows(rng, J, 4)
     policy = tr.PessimisticOptimistic(reward=tr.Ridge(4), constraints=K, slater=0.02, horizon=100)
@@ -101,7 +101,7 @@ def test_what_is_behind_a_sparse_decision_does_not_change_afterwards():
 def test_the_step_of_sparse_costs_is_the_dense_step(data, J, K, row):
     drawn = np.abs(data.draw(numbers(J, K)))
     usage = scipy.sparse.csr_array(np.where(drawn > 2 / 3, drawn, 0.0))
-    costs = tr.SparseCosts(usage, 0.5 * np.abs(data.draw(numbers(K))))
+    costs = tr.policies.SparseCosts(usage, 0.5 * np.abs(data.draw(numbers(K))))
     core = started(K, 1)
     before = kernels.core_views(core)
     before.queue[:], before.totals[:] = 1.0 + data.draw(numbers(2, K))

@@ -20,7 +20,8 @@ def test_hospital_with_the_papers_settings():
         horizon=T,
     )
     with pytest.warns(
-        tr.PolicyWarning, match="in all 10 runs, such as this one: After 10,000 rewards the confidence radius"
+        tr.errors.PolicyWarning,
+        match="in all 10 runs, such as this one: After 10,000 rewards the confidence radius",
     ):
         run = tr.simulate(policy, env, rounds=T, replications=10)
     assert run.violation.mean[-1] == 0

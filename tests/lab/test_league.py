@@ -374,7 +374,7 @@ def test_a_policy_that_does_not_conform_is_refused(tmp_path):
 
 
 def test_a_policy_that_fails_is_named():
-    class Late(tr.Uniform):
+    class Late(tr.policies.Uniform):
         def decide(self, **offer):
             if self.rounds > 150:
                 raise ZeroDivisionError("too late")

@@ -63,9 +63,11 @@ def test_opb(threshold, regret):
     """The regret that was noted is that of p = 1/T² with T = 10⁵; with T = 10⁴ it is 8 % and 2 % lower."""
     settings = {"safe_cost": -threshold, "cost_range": (-threshold, 1 - threshold)}
     noted = tr.simulate(
-        tr.OPB(4, horizon=100_000, **settings), bandit(threshold), rounds=T, replications=RUNS
+        tr.policies.OPB(4, horizon=100_000, **settings), bandit(threshold), rounds=T, replications=RUNS
     )
     assert noted.regret.mean[-1] == pytest.approx(regret, abs=20)
-    own = tr.simulate(tr.OPB(4, horizon=T, **settings), bandit(threshold), rounds=T, replications=RUNS)
+    own = tr.simulate(
+        tr.policies.OPB(4, horizon=T, **settings), bandit(threshold), rounds=T, replications=RUNS
+    )
     assert own.regret.mean[-1] < noted.regret.mean[-1]
     assert own.violation.mean.max() == 0

@@ -212,7 +212,7 @@ def test_what_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("kind", [tr.ShadowPrice, tr.Greedy])
+@pytest.mark.parametrize("kind", [tr.ShadowPrice, tr.policies.Greedy])
 def test_a_policy_that_is_given_an_impossible_outcome_stays_as_it_was(kind):
     policy = kind(reward=tr.Logistic(3, 2))
     policy.learn(policy.decide([1.0, 0.5]), 1.0)

@@ -19,7 +19,7 @@ from tightrope.service.http import handlers
 from tightrope.service.offline.replay import verify
 from tightrope.service.requests import SnapshotRequest
 from tightrope.spec import make_spec, read_spec
-from tightrope.sweep import run_sweep
+from tightrope.sweeps import sweep
 from tightrope.testing import ModelSuite, check_model
 from workbench import Bench, read
 
@@ -57,20 +57,24 @@ SAFE = {"safe_action": 0, "safe_cost": -0.2}
 POLICIES: dict[str, Any] = {
     "shadow-price": lambda: (tr.ShadowPrice(reward=model(), constraints=1), before()),
     "shadow-price, late": lambda: (tr.ShadowPrice(reward=model(), cost=model(), constraints=1), after()),
-    "provable-shadow-price": lambda: (tr.ProvableShadowPrice(model(), n_constraints=1), before()),
-    "lagrangian": lambda: (tr.Lagrangian(model(), n_constraints=1), before()),
-    "lagrangian, late": lambda: (tr.Lagrangian(model(), cost=model(), n_constraints=1), after()),
-    "lag-ts": lambda: (tr.LagrangianThompson(model(), n_constraints=1), before()),
-    "lag-ts, late": lambda: (tr.LagrangianThompson(model(), cost=model(), n_constraints=1), after()),
-    "lp-ts": lambda: (tr.LPThompson(model(), n_constraints=1), before()),
-    "lp-ts, late": lambda: (tr.LPThompson(model(), cost=model(), n_constraints=1), after()),
-    "greedy": lambda: (tr.Greedy(model()), before(0)),
-    "lints": lambda: (tr.LinTS(model()), before(0)),
-    "clucb": lambda: (tr.CLUCB(model(), baseline=0, baseline_reward=0.4, alpha=0.5), before(0)),
-    "oplb": lambda: (tr.OPLB(model(), cost=model(), **SAFE), after()),
-    "safe-lucb": lambda: (tr.SafeLUCB(model(), cost=model(), safe_actions=[0], exploration=5), after()),
-    "safe-lts": lambda: (tr.SafeLTS(model(), cost=model(), **SAFE), after()),
-    "lincbwk": lambda: (tr.LinCBwK(model(), cost=model(), limits=0.5, horizon=200), after()),
+    "provable-shadow-price": lambda: (tr.policies.ProvableShadowPrice(model(), n_constraints=1), before()),
+    "lagrangian": lambda: (tr.policies.Lagrangian(model(), n_constraints=1), before()),
+    "lagrangian, late": lambda: (tr.policies.Lagrangian(model(), cost=model(), n_constraints=1), after()),
+    "lag-ts": lambda: (tr.policies.LagrangianThompson(model(), n_constraints=1), before()),
+    "lag-ts, late": lambda: (tr.policies.LagrangianThompson(model(), cost=model(), n_constraints=1), after()),
+    "lp-ts": lambda: (tr.policies.LPThompson(model(), n_constraints=1), before()),
+    "lp-ts, late": lambda: (tr.policies.LPThompson(model(), cost=model(), n_constraints=1), after()),
+    "greedy": lambda: (tr.policies.Greedy(model()), before(0)),
+    "linucb": lambda: (tr.policies.LinUCB(model()), before(0)),
+    "lints": lambda: (tr.policies.LinTS(model()), before(0)),
+    "clucb": lambda: (tr.policies.CLUCB(model(), baseline=0, baseline_reward=0.4, alpha=0.5), before(0)),
+    "oplb": lambda: (tr.policies.OPLB(model(), cost=model(), **SAFE), after()),
+    "safe-lucb": lambda: (
+        tr.policies.SafeLUCB(model(), cost=model(), safe_actions=[0], exploration=5),
+        after(),
+    ),
+    "safe-lts": lambda: (tr.policies.SafeLTS(model(), cost=model(), **SAFE), after()),
+    "lincbwk": lambda: (tr.policies.LinCBwK(model(), cost=model(), limits=0.5, horizon=200), after()),
     "reward": lambda: (tr.PessimisticOptimistic(reward=model(), constraints=1, slater=0.2), before()),
     "cost": lambda: (
         tr.PessimisticOptimistic(reward=model(), cost=model(), constraints=1, slater=0.2),
@@ -129,7 +133,7 @@ def test_in_a_simulation_and_in_a_file(name: str, tmp_path: Path) -> None:
 def test_on_several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker processes find the class."""
     monkeypatch.setattr("tightrope.engine.simulation.SERIAL_BELOW", 0)
-    policy, env = tr.Greedy(model()), before(0)
+    policy, env = tr.policies.Greedy(model()), before(0)
     one, two = (
         tr.simulate(policy, env, 30, 2, workers=workers, optimum=0.0, keep_choices=True) for workers in (1, 2)
     )
@@ -280,7 +284,7 @@ def test_in_a_sweep_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         folder=EXAMPLES,
         trust=True,
     )
-    rows = run_sweep(spec, tmp_path / "sweep", workers=1).rows()
+    rows = sweep(spec, tmp_path / "sweep", workers=1).rows()
     assert rows["error"].tolist() == [None, None]
 
 

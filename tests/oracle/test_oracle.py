@@ -257,10 +257,10 @@ class TestSolution:
 
 class TestCheck:
     def failures(self, env: Tabular, **settings: Any) -> set[str]:
-        return {item.statement for item in tr.check(env, **settings).items if not item.holds}
+        return {item.statement for item in tr.oracle.check(env, **settings).items if not item.holds}
 
     def test_bandit_holds_with_a_large_enough_m(self) -> None:
-        report = tr.check(bandit(0.1))
+        report = tr.oracle.check(bandit(0.1))
         assert report.m == pytest.approx(np.sqrt(0.1**2 + 0.2**2 + 0.4**2 + 0.7**2))
         assert report.holds
         assert self.failures(bandit(0.1), m=0.5) == {"‖θ*‖ ≤ m = 0.5"}
@@ -268,14 +268,16 @@ class TestCheck:
 
     def test_tau_prime(self) -> None:
         """Costs before: ⌈24 K^1.5/δ²⌉; after: the first round with 4 d log(1+T)/√t ≤ δ/2."""
-        assert tr.check(synthetic(constraints=4, slater=0.1)).tau_prime == pytest.approx(24 * 8 / 0.01, abs=1)
+        assert tr.oracle.check(synthetic(constraints=4, slater=0.1)).tau_prime == pytest.approx(
+            24 * 8 / 0.01, abs=1
+        )
         env = bandit(0.1)
-        assert tr.check(env).tau_prime is None
-        tau = tr.check(env, horizon=1000).tau_prime
+        assert tr.oracle.check(env).tau_prime is None
+        tau = tr.oracle.check(env, horizon=1000).tau_prime
         assert tau is not None
         epsilon = 4 * 4 * np.log(1001) / np.sqrt([tau - 1, tau])
         assert epsilon[1] <= 0.05 < epsilon[0]
-        assert tr.check(synthetic(constraints=0)).tau_prime == 1
+        assert tr.oracle.check(synthetic(constraints=0)).tau_prime == 1
 
     def test_each_violation_is_found(self) -> None:
         draw = np.random.default_rng(0)
@@ -315,17 +317,17 @@ class TestCheck:
     def test_what_never_happens_does_not_count(self) -> None:
         phi = np.array([[[1.0], [5.0]], [[7.0], [0.5]]])
         env = Tabular([1.0, 0.0], phi, [[0.5, 0.1], [0.1, 0.1]], available=[[True, False], [True, True]])
-        assert tr.check(env).holds
+        assert tr.oracle.check(env).holds
 
     def test_shared_features_are_fitted_for_each_action(self) -> None:
         x = np.array([[0.5, 0.5], [0.1, 0.9], [0.3, 0.2]])
         theta = np.array([[0.1, 0.4], [0.3, 0.2]])
-        report = tr.check(Tabular(np.full(3, 1 / 3), x, x @ theta.T))
+        report = tr.oracle.check(Tabular(np.full(3, 1 / 3), x, x @ theta.T))
         assert report.holds
         assert report.m == pytest.approx(np.linalg.norm(theta))
 
     def test_table(self) -> None:
-        text = str(tr.check(bandit(0.1), m=0.5))
+        text = str(tr.oracle.check(bandit(0.1), m=0.5))
         assert text.startswith("not every assumption holds")
         assert "‖θ*‖ ≤ m = 0.5" in text
         assert " NO" in text

@@ -74,7 +74,10 @@ def test_clucb_never_falls_below_its_share_of_the_baseline():
     guarded = CLUCB(tr.Ridge(4), baseline=0, baseline_reward=r_b, alpha=alpha, failure=p)
     broken, learnt = {"guarded": 0, "unguarded": 0}, []
     for seed in range(n):
-        for name, policy in (("guarded", guarded.copy()), ("unguarded", tr.LinUCB(tr.Ridge(4), horizon=10))):
+        for name, policy in (
+            ("guarded", guarded.copy()),
+            ("unguarded", tr.policies.LinUCB(tr.Ridge(4), horizon=10)),
+        ):
             rng = np.random.default_rng(seed)
             choices = []
             for _ in range(T):

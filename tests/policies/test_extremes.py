@@ -75,7 +75,7 @@ def play(kind: str, seed: int, rounds: int) -> None:
     random = np.random.default_rng(seed)
     policy = made(kind, seed % 1000)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tr.PolicyWarning)
+        warnings.simplefilter("ignore", tr.errors.PolicyWarning)
         for _ in range(rounds):
             features, costs = sized(random, (J, D)), sized(random, (J, K))
             if "disjoint" in kind:
@@ -102,7 +102,7 @@ def play(kind: str, seed: int, rounds: int) -> None:
 def test_one_huge_round_does_not_break_what_comes_after(kind: str) -> None:
     policy, random = made(kind, 0), np.random.default_rng(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tr.PolicyWarning)
+        warnings.simplefilter("ignore", tr.errors.PolicyWarning)
         for t in range(60):
             size = LARGEST if t == 3 else 1.0
             features = size * random.uniform(size=D if "disjoint" in kind else (J, D))

@@ -19,8 +19,10 @@ def indices(policy):
 
 def test_radii_scale_with_the_noise_and_the_papers_are_those_of_one():
     rng = np.random.default_rng(0)
-    paper, half = (tr.OPB(4, **SETTINGS, reward_noise=R, cost_noise=Q) for R, Q in ((1.0, 1.0), (0.5, 0.25)))
-    assert np.array_equal(paper.constants, tr.OPB(4, **SETTINGS).constants)
+    paper, half = (
+        tr.policies.OPB(4, **SETTINGS, reward_noise=R, cost_noise=Q) for R, Q in ((1.0, 1.0), (0.5, 0.25))
+    )
+    assert np.array_equal(paper.constants, tr.policies.OPB(4, **SETTINGS).constants)
     for policy in (paper, half):
         policy.counts += rng.integers(20, 40, 4)
     half.counts[...] = paper.counts
@@ -34,12 +36,12 @@ def test_with_the_radii_of_bernoulli_outcomes_every_mixture_keeps_the_constraint
     env, T = tr.environments.bandit(threshold=0.1), 2000
     costs, regrets = env.costs[0, :, 0], []
     for R in (1.0, 0.5):
-        policy = tr.OPB(4, **SETTINGS, reward_noise=R, cost_noise=R)
+        policy = tr.policies.OPB(4, **SETTINGS, reward_noise=R, cost_noise=R)
         regrets.append(tr.simulate(policy, env, T, 6, workers=1).regret.mean[-1])
     assert regrets[1] < 0.95 * regrets[0]
     rng, beyond = np.random.default_rng(1), 0
     for seed in range(3):
-        policy = tr.OPB(4, **SETTINGS, reward_noise=0.5, cost_noise=0.5, seed=seed)
+        policy = tr.policies.OPB(4, **SETTINGS, reward_noise=0.5, cost_noise=0.5, seed=seed)
         for _ in range(T):
             decision = policy.decide()
             assert costs @ decision.probabilities <= 1e-12
@@ -53,4 +55,4 @@ def test_with_the_radii_of_bernoulli_outcomes_every_mixture_keeps_the_constraint
 @pytest.mark.parametrize("name", ["reward_noise", "cost_noise"])
 def test_there_is_some_noise(name):
     with pytest.raises(tr.InvalidInput, match=f"{name} must be finite and > 0"):
-        tr.OPB(4, **SETTINGS, **{name: 0.0})
+        tr.policies.OPB(4, **SETTINGS, **{name: 0.0})

@@ -70,7 +70,7 @@ def make(form):
     if form == "disjoint":
         return tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=2, **settings)
     if form == "unconstrained":
-        return tr.LinUCB(tr.Ridge(3), horizon=50)
+        return tr.policies.LinUCB(tr.Ridge(3), horizon=50)
     if form == "rules":
         return tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 2), constraints=rules(), slater=0.05)
     return tr.PessimisticOptimistic(
@@ -175,7 +175,7 @@ def test_saving_twice_writes_the_same_bytes(form, tmp_path):
 def test_a_warm_start_is_restored(tmp_path):
     model = tr.Ridge(2, n_outputs=1)
     model.learn([0.6, 0.8], 1.0)
-    policy = tr.LinUCB(model)
+    policy = tr.policies.LinUCB(model)
     policy.save(tmp_path / "state")
     assert_equal_policies(policy, tr.load(tmp_path / "state"))
 
@@ -190,7 +190,7 @@ def saved(tmp_path_factory):
     return path.read_bytes()
 
 
-def refused(path, content, error=tr.StateDamagedError):
+def refused(path, content, error=tr.errors.StateDamagedError):
     path.write_bytes(content)
     with pytest.raises(error) as raised:
         tr.load(path)
@@ -212,10 +212,10 @@ def with_header(content, **changes):
 
 
 def test_another_version_is_named(saved, tmp_path):
-    message = refused(tmp_path / "f", with_header(saved, version=2), tr.StateVersionError)
+    message = refused(tmp_path / "f", with_header(saved, version=2), tr.errors.StateVersionError)
     assert "version 2" in message
     assert "reads version 1" in message
-    assert issubclass(tr.StateVersionError, tr.InvalidInput)
+    assert issubclass(tr.errors.StateVersionError, tr.InvalidInput)
 
 
 def test_truncated_anywhere(saved, tmp_path):

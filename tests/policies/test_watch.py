@@ -169,7 +169,7 @@ def test_a_warning_as_an_error_leaves_the_state_as_it_was():
     before = policy.state()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(tr.PolicyWarning, match="constraint 0: its total"):
+        with pytest.raises(tr.errors.PolicyWarning, match="constraint 0: its total"):
             policy.decide(costs=[[0.5], [0.0]])
         for name, array in before.items():
             np.testing.assert_array_equal(array, policy.state()[name])
@@ -184,7 +184,7 @@ def test_a_policy_that_was_loaded_is_looked_at_again(tmp_path):
     assert told == [(512, "rules that can't be met"), (512, "total above zero")]
     policy.save(tmp_path / "state")
     loaded = tr.load(tmp_path / "state")
-    with pytest.warns(tr.PolicyWarning, match="no choice of actions keeps this"):
+    with pytest.warns(tr.errors.PolicyWarning, match="no choice of actions keeps this"):
         loaded.decide(usage={"hours": [0.8, 0.1]})
 
 

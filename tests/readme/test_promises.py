@@ -260,7 +260,7 @@ def test_a_policy_that_can_not_do_what_it_is_asked_to_says_so_once() -> None:
                 }
             if t in (511, 512):
                 assert bool(told) == (t == 512)
-    said = [str(one.message) for one in told if one.category is tr.PolicyWarning]
+    said = [str(one.message) for one in told if one.category is tr.errors.PolicyWarning]
     kinds = [one.kind for one in policy.concerns()]
     assert set(kinds) == {"rules that can't be met", "total above zero", "action never tried"}
     assert len(said) == len(set(said)) == 3

@@ -507,7 +507,7 @@ def test_without_declared_groups_a_slip_is_warned_of_once():
     open_to_all = regions()
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=open_to_all)
     with pytest.warns(
-        tr.PolicyWarning, match=r"group 'north' is named by no rule \(did you mean 'North'\?\)"
+        tr.errors.PolicyWarning, match=r"group 'north' is named by no rule \(did you mean 'North'\?\)"
     ):
         policy.decide(group="north")
     with warnings.catch_warnings():

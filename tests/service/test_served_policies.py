@@ -43,6 +43,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], dic
     "uniform": ({}, [KNOWN], CONTEXT, {"seed": 5}),
     "round-robin": ({}, [KNOWN, LATE], {}, {"shares": [0.2, 0.3, 0.5]}),
     "greedy": ({}, [KNOWN, LATE], CONTEXT, {}),
+    "linucb": ({}, [KNOWN], CONTEXT, {}),
     "lints": ({"reward": {"bonus": 0.1}}, [KNOWN], CONTEXT, {"failure": 0.5}),
     "clucb": ({"baseline": 0, "baseline_reward": 0.3, "alpha": 0.5}, [], CONTEXT, {"alpha": 0.7}),
     "lfg": ({"shares": [0.0, 0.2, 0.1], "eta": 0.5}, [MINIMUM], {}, {"eta": 2.0}),

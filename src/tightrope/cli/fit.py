@@ -65,7 +65,7 @@ def fit(
     experiment
         Which experiment of a folder or database; needed where there are several.
     """
-    from tightrope.fitting import fit as fitted
+    from tightrope.fitting import compare_models as fitted
     from tightrope.spec import read_spec
 
     given: Any

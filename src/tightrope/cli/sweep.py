@@ -56,11 +56,12 @@ def sweep(
         Run cells again that failed before.
     """
     from tightrope.spec import read_spec
-    from tightrope.sweep import run_sweep, write_page
+    from tightrope.sweeps import sweep as run
+    from tightrope.sweeps import write_page
 
     folder = output.out or Path("out", f"sweep-{spec.stem}")
     with _kept():
-        found = run_sweep(read_spec(spec, trust=trust), folder, retry_failed=retry_failed, **vars(where))
+        found = run(read_spec(spec, trust=trust), folder, retry_failed=retry_failed, **vars(where))
     data = write_page(found)
     ran = f"{found.ran:,} of {data['cells']:,} cells ran now" if found.ran else "nothing was left to run"
     output.show(
@@ -98,8 +99,8 @@ def tune(
         default "path_violation<=0": no run ends in violation.
     """
     from tightrope.spec import read_spec
-    from tightrope.sweep import TargetMissed, write_page
-    from tightrope.sweep import tune as find
+    from tightrope.sweeps import TargetMissed, write_page
+    from tightrope.sweeps import tune as find
 
     folder = output.out or Path("out", f"tune-{spec.stem}")
     try:

@@ -82,7 +82,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(AsFrame):
-    """What `compare_models` found: `fitted`, in the order in which they were given, and which one to take."""
+    """What `compare` found: `fitted`, in the order in which they were given, and which one to take."""
 
     log: Log
     what: str
@@ -189,7 +189,7 @@ class Comparison(AsFrame):
         ]
 
 
-def compare_models(
+def compare(
     log: Log,
     models: Sequence[Any] | None = None,
     *,

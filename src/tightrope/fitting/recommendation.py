@@ -1,4 +1,4 @@
-"""`tr.fit`: which model suits logged decisions, and a spec that can be simulated and served with it."""
+"""`tr.compare_models`: which model suits logged decisions, and a spec that can be simulated and served with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tightrope.encoder import Encoder
 from tightrope.environments.tabular import Tabular
 from tightrope.errors import InvalidInput
 from tightrope.files import replacing, write, write_json
-from tightrope.fitting.comparison import Comparison, Tell, compare_models, features_of
+from tightrope.fitting.comparison import Comparison, Tell, compare, features_of
 from tightrope.frames import AsFrame, Frame
 from tightrope.log import Log, LogColumns
 from tightrope.report import CalibrationPanel, Report, calibration_figure, format_number
@@ -219,7 +219,7 @@ class Fit(AsFrame):
         return page
 
 
-def fit(
+def compare_models(
     data: Any,
     models: Sequence[Any] | None = None,
     *,
@@ -270,7 +270,8 @@ def fit(
     >>> rng = np.random.default_rng(0)
     >>> age, sent = rng.uniform(20, 80, 3000), rng.choice(["email", "letter"], 3000)
     >>> bought = rng.random(3000) < np.where(sent == "letter", age / 100, 0.4)
-    >>> found = fit({"age": age, "sent": sent, "bought": bought}, ["arm-means", "linear"], action="sent", reward="bought")
+    >>> table = {"age": age, "sent": sent, "bought": bought}
+    >>> found = compare_models(table, ["arm-means", "linear"], action="sent", reward="bought")
     >>> found.reward.recommended.name
     'linear'
     """
@@ -284,12 +285,12 @@ def fit(
         raise InvalidInput(
             f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
         )
-    compared = compare_models(log, models, random=random, tell=tell, progress=progress)
+    compared = compare(log, models, random=random, tell=tell, progress=progress)
     costs = None
     if log.n_constraints and log.costs.ndim == 2:
         varies = log.costs.var(axis=0) > 0.0
         if varies.any():
-            costs = compare_models(log, models, what="cost", outcomes=log.costs, tell=tell, progress=progress)
+            costs = compare(log, models, what="cost", outcomes=log.costs, tell=tell, progress=progress)
     if spec is not None and spec.encoder is not None:
         encoder = spec.encoder
     title = name or (spec.name if spec is not None else "fit")

@@ -1,5 +1,6 @@
 """Policies: one algorithm a file, all known by name in `POLICIES`."""
 
+from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.policies.clucb import CLUCB
 from tightrope.policies.decision import Decision, Explanation
 from tightrope.policies.greedy import Greedy
@@ -8,11 +9,12 @@ from tightrope.policies.lagrangian_thompson import LagrangianThompson
 from tightrope.policies.lfg import LFG
 from tightrope.policies.lincbwk import LinCBwK
 from tightrope.policies.lints import LinTS
+from tightrope.policies.linucb import LinUCB
 from tightrope.policies.lp_thompson import LPThompson
 from tightrope.policies.opb import OPB
 from tightrope.policies.oplb import OPLB
 from tightrope.policies.oracle import Oracle
-from tightrope.policies.pessimistic_optimistic import LinUCB, PessimisticOptimistic
+from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.primal_dual_bwk import PrimalDualBwK
 from tightrope.policies.provable_shadow_price import ProvableShadowPrice
@@ -31,6 +33,7 @@ __all__ = [
     "OPLB",
     "POLICIES",
     "UCBALP",
+    "Catalogue",
     "Choice",
     "Decision",
     "Explanation",
@@ -50,6 +53,7 @@ __all__ = [
     "SafeLTS",
     "SafeLUCB",
     "ShadowPrice",
+    "SparseCosts",
     "Uniform",
     "load",
     "register",

@@ -69,7 +69,10 @@ def build_policy(spec: PolicySpec, problem: Problem) -> Any:
     }
     open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     settable = [
-        name for name in parameters if name not in supplied or name in ("reward", "cost", "cost_range")
+        name
+        for name in parameters
+        # How contexts become numbers is said by the spec's own [context].
+        if name != "context" and (name not in supplied or name in ("reward", "cost", "cost_range"))
     ]
     for name in stated:
         if name not in settable and not open_ended:

@@ -150,8 +150,8 @@ class Constrained(Policy):
         return self._sized({part: sizes_in(problem, part) for part in self._asked}) if self._asked else self
 
     def _sized(self, sizes: Mapping[str, Sizes]) -> Self:
-        made = {**self.parameters_from(self.settings()), **self._made(sizes)}
-        twin = type(self)(**made)
+        given = self.parameters_from(self.settings())
+        twin = type(self)(**given | {part: one for part, one in self._made(sizes).items() if part in given})
         twin.decisions.owner = self.decisions.owner
         return twin
 

@@ -60,7 +60,7 @@ def test_dual_prices_reach_the_value_of_the_linear_program(K):
 
 def test_draws_are_those_of_simulate():
     env = random_world(38835005).env
-    run = tr.simulate(tr.Uniform(env.n_actions), env, 400, 2, seed=9, keep_choices=True, workers=1)
+    run = tr.simulate(tr.policies.Uniform(env.n_actions), env, 400, 2, seed=9, keep_choices=True, workers=1)
     for replication in range(2):
         draws = environment_draws(env, 9, replication, 400)
         choices = run.choices[replication]

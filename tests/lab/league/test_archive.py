@@ -109,7 +109,7 @@ def test_what_can_not_be_merged_is_refused(tmp_path):
         read_runs(tmp_path)
     write_runs(played(["uniform"], ["fair-jobs"]), tmp_path)
     (tmp_path / "runs" / "0000.npz").write_bytes(b"no")
-    with pytest.raises((tr.InvalidInput, tr.StateDamagedError)):
+    with pytest.raises((tr.InvalidInput, tr.errors.StateDamagedError)):
         read_runs(tmp_path)
 
 

@@ -20,7 +20,7 @@ from tightrope_lab.league.scenarios import Scenario, scenario
 @pytest.mark.parametrize("name", ["knapsack-stop", "fair-jobs", "sleeping-fractions"])
 def test_totals_are_those_of_every_round(name):
     env = scenario(name).env
-    policy = tr.Uniform(env.n_actions)
+    policy = tr.policies.Uniform(env.n_actions)
     all_rounds = tr.simulate(policy, env, 150, 3, seed=4, workers=1, record=range(1, 151), keep_choices=True)
     above, peak = run.path_totals(all_rounds, env)
     assert above.tolist() == (all_rounds.cost > VIOLATION).any(axis=2).sum(axis=1).tolist()

@@ -47,7 +47,7 @@ WAYS: dict[str, Any] = {
     "plain": (Plain(4, bonus=1e-9), lambda draw, W: ((), {"costs": W})),
     "catalogue": (
         tr.Ridge(3, bonus=0.0),
-        lambda draw, W: ((tr.Catalogue(unit(np.random.default_rng(1), 4, 3)), W), {}),
+        lambda draw, W: ((tr.policies.Catalogue(unit(np.random.default_rng(1), 4, 3)), W), {}),
     ),
 }
 

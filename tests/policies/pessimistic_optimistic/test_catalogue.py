@@ -16,7 +16,7 @@ from tightrope import kernels
 def lazily_as_fully(phi, matrices, noise, *, bonus, ridge):
     """A catalogue against the full sweep, round by round; which actions were chosen."""
     d, K = phi.shape[1], matrices.shape[2]
-    catalogue = tr.Catalogue(phi)
+    catalogue = tr.policies.Catalogue(phi)
     full, lazy = (
         tr.PessimisticOptimistic(
             reward=tr.Ridge(d, bonus=bonus, ridge=ridge), constraints=K, slater=0.3, horizon=500
@@ -71,8 +71,8 @@ def test_so_it_does_at_size_and_where_values_tie_but_for_rounding(J, d, K, bonus
 def test_most_widths_are_skipped_and_bounds_stay_bounds():
     rng = np.random.default_rng(1)
     phi = unit_rows(rng, 300, 8)
-    catalogue = tr.Catalogue(phi)
-    policy = tr.LinUCB(tr.Ridge(8, bonus=0.3), horizon=3000)
+    catalogue = tr.policies.Catalogue(phi)
+    policy = tr.policies.LinUCB(tr.Ridge(8, bonus=0.3), horizon=3000)
     theta = rng.normal(size=8) / 3
     computed = []
     for _ in range(600):
@@ -88,8 +88,8 @@ def test_most_widths_are_skipped_and_bounds_stay_bounds():
 def test_a_memory_mapped_catalogue(tmp_path):
     phi = unit_rows(np.random.default_rng(0), 50, 4)
     np.save(tmp_path / "phi.npy", phi)
-    mapped = tr.Catalogue(np.load(tmp_path / "phi.npy", mmap_mode="r"))
-    one, two = tr.LinUCB(tr.Ridge(4)), tr.LinUCB(tr.Ridge(4))
+    mapped = tr.policies.Catalogue(np.load(tmp_path / "phi.npy", mmap_mode="r"))
+    one, two = tr.policies.LinUCB(tr.Ridge(4)), tr.policies.LinUCB(tr.Ridge(4))
     for _ in range(30):
         a, b = one.decide(phi), two.decide(mapped)
         assert a.action == b.action
@@ -110,12 +110,12 @@ def test_sparse_costs_give_the_choices_of_the_dense_matrix(data, n, J, K, as_cat
         tr.PessimisticOptimistic(reward=tr.Ridge(5, bonus=0.2), constraints=K, slater=0.2, horizon=100)
         for _ in range(2)
     )
-    features = tr.Catalogue(phi) if as_catalogue else phi
+    features = tr.policies.Catalogue(phi) if as_catalogue else phi
     drawn, limits = np.abs(data.draw(numbers(n, J, K))), 0.4 * np.abs(data.draw(numbers(n, K)))
     for t in range(n):
         # About a sixth of the entries are used at all.
         usage = np.where(drawn[t] > 5 / 6, drawn[t], 0.0)
-        costs = tr.SparseCosts(scipy.sparse.csr_array(usage), limits[t])
+        costs = tr.policies.SparseCosts(scipy.sparse.csr_array(usage), limits[t])
         W = usage - limits[t]
         np.testing.assert_allclose([costs.row(j) for j in range(J)], W, atol=1e-15)
         a, b = dense.decide(phi, W), sparse.decide(features, costs)
@@ -140,7 +140,7 @@ def test_ten_thousand_constraints():
         usage = scipy.sparse.random_array((J, K), density=3 / K, rng=rng, format="csr")
         a, b = (
             dense.decide(phi, usage.toarray() - 0.01),
-            sparse.decide(phi, tr.SparseCosts(usage, np.full(K, 0.01))),
+            sparse.decide(phi, tr.policies.SparseCosts(usage, np.full(K, 0.01))),
         )
         assert a.action == b.action
         dense.learn(a, 1.0)
@@ -158,29 +158,31 @@ def refused(message, features, costs=None, policy=None):
 
 
 def test_bad_input_is_refused_and_nothing_changes():
-    catalogue = tr.Catalogue(np.eye(2))
+    catalogue = tr.policies.Catalogue(np.eye(2))
     ones = scipy.sparse.csr_array(np.ones((2, 1)))
     refused("costs must have shape", catalogue, np.zeros((3, 1)))
     refused(r"costs\[1, 0\] must lie in", catalogue, np.array([[0.0], [1.5]]))
-    refused("costs must have shape", catalogue, tr.SparseCosts(scipy.sparse.csr_array((3, 1)), [0.5]))
-    refused("must have 2 features", tr.Catalogue(np.eye(3)), np.zeros((3, 1)))
-    refused("norm", np.array([[2.0, 0.0], [0.0, 1.0]]), tr.SparseCosts(ones, [0.5]))
+    refused(
+        "costs must have shape", catalogue, tr.policies.SparseCosts(scipy.sparse.csr_array((3, 1)), [0.5])
+    )
+    refused("must have 2 features", tr.policies.Catalogue(np.eye(3)), np.zeros((3, 1)))
+    refused("norm", np.array([[2.0, 0.0], [0.0, 1.0]]), tr.policies.SparseCosts(ones, [0.5]))
     arms = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.2)
     refused("need a Ridge reward model", catalogue, np.zeros((2, 1)), arms)
     measured = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1)
-    refused("can't be measured on SparseCosts", catalogue, tr.SparseCosts(ones, [0.5]), measured)
+    refused("can't be measured on SparseCosts", catalogue, tr.policies.SparseCosts(ones, [0.5]), measured)
     with pytest.raises(tr.InvalidInput, match="features and costs alone"):
-        tr.LinUCB(tr.Ridge(2)).decide(catalogue, actions=[0, 1])
+        tr.policies.LinUCB(tr.Ridge(2)).decide(catalogue, actions=[0, 1])
     for bad in (np.ones((2, 2)), np.full((2, 2), np.nan), np.zeros((0, 2)), np.eye(2, dtype=np.float32)):
         with pytest.raises(tr.InvalidInput, match="features"):
-            tr.Catalogue(bad)
+            tr.policies.Catalogue(bad)
     with pytest.raises(tr.InvalidInput, match=r"usage\[0, 0\]"):
-        tr.SparseCosts(scipy.sparse.csr_array([[1.8]]), [0.1])
+        tr.policies.SparseCosts(scipy.sparse.csr_array([[1.8]]), [0.1])
     with pytest.raises(tr.InvalidInput, match=r"scipy\.sparse"):
-        tr.SparseCosts(np.ones((2, 2)), [0.1, 0.1])
+        tr.policies.SparseCosts(np.ones((2, 2)), [0.1, 0.1])
 
 
 def test_a_measured_slater_constant_goes_with_a_catalogue():
     policy = tr.PessimisticOptimistic(reward=tr.Ridge(2), constraints=1)
-    policy.decide(tr.Catalogue(np.eye(2)), np.array([[0.5], [-0.25]]))
+    policy.decide(tr.policies.Catalogue(np.eye(2)), np.array([[0.5], [-0.25]]))
     assert policy.slater == pytest.approx(0.25)

@@ -79,7 +79,7 @@ def test_one_row_for_all_in_the_fast_path():
 
 
 def test_the_fast_path_keeps_its_own_features():
-    policy = tr.LinUCB(tr.Ridge(3), horizon=50)
+    policy = tr.policies.LinUCB(tr.Ridge(3), horizon=50)
     phi = np.eye(3)
     policy.decide(phi)
     decision = policy.decide(phi)
@@ -94,13 +94,13 @@ def test_plain_input_takes_the_fast_path(monkeypatch):
     frozen.flags.writeable = False
     ways = [
         (tr.PessimisticOptimistic(reward=tr.Ridge(3), constraints=1, slater=0.5), (phi, frozen), W),
-        (tr.LinUCB(tr.Ridge(3)), (phi, frozen), None),
+        (tr.policies.LinUCB(tr.Ridge(3)), (phi, frozen), None),
         (
             tr.PessimisticOptimistic(reward=tr.DisjointRidge(3, 3), constraints=1, slater=0.5),
             (phi[0], phi),
             W,
         ),
-        (tr.LinUCB(tr.DisjointRidge(3, 3)), (phi[0], phi), None),
+        (tr.policies.LinUCB(tr.DisjointRidge(3, 3)), (phi[0], phi), None),
     ]
     for policy, offers, costs in ways:
         policy.learn(policy.decide(offers[0], costs), 1.0)

@@ -119,7 +119,7 @@ def test_without_constraints_it_is_linucb(data, n, J):
     d, T, bonus = 3, 200, 0.2
     rounds, rewards = data.draw(rows(n, J, d)), data.draw(numbers(n))
     policy, plain = (
-        tr.LinUCB(tr.Ridge(d, bonus=bonus), horizon=T),
+        tr.policies.LinUCB(tr.Ridge(d, bonus=bonus), horizon=T),
         tr.PessimisticOptimistic(reward=tr.Ridge(d, bonus=bonus), horizon=T),
     )
     Sigma, b = np.eye(d), np.zeros(d)
@@ -348,7 +348,7 @@ FORMS = {
     "rules": lambda: tr.PessimisticOptimistic(
         reward=tr.DisjointRidge(2, 3), constraints=some_rules(), slater=0.1, horizon=None
     ),
-    "no constraints": lambda: tr.LinUCB(tr.ArmMeans(3)),
+    "no constraints": lambda: tr.policies.LinUCB(tr.ArmMeans(3)),
     "measured": lambda: form_A(slater=None, horizon=None),
 }
 
@@ -405,7 +405,7 @@ def test_rows_at_the_edge_of_the_norm_limit_are_judged_alike_everywhere():
     rng = np.random.default_rng(9)
     edge = unit_rows(rng, 400, 7)
     edge *= np.sqrt(kernels.NORM_LIMIT / np.einsum("ij,ij->i", edge, edge))[:, None]
-    policy = tr.LinUCB(tr.Ridge(7))
+    policy = tr.policies.LinUCB(tr.Ridge(7))
     seen = set()
     for x in edge:
         accepted = kernels.rows_are_valid(x[None])

@@ -202,7 +202,7 @@ def test_it_is_measured_only_where_it_is_needed():
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=0).slater is None
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), cost=tr.Ridge(1), constraints=1, V=V).slater is None
     assert tr.PessimisticOptimistic(reward=tr.Ridge(1), constraints=2, slater=0.4).slater == 0.4
-    assert not [name for name in tr.LinUCB(tr.Ridge(1)).state() if name.startswith("slater/")]
+    assert not [name for name in tr.policies.LinUCB(tr.Ridge(1)).state() if name.startswith("slater/")]
 
 
 def test_measuring_may_be_left_to_someone_else():

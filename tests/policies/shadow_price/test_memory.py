@@ -90,11 +90,11 @@ class TestCatalogue:
     def make(self, J=1500, d=4):
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(J, d))
-        return tr.Catalogue(rows / np.linalg.norm(rows, axis=1).max()), rng
+        return tr.policies.Catalogue(rows / np.linalg.norm(rows, axis=1).max()), rng
 
     def costs(self, rng, J=1500):
         usage = scipy.sparse.random_array((J, 2), density=0.4, rng=rng, format="csr")
-        return tr.SparseCosts(usage, limits=[0.2, 0.2])
+        return tr.policies.SparseCosts(usage, limits=[0.2, 0.2])
 
     def test_the_memory_keeps_ids_and_costs_and_the_catalogue_by_reference(self, tmp_path):
         catalogue, rng = self.make()
@@ -143,7 +143,7 @@ class TestCatalogue:
         frozen = catalogue.features.copy()
         frozen.flags.writeable = False
         policies = [tr.ShadowPrice(reward=tr.Ridge(4), cost=tr.Ridge(4), constraints=2) for _ in range(2)]
-        catalogues = tr.Catalogue(frozen), catalogue
+        catalogues = tr.policies.Catalogue(frozen), catalogue
         for _ in range(10):
             chosen = [policy.decide(one) for policy, one in zip(policies, catalogues)]
             assert chosen[0].action == chosen[1].action

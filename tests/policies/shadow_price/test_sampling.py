@@ -209,7 +209,7 @@ def test_actions_that_sleep_and_catalogues(name):
         assert decision.probabilities.sum() == pytest.approx(1.0)
         policy.learn(decision, float(r[decision.action]), **setting.outcome(W, decision.action, t))
     if name in ("members", "gaps"):
-        catalogue = tr.Catalogue(0.1 * x)
+        catalogue = tr.policies.Catalogue(0.1 * x)
         decision = policy.decide(catalogue, W)
         assert decision.probabilities.sum() == pytest.approx(1.0)
 

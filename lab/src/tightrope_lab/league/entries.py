@@ -226,7 +226,9 @@ _MAKERS: dict[str, Callable[[Scenario, int], Any]] = {
     "linucb": partial(_fitted, policies.LinUCB),
     "plain-lagrangian": partial(_fitted, policies.Lagrangian, margin=0.0),
     "guarded-lagrangian": partial(_fitted, policies.Lagrangian, guard=True),
-    "guarded-linucb": partial(_fitted, policies.Lagrangian, clip=1.0, **_GUARD),  # tr.LinUCB clips there too
+    "guarded-linucb": partial(
+        _fitted, policies.Lagrangian, clip=1.0, **_GUARD
+    ),  # tr.policies.LinUCB clips there too
     "prudent": _prudent,
     "round-robin": _round_robin,
     "oracle": _oracle,

@@ -666,14 +666,3 @@ class PessimisticOptimistic(Constrained):
         if offer is None:
             offer = self._offers[J] = (np.arange(J), kernels.trace_size(J, self.n_constraints))
         return offer
-
-
-def LinUCB(reward: Model, *, horizon: int | None = None) -> PessimisticOptimistic:
-    """LinUCB (Abbasi-Yadkori, Pál, Szepesvári 2011): the pessimistic-optimistic policy without constraints.
-
-    >>> import tightrope as tr
-    >>> policy = tr.LinUCB(tr.Ridge(2), horizon=100)
-    >>> policy.decide([[1.0, 0.0], [0.0, 1.0]]).action
-    0
-    """
-    return PessimisticOptimistic(reward=reward, constraints=0, horizon=horizon)

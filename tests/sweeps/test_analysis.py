@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightrope.sweep.analysis import explained, levels, pareto_layers
+from tightrope.sweeps.analysis import explained, levels, pareto_layers
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=25))

@@ -7,7 +7,7 @@ import pytest
 
 from sweep_tools import run_of
 from tightrope.errors import InvalidInput
-from tightrope.sweep import Target
+from tightrope.sweeps import Target
 
 
 def test_targets_are_judged_at_every_recorded_round_after_theirs():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from sweep_tools import GRID, spec_of, stored
-from tightrope.sweep import run_sweep, write_page
+from tightrope.sweeps import sweep, write_page
 
 
 def test_the_page_and_the_summary(tmp_path):
-    found = run_sweep(spec_of(GRID), tmp_path, workers=1)
+    found = sweep(spec_of(GRID), tmp_path, workers=1)
     told = write_page(found)
     assert told == json.loads((tmp_path / "summary.json").read_text())
     rows = {row["cell"]: row for row in stored(tmp_path)}

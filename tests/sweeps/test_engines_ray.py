@@ -19,7 +19,7 @@ import pytest
 
 from sweep_tools import numbers, stored
 from tightrope.spec import read_spec
-from tightrope.sweep import run_sweep
+from tightrope.sweeps import sweep
 from waiting import PATIENCE
 
 CELLS = 20
@@ -133,7 +133,7 @@ def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, clus
     spec, out = tmp_path / "arms.toml", tmp_path / "ray"
     spec.write_text(SPEC)
     # First, so that the workers find compiled code.
-    local = run_sweep(read_spec(spec), tmp_path / "local", workers=1)
+    local = sweep(read_spec(spec), tmp_path / "local", workers=1)
     assert local.ran == CELLS
     command = [sys.executable, "-m", "tightrope", "sweep", str(spec), "--engine", "ray", "--address", address]
     with subprocess.Popen(
@@ -142,20 +142,20 @@ def test_a_worker_is_killed_half_way_and_the_numbers_are_the_same(tmp_path, clus
         stderr=subprocess.PIPE,
         text=True,
         env=QUIET,
-    ) as sweep:
+    ) as process:
         try:
-            wait_for("rows", lambda: len(list(out.glob("cells/*.parquet"))) >= 2, process=sweep)
+            wait_for("rows", lambda: len(list(out.glob("cells/*.parquet"))) >= 2, process=process)
             wait_for(
                 "a task on the worker",
                 lambda: any("ray::_run_remote" in args for _, args in below(workers[0].pid)),
-                process=sweep,
+                process=process,
             )
             end(workers[0])
             done_before = len(stored(out))
-            shown, errors = sweep.communicate(timeout=PATIENCE)
+            shown, errors = process.communicate(timeout=PATIENCE)
         finally:
-            sweep.kill()
-    assert sweep.returncode == 0, errors
+            process.kill()
+    assert process.returncode == 0, errors
     assert 0 < done_before < CELLS
     told = json.loads(shown)
     assert (told["cells"], told["ran"], told["failed"]) == (CELLS, CELLS, 0)

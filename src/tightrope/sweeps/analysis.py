@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope.sweep.store import Rows
+from tightrope.sweeps.store import Rows
 from tightrope.validation import Array
 
 _MOST_LEVELS = 12  # distinct values that are taken one by one

@@ -11,21 +11,21 @@ from collections import Counter
 import pytest
 
 from sweep_tools import BANDIT, GRID, numbers, spec_of, stored
-from tightrope import sweep
+from tightrope import sweeps
 from tightrope.cli import main
 from tightrope.errors import InvalidInput
 from tightrope.spec import SpecError, make_spec, read_spec
-from tightrope.sweep import run_sweep, write_page
-from tightrope.sweep.analysis import pareto_layers
-from tightrope.sweep.run import RUNGS
-from tightrope.sweep.store import Store
+from tightrope.sweeps import sweep, write_page
+from tightrope.sweeps.analysis import pareto_layers
+from tightrope.sweeps.run import RUNGS
+from tightrope.sweeps.store import Store
 from tightrope.toml import dumps
 from waiting import PATIENCE
 
 
 def test_nothing_is_repeated_after_an_interruption(tmp_path, monkeypatch):
     spec = spec_of({"policy.V.scale": {"low": 0.1, "high": 2.0, "steps": 30}})
-    whole = run_sweep(spec, tmp_path / "whole", workers=1)
+    whole = sweep(spec, tmp_path / "whole", workers=1)
     real, parts = Store.add, []
 
     def interrupted(store, rows):
@@ -37,14 +37,14 @@ def test_nothing_is_repeated_after_an_interruption(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Store, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(spec, tmp_path / "torn", workers=1)
+        sweep(spec, tmp_path / "torn", workers=1)
     monkeypatch.undo()
-    again = run_sweep(spec, tmp_path / "torn", workers=1)
+    again = sweep(spec, tmp_path / "torn", workers=1)
     assert again.ran == 30 - sum(parts) > 0
     assert max(Counter(row["cell"] for row in stored(tmp_path / "torn")).values()) == 1
     assert numbers(tmp_path / "torn") == numbers(tmp_path / "whole")
     assert not list((tmp_path / "torn" / "cells").glob(".*"))
-    assert run_sweep(spec, tmp_path / "torn", workers=1).ran == 0
+    assert sweep(spec, tmp_path / "torn", workers=1).ran == 0
     assert len(whole.rows()) == 30
 
 
@@ -75,7 +75,7 @@ def test_a_killed_process_loses_only_what_was_under_way(tmp_path):
         process.send_signal(signal.SIGKILL)
     kept = len(stored(out))
     assert 0 < kept < 60
-    found = run_sweep(read_spec(tmp_path / "s.toml"), out, workers=1)
+    found = sweep(read_spec(tmp_path / "s.toml"), out, workers=1)
     assert found.ran == 60 - kept
     assert len(numbers(out)) == len(stored(out)) == 60
 
@@ -87,17 +87,17 @@ def test_a_plan_that_can_not_work_is_refused_before_it_starts(tmp_path, capsys):
     assert "did you mean 'slater'?" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     with pytest.raises(SpecError, match="environment: is missing"):
-        run_sweep(make_spec({"sweep": GRID}), tmp_path)
+        sweep(make_spec({"sweep": GRID}), tmp_path)
     with pytest.raises(InvalidInput, match="workers must be a whole number >= 1"):
-        run_sweep(spec_of(GRID), tmp_path, workers=0)
+        sweep(spec_of(GRID), tmp_path, workers=0)
     with pytest.raises(InvalidInput, match="address is for the engine 'ray'"):
-        run_sweep(spec_of(GRID), tmp_path, address="auto")
+        sweep(spec_of(GRID), tmp_path, address="auto")
 
 
 def test_halving_runs_few_in_full_and_gives_them_the_same_numbers(tmp_path):
     table = {"policy.V.scale": {"low": 0.1, "high": 4.0, "steps": 9}, "policy.epsilon.scale": [0.3, 1.0, 3.0]}
-    whole = run_sweep(spec_of(table), tmp_path / "whole", workers=1)
-    found = run_sweep(spec_of(table), tmp_path / "halved", workers=1, halving=True)
+    whole = sweep(spec_of(table), tmp_path / "whole", workers=1)
+    found = sweep(spec_of(table), tmp_path / "halved", workers=1, halving=True)
     assert [len(rung.names) for rung in found.rungs] == [27, 9, 3]
     assert Counter(row["round"] for row in stored(tmp_path / "halved")) == {14: 27, 40: 9, 120: 3}
     assert [round(120 * f) for f in RUNGS] == [13, 40, 120]
@@ -110,7 +110,7 @@ def test_halving_runs_few_in_full_and_gives_them_the_same_numbers(tmp_path):
     rank = sorted(range(27), key=lambda i: (layer[i], rows["regret"][i]))
     assert sorted(found.rows(1)["number"].tolist()) == sorted(rows["number"][rank[:9]].tolist())
     assert found.ran == 39
-    assert run_sweep(spec_of(table), tmp_path / "halved", workers=1, halving=True).ran == 0
+    assert sweep(spec_of(table), tmp_path / "halved", workers=1, halving=True).ran == 0
     assert whole.ran == 27
     write_page(found)
     assert "Successive halving" in (tmp_path / "halved" / "index.html").read_text()
@@ -119,9 +119,9 @@ def test_halving_runs_few_in_full_and_gives_them_the_same_numbers(tmp_path):
 def test_progress_tells_what_failed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     spec = spec_of({"policy.slater": [0.1, 7.0]}, policy={"kind": "pessimistic-optimistic"})
-    assert run_sweep(spec, tmp_path, workers=1, progress=True).failed == 1
+    assert sweep(spec, tmp_path, workers=1, progress=True).failed == 1
     assert "1 failed" in capsys.readouterr().err
 
 
 def test_public_names():
-    assert set(sweep.__all__) <= set(dir(sweep))
+    assert set(sweeps.__all__) <= set(dir(sweeps))

@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from tightrope.errors import InvalidInput, TightropeError
-from tightrope.sweep.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
+from tightrope.sweeps.cells import Cell, Plan, Row, failed_row, run_cells, run_cells_on_gpu
 from tightrope.validation import whole_number
 from tightrope.version import __version__
 

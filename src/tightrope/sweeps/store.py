@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tightrope.errors import StateDamagedError, TightropeError
 from tightrope.files import replacing
 from tightrope.frames import AsFrame
-from tightrope.sweep.cells import MEASURES, Row
-from tightrope.sweep.design import Axis
+from tightrope.sweeps.cells import MEASURES, Row
+from tightrope.sweeps.design import Axis
 
 # Columns that no table for people has: what a cell is known by, and the rewards of its single runs.
 INTERNAL = ("cell", "reward_by_run")

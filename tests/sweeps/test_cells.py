@@ -12,9 +12,9 @@ from sweep_tools import BANDIT, GRID, spec_of, stored
 from tightrope import engine
 from tightrope.environments.build import environment_of, policies_of
 from tightrope.spec import make_spec, read_spec
-from tightrope.sweep import Plan, cells, run_sweep
-from tightrope.sweep.cells import MEASURES
-from tightrope.sweep.design import put
+from tightrope.sweeps import Plan, cells, sweep
+from tightrope.sweeps.cells import MEASURES
+from tightrope.sweeps.design import put
 
 
 def test_a_cell_is_known_by_all_its_settings_and_by_nothing_else(tmp_path):
@@ -49,7 +49,7 @@ def test_a_cell_is_known_by_the_file_of_its_environment(tmp_path):
 
 def test_a_row_is_what_simulate_gives(tmp_path):
     spec = spec_of(GRID)
-    found = run_sweep(spec, tmp_path, workers=1)
+    found = sweep(spec, tmp_path, workers=1)
     for row in stored(tmp_path):
         data = put(
             put(BANDIT, ("policy", "V", "scale"), row["policy.V.scale"]),
@@ -80,7 +80,7 @@ def test_any_field_can_vary(tmp_path):
             },
         }
     )
-    found = run_sweep(spec, tmp_path, workers=1)
+    found = sweep(spec, tmp_path, workers=1)
     assert found.failed == 0
     for row in stored(tmp_path):
         low = json.loads(row["environment.rewards"])[0][0]
@@ -102,7 +102,7 @@ def test_what_cells_share_is_made_once(tmp_path, monkeypatch):
         "policy.V.scale": {"low": 0.1, "high": 2.0, "steps": 20},
         "environment.threshold": [0.11, 0.22, 0.33],
     }
-    run_sweep(spec_of(table), tmp_path, workers=1)
+    sweep(spec_of(table), tmp_path, workers=1)
     # The ends are built beforehand, to see whether the plan makes sense; else once each, though only two are kept.
     assert sum(solved.values()) <= 4
     assert len(solved) == 3
@@ -111,11 +111,11 @@ def test_what_cells_share_is_made_once(tmp_path, monkeypatch):
 def test_several_policies_and_one_of_them_by_place(tmp_path):
     kind = {"kind": "pessimistic-optimistic"}
     two = [{"name": "one", "slater": 0.1, **kind}, {"name": "two", "slater": 0.2, **kind}]
-    found = run_sweep(spec_of({"policy[1].slater": [0.3, 0.4]}, policy=two), tmp_path, workers=1)
+    found = sweep(spec_of({"policy[1].slater": [0.3, 0.4]}, policy=two), tmp_path, workers=1)
     # "one" is the same at both points, and so runs once.
     assert found.ran == 3
     assert Counter(row["policy"] for row in stored(tmp_path)) == {"one": 1, "two": 2}
-    both = run_sweep(spec_of({"policy.slater": [0.3, 0.4]}, policy=two), tmp_path, workers=1)
+    both = sweep(spec_of({"policy.slater": [0.3, 0.4]}, policy=two), tmp_path, workers=1)
     assert both.ran == 2  # those of "two" are there
     rows = both.rows()
     # Their settings are told in the words of this design, whichever ran them.
@@ -134,7 +134,7 @@ def test_any_error_of_a_cell_is_its_own(tmp_path, monkeypatch):
         return real(policy, *rest, **options)
 
     monkeypatch.setattr(cells, "simulate", fragile)
-    found = run_sweep(spec_of(GRID), tmp_path, workers=1)
+    found = sweep(spec_of(GRID), tmp_path, workers=1)
     assert found.failed == 3
     assert found.failures(2) == [
         {
@@ -145,8 +145,8 @@ def test_any_error_of_a_cell_is_its_own(tmp_path, monkeypatch):
         for i, v in ((1, 0.5), (3, 1.0))
     ]
     monkeypatch.undo()
-    assert run_sweep(spec_of(GRID), tmp_path, workers=1).ran == 0
-    mended = run_sweep(spec_of(GRID), tmp_path, workers=1, retry_failed=True)
+    assert sweep(spec_of(GRID), tmp_path, workers=1).ran == 0
+    mended = sweep(spec_of(GRID), tmp_path, workers=1, retry_failed=True)
     assert (mended.ran, mended.failed) == (3, 0)
     assert np.isfinite(mended.rows()["regret"]).all()
-    assert run_sweep(spec_of(GRID), tmp_path, workers=1).failed == 0
+    assert sweep(spec_of(GRID), tmp_path, workers=1).failed == 0

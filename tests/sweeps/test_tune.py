@@ -20,7 +20,7 @@ from tightrope.environments.build import environment_of, policies_of
 from tightrope.errors import InvalidInput
 from tightrope.intervals import mean_interval
 from tightrope.spec import SpecError, make_spec, read_spec
-from tightrope.sweep import TargetMissed, cells, tune
+from tightrope.sweeps import TargetMissed, cells, tune
 from tightrope.toml import dumps
 
 

@@ -1,4 +1,4 @@
-"""`run_sweep`: every cell of a design, once, on any engine, with what is finished on disk."""
+"""`sweep`: every cell of a design, once, on any engine, with what is finished on disk."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.report import format_estimate
 from tightrope.spec import SimulationSpec, Spec
-from tightrope.sweep.analysis import best_first, ranks
-from tightrope.sweep.cells import Cell, Plan, Row, check_ends
-from tightrope.sweep.engines import Engine, EngineName, engine_for
-from tightrope.sweep.store import Rows, Store
+from tightrope.sweeps.analysis import best_first, ranks
+from tightrope.sweeps.cells import Cell, Plan, Row, check_ends
+from tightrope.sweeps.engines import Engine, EngineName, engine_for
+from tightrope.sweeps.store import Rows, Store
 from tightrope.version import __version__
 
 BATCH_SECONDS = 1.0  # what a batch should take: much less costs overhead, much more loses work when killed
@@ -123,7 +123,7 @@ def _estimate(row: Row, name: str) -> str | None:
     return None if ends[0] is None else format_estimate(*(math.nan if one is None else one for one in ends))
 
 
-def run_sweep(
+def sweep(
     spec: Spec,
     out: str | os.PathLike[str],
     *,
@@ -167,8 +167,8 @@ def run_sweep(
     >>> spec = make_spec({"environment": {"kind": "bandit"}, "simulation": {"rounds": 100, "replications": 2},
     ...                   "sweep": {"policy.caution": [1.0, 3.0]}})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     first = run_sweep(spec, folder, workers=1)
-    ...     again = run_sweep(spec, folder, workers=1)
+    ...     first = sweep(spec, folder, workers=1)
+    ...     again = sweep(spec, folder, workers=1)
     ...     first.ran, again.ran, again.rows()["policy.caution"].tolist()
     (2, 0, [1.0, 3.0])
     """

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from sweep_tools import BANDIT, numbers, spec_of
-from tightrope.sweep import cells, engines, run_sweep
+from tightrope.sweeps import cells, engines, sweep
 from waiting import PATIENCE
 
 
@@ -19,7 +19,7 @@ def test_processes_give_the_same_numbers_and_survive_a_deadly_cell(tmp_path, mon
         "policy.V.scale": {"low": 0.1, "high": 2.0},
         "environment.threshold": [0.1, 0.3],
     }
-    run_sweep(spec_of(table), tmp_path / "one", workers=1)
+    sweep(spec_of(table), tmp_path / "one", workers=1)
     run = cells.run_cells
 
     def deadly(plan, batch):
@@ -28,7 +28,7 @@ def test_processes_give_the_same_numbers_and_survive_a_deadly_cell(tmp_path, mon
         return run(plan, batch)
 
     monkeypatch.setattr(engines, "run_cells", deadly)
-    found = run_sweep(spec_of(table), tmp_path / "two", workers=2)
+    found = sweep(spec_of(table), tmp_path / "two", workers=2)
     assert found.failed == 1
     (failure,) = found.failures(5)
     assert failure["number"] == 3
@@ -41,10 +41,10 @@ def test_processes_give_the_same_numbers_and_survive_a_deadly_cell(tmp_path, mon
 def test_the_local_engine_needs_no_ray(tmp_path):
     code = (
         "import sys; sys.modules['ray'] = None\n"
-        "from tightrope.spec import make_spec\nfrom tightrope.sweep import run_sweep\n"
+        "from tightrope.spec import make_spec\nfrom tightrope.sweeps import sweep\n"
         f"spec = make_spec({ {**BANDIT, 'sweep': {'policy.V.scale': [1.0]}}!r})\n"
-        f"assert run_sweep(spec, {str(tmp_path)!r}, workers=1).failed == 0\n"
-        f"run_sweep(spec, {str(tmp_path)!r}, engine='ray')\n"
+        f"assert sweep(spec, {str(tmp_path)!r}, workers=1).failed == 0\n"
+        f"sweep(spec, {str(tmp_path)!r}, engine='ray')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert "pip install 'tightrope[ray]'" in done.stderr.splitlines()[-1]

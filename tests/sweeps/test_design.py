@@ -10,8 +10,8 @@ import pytest
 
 from sweep_tools import spec_of
 from tightrope.spec import SpecError, read_spec
-from tightrope.sweep import Design, Plan
-from tightrope.sweep.design import Span, put
+from tightrope.sweeps import Design, Plan
+from tightrope.sweeps.design import Span, put
 
 
 def test_a_grid_has_every_combination_with_environments_slowest():

@@ -26,8 +26,8 @@ from tightrope.oracle import solve
 from tightrope.policies.build import build_policy
 from tightrope.result import Result
 from tightrope.spec import PolicySpec, SimulationSpec, Spec, make_spec, named_kinds
-from tightrope.sweep.design import Design, own_steps, put, steps_of
-from tightrope.sweep.target import Target, since
+from tightrope.sweeps.design import Design, own_steps, put, steps_of
+from tightrope.sweeps.target import Target, since
 from tightrope.validation import Array
 from tightrope.version import __version__
 

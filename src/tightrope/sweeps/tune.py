@@ -18,13 +18,13 @@ from tightrope.files import replacing
 from tightrope.frames import AsFrame
 from tightrope.progress import Advance, progress_bar
 from tightrope.spec import Spec, read_spec
-from tightrope.sweep.cells import Cell, Plan, Row, moved
-from tightrope.sweep.design import Step, refuse
-from tightrope.sweep.engines import EngineName
-from tightrope.sweep.run import Runner, Sweep, running, settings_table
-from tightrope.sweep.store import INTERNAL, Rows
-from tightrope.sweep.target import Target
-from tightrope.sweep.verdict import Check, Trial, listed
+from tightrope.sweeps.cells import Cell, Plan, Row, moved
+from tightrope.sweeps.design import Step, refuse
+from tightrope.sweeps.engines import EngineName
+from tightrope.sweeps.run import Runner, Sweep, running, settings_table
+from tightrope.sweeps.store import INTERNAL, Rows
+from tightrope.sweeps.target import Target
+from tightrope.sweeps.verdict import Check, Trial, listed
 from tightrope.toml import dumps
 
 CHECKS = 5  # candidates that may fail the check before it is given up
@@ -155,7 +155,7 @@ def tune(
     out : path
         Gets what a sweep writes, and `tuned.toml`: the spec to serve.
     engine, workers, address, halving, progress
-        As in `run_sweep`.
+        As in `sweep`.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from tightrope.intervals import mean_interval
 from tightrope.report import format_estimate, format_number
 from tightrope.result import Estimate
 from tightrope.result.curves import UNKNOWN
-from tightrope.sweep.cells import Row, shown
+from tightrope.sweeps.cells import Row, shown
 from tightrope.validation import Array
 
 

@@ -21,10 +21,10 @@ from tightrope.report import (
     panels_figure,
 )
 from tightrope.report.canvas import thinned
-from tightrope.sweep.analysis import best_first, explained, levels, pareto_layers
-from tightrope.sweep.cells import shown
-from tightrope.sweep.run import RUNGS, Sweep
-from tightrope.sweep.store import Rows
+from tightrope.sweeps.analysis import best_first, explained, levels, pareto_layers
+from tightrope.sweeps.cells import shown
+from tightrope.sweeps.run import RUNGS, Sweep
+from tightrope.sweeps.store import Rows
 from tightrope.validation import Array
 
 if TYPE_CHECKING:

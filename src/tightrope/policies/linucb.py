@@ -1,0 +1,60 @@
+"""LinUCB: the best optimistic reward, whatever it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tightrope.models import Model
+from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
+from tightrope.policies.policy import Policy
+from tightrope.policies.registry import register
+
+if TYPE_CHECKING:
+    from tightrope.encoder import Encoder
+
+
+@register("linucb")
+class LinUCB(PessimisticOptimistic):
+    """LinUCB (Abbasi-Yadkori, Pál, Szepesvári 2011): the pessimistic-optimistic policy without constraints.
+
+    Parameters
+    ----------
+    reward : Model or str
+    context : Encoder, or sequence of names; optional
+    horizon : int, optional
+        As for `PessimisticOptimistic`.
+
+    Examples
+    --------
+    >>> from tightrope import Ridge
+    >>> policy = LinUCB(Ridge(2), horizon=100)
+    >>> policy.decide([[1.0, 0.0], [0.0, 1.0]]).action
+    0
+    """
+
+    loop: ClassVar[str | None] = PessimisticOptimistic.loop
+
+    def __init__(
+        self,
+        reward: Model | str = "linear",
+        *,
+        context: Encoder | Sequence[str] | None = None,
+        horizon: int | None = None,
+    ) -> None:
+        PessimisticOptimistic.__init__(self, 0, reward, context=context, horizon=horizon)
+
+    def settings(self) -> dict[str, Any]:
+        """All that is not arrays, as plain data."""
+        kept = ("reward", "context", "horizon", "owner", "pending_groups")
+        return {name: value for name, value in PessimisticOptimistic.settings(self).items() if name in kept}
+
+    @classmethod
+    def parameters_from(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the constructor was given, from `settings`."""
+        return Policy.parameters_from(settings)
+
+    def __repr__(self) -> str:
+        horizon = self.settings()["horizon"]
+        shown = [*self._shown_models(), *([] if horizon is None else [f"horizon={horizon}"])]
+        return f"LinUCB({', '.join(shown)})"
