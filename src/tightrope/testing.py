@@ -281,10 +281,7 @@ class ModelSuite:
         """A model made from `settings()` that is given `arrays()` is the same model, and a copy is independent."""
         model = self.make()
         self._teach(model, 25)
-        twin = model_from_settings(model.settings())
-        twin.make_room(model.arrays())
-        for name, array in twin.arrays().items():
-            array[...] = model.arrays()[name]
+        twin = _restored(model)
         copy = model.copy()
         rows, ids = self._offer(6)
         for other, what in ((twin, "a model restored from settings() and arrays()"), (copy, "a copy")):
@@ -292,6 +289,25 @@ class ModelSuite:
             _alike([other.widths(rows, ids), model.widths(rows, ids)], f"{what} must have the same widths")
         self._teach(copy, 5)
         _alike([twin.means(rows, ids), model.means(rows, ids)], "a copy must not share state")
+
+    def test_it_grows(self) -> None:
+        """More actions leave what is believed of the others as it was, to the bit, and can be asked for, taught and restored."""
+        model, J = self.make(), self.n_actions
+        self._teach(model, 60)
+        rows, ids = self._offer(9)
+        before = np.array([model.means(rows, ids), model.deviations(rows, ids)])
+        model.grow(J + 2)
+        after = np.array([model.means(rows, ids), model.deviations(rows, ids)])
+        _alike([before, after], "grow must leave what is said of the actions before as it was")
+        if model.n_actions is None:
+            return
+        row, twin = None if rows is None else rows[:1], _restored(model)
+        for one in (model, twin):
+            for i in range(20):
+                one.learn(None if row is None else row[0], float(i % 2), J + 1)
+        said = [one.means(row, [J + 1]) for one in (model, twin)]
+        _must(bool(np.isfinite(said[0]).all()), "what was learnt of a new action must give a mean")
+        _alike(said, "a model that has grown must be restored from settings() and arrays()")
 
     def test_it_forgets_the_rows_of_a_decision(self) -> None:
         """After `forget_inputs` no array holds them, and a model that is given the arrays answers the same."""
@@ -301,10 +317,7 @@ class ModelSuite:
             model.note_decision(100 + i)
             model.learn(None if rows is None else rows[i], float((i * 7) % 5 < 2), int(ids[i]))
         model.forget_inputs([103, 117])
-        twin = model_from_settings(model.settings())
-        twin.make_room(model.arrays())
-        for name, array in twin.arrays().items():
-            array[...] = model.arrays()[name]
+        twin = _restored(model)
         for name, array in model.arrays().items():
             left = rows is not None and any(rows[i].tobytes() in array.tobytes() for i in (3, 17))
             _must(not left, f"forget_inputs must drop what is kept of a decision, but {name!r} still has it")
@@ -504,7 +517,6 @@ def small_environment(policy: Any) -> Tabular:
 
 
 def _instance(J: int, d: int, K: int) -> Tabular:
-    """The same for the same size; with as much room to meet the constraints as so many of them leave."""
     for slack in (0.2, 0.1, 0.05, 0.02):
         with suppress(InvalidInput):
             return synthetic(contexts=5, actions=J, features=d, constraints=K, slater=slack)
@@ -634,13 +646,20 @@ def _action(decision: Any) -> int:
 
 
 def _acts(policy: Any, env: Tabular, **options: Any) -> list[int]:
-    """What a policy chooses, round by round."""
     return [_action(shown.decision) for shown in _rounds(policy, env, **options)]
 
 
 def _must(holds: bool, message: str) -> None:
     if not holds:
         raise AssertionError(message)
+
+
+def _restored(model: Model) -> Model:
+    twin = model_from_settings(model.settings())
+    twin.make_room(model.arrays())
+    for name, array in twin.arrays().items():
+        array[...] = model.arrays()[name]
+    return twin
 
 
 def _alike(both: Iterable[Any], message: str) -> None:
@@ -659,7 +678,6 @@ def _refuses(call: Callable[[], None], what: str) -> None:
 
 
 def _near(differences: Array, what: str, other: str) -> None:
-    """Whether independent differences have mean 0, within five standard errors."""
     mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
     by = f"{mean:.4g} in sum over a run, more than five standard errors ({error:.2g})"
     _must(abs(mean) <= 5.0 * error + 1e-6, f"{what} differ from {other} by {by}")

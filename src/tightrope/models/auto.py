@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.models.background import BackgroundWork
-from tightrope.models.model import Model, checked_outcome, half_life_of, missing_sizes, register, size
+from tightrope.models.model import (
+    Model,
+    checked_outcome,
+    half_life_of,
+    missing_sizes,
+    more_actions,
+    register,
+    size,
+)
 from tightrope.models.sizes import Sizes, model_class, shared_or_each, sized
 from tightrope.validation import Array, whole_number
 
@@ -286,6 +294,13 @@ class Auto(Model):
         for i, model in enumerate(self.models):
             own = f"{i}/"
             model.make_room({k.removeprefix(own): one for k, one in arrays.items() if k.startswith(own)})
+
+    def grow(self, n_actions: int) -> None:
+        """Each candidate knows so many actions."""
+        if more_actions(self, n_actions):
+            for model in self.models:
+                model.grow(n_actions)
+            self.n_actions = n_actions
 
     def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
         """Take in many outcomes: the first four fifths at once, the rest one by one, so that it is known who predicts best."""

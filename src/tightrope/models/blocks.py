@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
 
+from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.models.model import Ids, Model, size
+from tightrope.kernels import forgetting
+from tightrope.models.model import Ids, Model, keep_entries, size
 from tightrope.models.sizes import Sizes, shared_or_each
 from tightrope.validation import Array, real_array, require_finite
 
 
 class BlockModel(Model):
     """Parameters for each action, or shared by all; 0 features for arms alone. Its constructor takes both sizes first."""
+
+    # All blocks, as kernels read them.
+    flat: Array
 
     def _set_sizes(self, n_actions: Any, n_features: Any) -> bool:
         """Check and keep the sizes; whether they are known."""
@@ -30,6 +36,23 @@ class BlockModel(Model):
     def sized(cls, sizes: Sizes, **settings: Any) -> Self:
         """Shared parameters where each action has its own features, else parameters for each action."""
         return cls(**shared_or_each(sizes) | settings)
+
+    def grow(self, n_actions: int) -> None:
+        """Know so many actions: blocks come behind those that there are."""
+        before = {name: array.copy() for name, array in self.arrays().items()}
+        known = len(kernels.ridge_views(self.flat).Sigma)
+        if not self._begin_anew_with(n_actions):
+            return
+        after = self.arrays()
+        old, new = (kernels.ridge_views(one.pop("flat"))._asdict() for one in (before, after))
+        keep_entries(before | old, after | new)
+        if self.half_life is not None:
+            ages = self._ages()
+            ages[forgetting.BORN + known :] = ages[forgetting.TIME]
+
+    @abstractmethod
+    def _ages(self) -> Array:
+        """The ages of a model that forgets (`kernels.forgetting`)."""
 
     def _shown_sizes(self) -> str:
         """For a `repr`: as they are given."""

@@ -25,6 +25,7 @@ from tightrope.models.model import (
     checked_outcome,
     half_life_of,
     known_action,
+    more_actions,
     register,
     size,
 )
@@ -177,6 +178,8 @@ class Ensemble(Model):
         # The time by which outcomes age: until now, and when the fit in force and the one under way began.
         self._times = np.zeros(3)
         self._seen = np.zeros(self.n_actions or 1, dtype=np.int64)
+        # How many actions were known when the fit in force and the one under way began.
+        self._actions_then = np.zeros(2, dtype=np.int64)
         self._shifts = np.zeros(self.n_outputs)
         # Of networks, which go on from fit to fit: the weights of the fit in force, or those that it went on from; and of which fit
         # they are by its mark, 0 for none.
@@ -307,7 +310,7 @@ class Ensemble(Model):
         """Choose what the next fit is made of, and say when it takes effect."""
         clock = self._clock
         if self._weights.size and self.fits:
-            self._weights[...] = self._in_force().weights(self._weights)
+            self._weights = self._in_force().weights(self._plan_then(0).no_weights(self.n_features))
             self._weights_of[0] = clock[MARK_IN_FORCE]
         self._kept.choose()
         apart = max(_LEAST_APART, math.ceil((self.growth - 1.0) * self._counted() - 1e-9))
@@ -316,6 +319,7 @@ class Ensemble(Model):
             lag = _NEVER - int(clock[LEARNT]) if self.deferred else max(1, math.floor(_LAG * apart))
         clock[UNDER_WAY], clock[MARK_UNDER_WAY], self._times[2] = clock[LEARNT], clock[MARK], self._times[0]
         clock[TAKES_EFFECT], clock[NEXT_FIT] = clock[LEARNT] + lag, clock[LEARNT] + apart
+        self._actions_then[1] = self.n_actions or 0
         if lag:
             self._start_next()
         else:
@@ -331,6 +335,7 @@ class Ensemble(Model):
             self._times[2],
         )
         clock[UNDER_WAY], clock[TAKES_EFFECT] = 0, 0
+        self._actions_then[0] = self._actions_then[1]
         clock[FITS] += 1
         for mark, fit in list(self._fitted.items()):
             if mark != clock[MARK_IN_FORCE]:
@@ -369,6 +374,16 @@ class Ensemble(Model):
         if self.fits:
             self._in_force()
 
+    def grow(self, n_actions: int) -> None:
+        """Know so many actions. Fits that were begun know as many as there were: until the next one, new actions look all alike."""
+        if more_actions(self, n_actions):
+            self._seen = np.concatenate([self._seen, np.zeros(n_actions - len(self._seen), dtype=np.int64)])
+            self.n_actions, self._plan = n_actions, self._plan._replace(n_actions=n_actions)
+
+    def _plan_then(self, which: int) -> Plan:
+        """The plan of the fit in force (0) or of the one under way (1)."""
+        return self._plan._replace(n_actions=int(self._actions_then[which]) or None)
+
     def _counted(self) -> float:
         """How many outcomes the chosen sample is worth, older ones counted by the half-life."""
         return float(self._plan.worth(self._kept.next().times, self._times[0]).sum())
@@ -380,7 +395,8 @@ class Ensemble(Model):
         clock = self._clock
         mark = int(clock[MARK_IN_FORCE])
         if not self._is_made(mark):
-            self._start(mark, self._kept.in_force(), int(clock[IN_FORCE]), float(self._times[1]))
+            then = int(clock[IN_FORCE]), float(self._times[1])
+            self._start(mark, self._plan_then(0), self._kept.in_force(), *then)
         if clock[UNDER_WAY] and not self._is_made(int(clock[MARK_UNDER_WAY])):
             self._start_next()
         return self._fitted[mark].result()
@@ -392,13 +408,16 @@ class Ensemble(Model):
     def _start_next(self) -> None:
         clock = self._clock
         mark, begun = int(clock[MARK_UNDER_WAY]), int(clock[UNDER_WAY])
-        self._start(mark, self._kept.next(), begun, float(self._times[2]))
+        self._start(mark, self._plan_then(1), self._kept.next(), begun, float(self._times[2]))
 
-    def _start(self, mark: int, sample: Sample, begun: int, now: float) -> None:
+    def _start(self, mark: int, plan: Plan, sample: Sample, begun: int, now: float) -> None:
         start = self._weights.copy() if self._weights.size and self._weights_of[0] else None
-        given = self._plan, sample, begun, now, start
+        if start is not None and start.shape != plan.no_weights(self.n_features).shape:
+            # Networks begin afresh where there are more actions.
+            start = None
+        given = plan, sample, begun, now, start
         if start is not None and self._weights_of[0] == mark:
-            self._fitted[mark] = _done(restored_members(self._plan, sample, start))
+            self._fitted[mark] = _done(restored_members(plan, sample, start))
         elif self.refit == "background":
             self._fitted[mark] = _worker(os.getpid()).submit(fit_members, *given)
         else:
@@ -410,9 +429,18 @@ class Ensemble(Model):
         clock = self._clock
         at = clock[MARK_IN_FORCE if self.fits else MARK], rows.tobytes(), ids.tobytes()
         if self._last_asked is None or self._last_asked[0] != at:
-            said = self._in_force().predict(rows, ids) if self.fits else self._guesses(ids)
+            said = self._expected(rows, ids) if self.fits else self._guesses(ids)
             self._last_asked = at, said
         return self._last_asked[1] + self._shifts
+
+    def _expected(self, rows: Array, ids: Ids) -> Array:
+        """What the members in force expect; of actions that they have never known as before the first fit."""
+        known = ids < (int(self._actions_then[0]) or len(ids) + 1)
+        if self.n_actions is None or known.all():
+            return self._in_force().predict(rows, ids)
+        said = self._guesses(ids)
+        said[:, known] = self._in_force().predict(np.ascontiguousarray(rows[known]), ids[known])
+        return said
 
     def _guesses(self, ids: Ids) -> Array:
         """What members say before the first fit, (M, n, n_outputs): nothing of the features, another order of the actions each."""
@@ -468,6 +496,7 @@ class Ensemble(Model):
             "clock": self._clock,
             "times": self._times,
             "seen": self._seen,
+            "actions_then": self._actions_then,
             "shifts": self._shifts,
             **weights,
             **kept,
@@ -479,6 +508,8 @@ class Ensemble(Model):
             name.removeprefix("kept/"): array for name, array in arrays.items() if name.startswith("kept/")
         }
         self._kept.make_room(kept)
+        if self._weights.size:
+            self._weights = np.zeros(arrays["weights"].shape)
 
     def with_outputs(self, n: int) -> Self:
         """A copy that learns n quantities; what was learnt is kept, and refused where n differs."""

@@ -18,6 +18,7 @@ from tightrope.models.model import (
     checked_outcome,
     known_action,
     model_from_settings,
+    more_actions,
     register,
 )
 from tightrope.models.sizes import Sizes, Unsized, read_model
@@ -281,6 +282,13 @@ class Features(Model):
         """Have room for as much as these arrays keep of the inner model, before and after the transformer is fitted."""
         for part, model in (("raw/", self._raw), ("inner/", self._model)):
             model.make_room({k.removeprefix(part): one for k, one in arrays.items() if k.startswith(part)})
+
+    def grow(self, n_actions: int) -> None:
+        """The inner model knows so many actions, before and after the transformer is fitted."""
+        if more_actions(self, n_actions):
+            for model in (self._raw, self._model):
+                model.grow(n_actions)
+            self.n_actions, self.inner = n_actions, self._raw.settings()
 
     @property
     def _in_use(self) -> Model:

@@ -421,6 +421,9 @@ class Logistic(BlockModel):
         p = _sigmoid(np.einsum("np,np->n", theta, Z) + self.offset[0])
         return np.asarray(low + span * p)
 
+    def _ages(self) -> Array:
+        return self.ages
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
         names = [

@@ -117,6 +117,25 @@ class Model(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies, of the same shapes at all times, but see `make_room`."""
 
+    def grow(self, n_actions: int) -> None:
+        """Know `n_actions` actions: new ones come behind those that there are, of which all that was learnt stays as it is.
+
+        A model that actions share has nothing to do. Here arrays get longer along the axes that actions are counted along, and the
+        new entries are those of a model that has learnt nothing; one that lays its arrays out otherwise defines it.
+        """
+        before = {name: array.copy() for name, array in self.arrays().items()}
+        if self._begin_anew_with(n_actions):
+            self.make_room(before)
+            keep_entries(before, self.arrays())
+
+    def _begin_anew_with(self, n_actions: int) -> bool:
+        """Be as a new model for more actions; whether there are more."""
+        if not more_actions(self, n_actions):
+            return False
+        settings = {name: value for name, value in self.settings().items() if name != "model"}
+        type(self).__init__(self, **{**settings, "n_actions": n_actions})
+        return True
+
     def make_room(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Give the own arrays the shapes of these, which are about to be copied into them; for a model whose arrays grow."""
         return
@@ -295,6 +314,22 @@ def size(name: str, value: Any, *, low: int) -> int | None:
 def shown_sizes(*sizes: int | None) -> str:
     """For a model's `repr`, which goes on behind them."""
     return "".join(f"{one}, " for one in sizes if one is not None)
+
+
+def more_actions(model: Model, n_actions: Any) -> bool:
+    """Whether a model is to know more actions than it does; fewer are refused, for ids never change."""
+    n, known = whole_number("n_actions", n_actions, low=1), model.n_actions
+    if known is not None and n < known:
+        raise InvalidInput(
+            field="n_actions", must=f"be at least {known}, since actions are never taken away", got=n
+        )
+    return known is not None and n > known
+
+
+def keep_entries(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> None:
+    """What the arrays of a model were, as the first entries of those that it has now."""
+    for name, array in after.items():
+        array[tuple(map(slice, before[name].shape))] = before[name]
 
 
 def model_from_settings(settings: dict[str, Any]) -> Model:

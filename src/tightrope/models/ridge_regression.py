@@ -84,6 +84,14 @@ class RidgeRegression(Model):
             name: getattr(self, name) for name in (*names, *(("ages",) if self.half_life is not None else ()))
         }
 
+    def grow(self, n_actions: int) -> None:
+        """Know so many actions; the radius becomes that of all their dimensions, and those that are new are born now."""
+        known = len(self.Sigma)
+        Model.grow(self, n_actions)
+        self.stat[-1] = self.dimension
+        if self._fades is not None:
+            self.ages[forgetting.BORN + known :] = self.ages[forgetting.TIME]
+
     def deviations(self, features: Any = None, actions: Any = None) -> Array:
         """½‖φ‖_{Σ⁻¹}: the noise of an outcome in [0, 1] has at most a standard deviation of ½."""
         return 0.5 * self.widths(features, actions)

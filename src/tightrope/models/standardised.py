@@ -160,6 +160,9 @@ class Standardised(BlockModel):
         )  # fmt: skip
         return means, deviations
 
+    def _ages(self) -> Array:
+        return self.spread[standardised.ages_at(self.spread) :]
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: the arrays themselves, not copies."""
         return {"flat": self.flat, "spread": self.spread}
