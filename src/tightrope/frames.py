@@ -82,7 +82,7 @@ class Frame:
             table = _of_array(table, names)
         elif _is_sequence(table):
             table = _of_rows(table)
-        elif not isinstance(table, Mapping | np.ndarray | Frame):
+        elif not isinstance(table, Mapping | np.ndarray | Frame | _Part):
             import narwhals as nw
 
             table = nw.from_native(table, eager_only=True, pass_through=True)
@@ -91,7 +91,6 @@ class Frame:
         self.path, self.sha256 = path, sha256
         self._length: int | None = None
         self._read: dict[str, Values] = {}
-        self._rows: NDArray[Any] | slice = slice(None)
 
     def __len__(self) -> int:
         if self._length is None and self.names:
@@ -131,16 +130,12 @@ class Frame:
 
     def where(self, rows: Any) -> Frame:
         """Some of its rows, by their numbers or by a mask; the file that it was read from stays its own."""
-        part = self.with_columns({})
-        part._rows, part._length = np.asarray(rows), None
-        return part
+        return Frame(_Part(self, np.asarray(rows), {}), path=self.path, sha256=self.sha256)
 
     def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> Frame:
         """The same with other columns in the place of those of these names, or beside them."""
-        frame = Frame(self, path=self.path, sha256=self.sha256)
-        frame.names = tuple(dict.fromkeys([*self.names, *columns]))
-        frame._read = {name: _typed_array(name, np.asarray(array)) for name, array in columns.items()}
-        return frame
+        read = {name: _typed_array(name, np.asarray(array)) for name, array in columns.items()}
+        return Frame(_Part(self, slice(None), read), path=self.path, sha256=self.sha256)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """All columns as lists, None where nothing is."""
@@ -148,9 +143,8 @@ class Frame:
 
     def _values(self, name: str) -> Values:
         table = self._table
-        if isinstance(table, Frame):
-            array, missing = table.column(name)
-            return Values(array[self._rows], missing[self._rows])
+        if isinstance(table, Frame | _Part):
+            return table.column(name)
         try:
             raw = table[name] if not self.names or name in self.names else None
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
@@ -163,6 +157,24 @@ class Frame:
         known = [str(one) for one in self.names]
         listed = f"; it has: {', '.join(known)}" if known else ""
         return InvalidInput(f"frame must have a column {name!r}{did_you_mean(name, known)}{listed}")
+
+
+class _Part(NamedTuple):
+    """Some rows of a frame, with columns in the place of its own or beside them."""
+
+    frame: Frame
+    rows: NDArray[Any] | slice
+    columns: Mapping[str, Values]
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys([*self.frame.names, *self.columns]))
+
+    def column(self, name: str) -> Values:
+        if name in self.columns:
+            return self.columns[name]
+        array, missing = self.frame.column(name)
+        return Values(array[self.rows], missing[self.rows])
 
 
 class AsFrame:
@@ -292,7 +304,7 @@ def _is_sequence(value: Any) -> bool:
 
 def _names(table: Any) -> tuple[Any, ...]:
     """What its columns are called; nothing where it does not say."""
-    if isinstance(table, Frame):
+    if isinstance(table, Frame | _Part):
         return table.names
     if isinstance(table, Mapping):
         return tuple(table)

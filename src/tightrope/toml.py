@@ -23,7 +23,7 @@ def dumps(data: Mapping[str, Any]) -> str:
     <BLANKLINE>
     [policy]
     slater = 0.1
-    reward = {bonus = 0.5}
+    reward = { bonus = 0.5 }
     <BLANKLINE>
     [[rule]]
     kind = "share"
@@ -67,7 +67,10 @@ def _filled(table: Filled, data: Mapping[str, Any]) -> Filled:
 
 def _item(value: Any) -> Item:
     if isinstance(value, Mapping):
-        return _filled(tomlkit.inline_table(), value)
+        table = tomlkit.inline_table()
+        if value:
+            _filled(table.add(tomlkit.ws(" ")), value).add(tomlkit.ws(" "))
+        return table
     if isinstance(value, list | tuple):
         array = tomlkit.array()
         for one in value:

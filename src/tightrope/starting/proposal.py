@@ -13,7 +13,7 @@ import numpy as np
 
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
-from tightrope.frames import Frame
+from tightrope.frames import Frame, frame_of
 from tightrope.log import History, Log, action_name
 from tightrope.messages import did_you_mean
 from tightrope.starting import roles
@@ -60,7 +60,7 @@ class Proposal:
 
 
 def propose(
-    frame: Frame,
+    table: Any,
     *,
     file: str,
     name: str,
@@ -77,8 +77,7 @@ def propose(
 
     Parameters
     ----------
-    frame : Frame
-        As `read_table` gives it.
+    table : Frame, as `read_table` gives it, or any other table
     file
         What a spec beside the results calls it.
     reward : sequence of str
@@ -95,7 +94,8 @@ def propose(
     InvalidInput
         What can't be told from the table, with the columns that might be meant and the option that says so.
     """
-    columns, path = look(frame), frame.path
+    frame = frame_of(table)
+    columns, path = look(frame), frame.path or Path(file)
     for given in [
         action,
         label,
@@ -135,7 +135,7 @@ def propose(
 def _outcome(
     frame: Frame,
     columns: Mapping[str, Column],
-    path: Path | None,
+    path: Path,
     action: str | None,
     reward: Sequence[str],
     label: str | None,
@@ -187,7 +187,7 @@ def _outcome(
     return stated, parts
 
 
-def _success(path: Path | None, column: Column, success: str | None) -> tuple[Any, str]:
+def _success(path: Path, column: Column, success: str | None) -> tuple[Any, str]:
     """The entry of a column that counts as 1, and why."""
     if success is None:
         good = roles.good_value(column)
@@ -435,7 +435,7 @@ def _pair(text: str) -> tuple[str, str]:
     return action, column
 
 
-def _unclear(path: Path | None, what: str, option: str, could: list[str], also: str = "") -> str:
+def _unclear(path: Path, what: str, option: str, could: list[str], also: str = "") -> str:
     listed = f": {', '.join(could)}?" if could else "; no column looks like one"
     return f"{path}: which column says what {what}{listed} Give {option} COLUMN" + (
         f"; {also}" if also else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tightrope.log import History
+from tightrope.log import History, LogColumns
 from tightrope.starting.proposal import Part, Proposal, rule_name
 from tightrope.toml import key_text, value_text
 
@@ -151,7 +151,8 @@ def _simulation(rounds: int, replications: int) -> list[str]:
 
 
 def _history(history: History) -> Iterator[str]:
-    for name in history.__struct_fields__:
+    yield f"file = {value_text(history.file)}"
+    for name in LogColumns.__struct_fields__:
         value = getattr(history, name)
         if value not in (None, {}):
             yield f"{name} = {value_text(value)}"
