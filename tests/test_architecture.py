@@ -24,6 +24,7 @@ from tightrope.service.storage import journal_at, storages
 from tightrope.spec import make_spec
 from tightrope.sweeps import sweep
 from tightrope.testing import check_environment, check_model, check_policy
+from workbench import Bench, read
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "tightrope"
@@ -164,12 +165,25 @@ def swept(folder: Path) -> None:
     sweep(make_spec(data), folder, workers=1)
 
 
+def fitted() -> None:
+    reward = {"model": "ensemble", "estimator": "extra-trees", "members": 2, "first": 6}
+    context = {"x": {"type": "number", "min": 0, "max": 1}}
+    bench = Bench(
+        make_spec({"actions": ["a", "b"], "context": context, "policy": {"reward": reward}}, name="w")
+    )
+    for i in range(6):
+        read(bench.decide({"event_id": str(i), "context": {"x": i / 6}}))
+        read(bench.learn(str(i), reward=i % 2))
+    bench.work()
+
+
 def test_the_walks_are_the_ones_that_are_documented(tmp_path: Path) -> None:
     online()  # the first decision looks the compiled code up
     played = {
         "One online decision": walked(online),
         "One simulated round": walked(simulated),
         "One sweep cell": walked(lambda: swept(tmp_path)),
+        "One fit of an ensemble": walked(fitted),
     }
     assert set(WALKS) == {*played, "One HTTP decision"}
     assert len(WALKS["One online decision"]) == 3

@@ -48,8 +48,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     One that fails so is of no use any more: what it asked for may still happen.
     """
 
-    token: str
-    _statements: set[str]
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # By what the server knows it, and the statements that are prepared on it.
+        self.token = ""
+        self._statements: set[str] = set()
 
     @property
     def gone(self) -> bool:
@@ -137,7 +140,7 @@ def connect(url: str) -> Connection:
         )
     except psycopg.Error as error:
         raise failure(url, error, JournalUnreachable) from None
-    connection.token, connection._statements = token, set()
+    connection.token = token
     encoding = connection.pgconn.parameter_status(b"server_encoding")
     if encoding != b"UTF8":
         connection.close()
