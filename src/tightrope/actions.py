@@ -35,6 +35,8 @@ class ActionNames:
     ----------
     actions : sequence of names, int or None
         With an int n the actions are 0, …, n − 1 and have no names. None: nobody has said how many there are.
+    states : mapping from ids, optional
+        Of those that are not active.
 
     Examples
     --------
@@ -54,12 +56,16 @@ class ActionNames:
     # The ids of those that are on offer where nobody says which are.
     active: Sequence[int]
 
-    def __init__(self, actions: Sequence[Action] | int | None) -> None:
+    def __init__(
+        self, actions: Sequence[Action] | int | None, states: Mapping[int, State] | None = None
+    ) -> None:
         self.names = () if actions is None else _declared(actions)
         self._ids = {str(name): i for i, name in enumerate(self.names)} if self.named else {}
         self._limit = 2**63 if actions is None else len(self.names)
-        self._states: dict[int, State] = {}
+        self._states = dict(states or {})
         self.active = range(len(self.names))
+        if states:
+            self.active = tuple(i for i in self.active if self._states.get(i, "active") == "active")
 
     @property
     def named(self) -> bool:
@@ -120,7 +126,7 @@ class ActionNames:
         """The registry with one more action, whose id is the next."""
         if not self.named:
             raise InvalidInput("actions without names can't be added to: give them names.")
-        return self._changed([*self.names, name], self._states)
+        return ActionNames([*self.names, name], self._states)
 
     def with_state(self, action: Action, state: State) -> ActionNames:
         """The registry with an action in another state; what is retired stays so.
@@ -135,17 +141,11 @@ class ActionNames:
             raise InvalidInput(
                 f"action {action!r} is retired, and stays so: add another action in its place."
             )
-        return self._changed(self.names, {**self._states, self.id(action): state})
+        return ActionNames(self.names, {**self._states, self.id(action): state})
 
     def goes_on_from(self, before: ActionNames) -> bool:
         """Whether every action of `before` has the same name and id here."""
         return tuple(self.names[: len(before.names)]) == tuple(before.names)
-
-    def _changed(self, names: Sequence[Action], states: dict[int, State]) -> ActionNames:
-        new = ActionNames(names if self.named else len(names))
-        new._states = {action: state for action, state in states.items() if state != "active"}
-        new.active = tuple(i for i in range(len(names)) if i not in new._states)
-        return new
 
     def unknown(self, action: Any) -> str:
         """In words, that there is no such action.

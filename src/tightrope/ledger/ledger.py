@@ -82,6 +82,13 @@ class Room(NamedTuple):
         return len(self.rows) == len(self.needs)
 
 
+class Before(NamedTuple):
+    """What a ledger goes on from: averages, with what they allowed, by the names of their limits; what each cap keeps off offer."""
+
+    averages: dict[str, tuple[Column, Average | None, float]]
+    withheld: dict[Any, Withheld | None]
+
+
 class Ledger:
     """The accounts of an experiment: an average for every limit, and an exact amount for every hard cap.
 
@@ -91,6 +98,8 @@ class Ledger:
         Its rules and which of them are hard.
     sums : Summed
         Who adds up the costs.
+    before : Before, optional
+        What it goes on from: see `under`.
 
     Examples
     --------
@@ -103,14 +112,18 @@ class Ledger:
     ([0, 1], (), [1])
     """
 
-    def __init__(self, spec: Spec, sums: Summed) -> None:
+    def __init__(self, spec: Spec, sums: Summed, before: Before | None = None) -> None:
         self.sums = sums
         self.caps = hard_caps(spec)
         # What was spent under caps that there are no longer: one that comes back goes on from there.
         self.spent: list[Spent] = []
         self._rules = spec.rules
-        self._averages: list[Average | None] = [Average() for _ in self.columns]
-        self._withheld: list[Withheld | None] = [None for _ in self.caps]
+        averages, withheld = ({}, {}) if before is None else before
+        self._averages = [
+            _carried(column, *averages[column.name]) if column.name in averages else Average()
+            for column in self.columns
+        ]
+        self._withheld = [withheld.get((cap.key, cap.account.allowed)) for cap in self.caps]
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -212,18 +225,13 @@ class Ledger:
 
         A limit keeps its average by its name, as it keeps its total; of caps see `carried_over`.
         """
-        new = Ledger(spec, sums)
-        moved, new.spent = carried_over(self.caps, self.spent, new.caps, reset)
-        known = {
+        averages = {
             column.name: (column, average, allowed)
             for column, average, allowed in zip(self.columns, self._averages, self.allowed(), strict=True)
         }
-        new._averages = [
-            _carried(column, *known[column.name]) if column.name in known else Average()
-            for column in new.columns
-        ]
-        runs = dict(zip(((cap.key, cap.account.allowed) for cap in self.caps), self._withheld))
-        new._withheld = [runs.get((cap.key, cap.account.allowed)) for cap in new.caps]
+        withheld = dict(zip(((cap.key, cap.account.allowed) for cap in self.caps), self._withheld))
+        new = Ledger(spec, sums, Before(averages, withheld))
+        moved, new.spent = carried_over(self.caps, self.spent, new.caps, reset)
         return new, moved
 
     def moved_holds(self, holds: Sequence[int], moved: Mapping[int, list[int]]) -> tuple[int, ...]:

@@ -459,8 +459,8 @@ class Rules:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rules):
             return NotImplemented
-        same = self._rules == other._rules and self._actions == other._actions
-        return same and self._declared == other._declared
+        theirs = tuple(other), other.actions, other.groups
+        return (self._rules, self._actions, self._declared) == theirs
 
     def __hash__(self) -> int:
         return hash((self._rules, self._actions))
