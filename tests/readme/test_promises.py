@@ -38,7 +38,7 @@ def rules() -> tr.Rules:
 def test_nothing_to_set(unit: float) -> None:
     parameters = inspect.signature(tr.ShadowPrice).parameters.values()
     asked = {one.name for one in parameters if one.default is inspect.Parameter.empty}
-    assert asked == {"reward"}, "and constraints, where there are some"
+    assert asked == set(), "rules or constraints, where there are some, and nothing else"
     # The example of the sixty seconds in other units: features, rewards with an offset, and every cost in a unit of its own.
     W = rules().costs(usage={"nurse_hours": HOURS}) * [unit, 1.0, 1.0 / unit]
     policy = tr.ShadowPrice(reward=tr.DisjointRidge(3, 2), constraints=3)

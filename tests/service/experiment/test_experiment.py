@@ -18,7 +18,7 @@ from tightrope.service.answer import Answer
 from tightrope.service.experiment import Op
 from tightrope.service.experiment.experiment import ERRORS_IN_A_ROW
 from tightrope.service.experiment.state import ExperimentState
-from tightrope.service.experiment.writer_thread import Writer
+from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import handlers
 from tightrope.service.http.app import Service
 from tightrope.service.http.metrics import Metrics
@@ -222,7 +222,7 @@ def test_concurrent_retries_get_one_answer(tmp_path: Path) -> None:
         writer = Writer(bench.experiment, Metrics())
         writer.start(asyncio.get_running_loop())
         answers = await asyncio.gather(*(writer.submit(bench.deciding(visit(i % 20))) for i in range(400)))
-        await asyncio.to_thread(writer.stop)
+        await asyncio.to_thread(stop_writers, [writer])
         return [answer.body for answer in answers]
 
     bodies = asyncio.run(main())
@@ -242,7 +242,7 @@ def with_writer(bench: Bench, talk: Callable[[Writer], Awaitable[None]]) -> Metr
         writer.start(asyncio.get_running_loop())
         async with asyncio.timeout(10):
             await talk(writer)
-        await asyncio.to_thread(writer.stop)
+        await asyncio.to_thread(stop_writers, [writer])
 
     asyncio.run(main())
     return metrics
@@ -382,7 +382,7 @@ from tightrope.service.requests import DecisionRequest, OutcomeRequest
 from tightrope.service.experiment import Experiment, Op
 from tightrope.service.http.handlers import decide, learn
 from tightrope.service.storage.memory import MemoryJournal
-from tightrope.service.experiment.writer_thread import Writer
+from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.spec import make_spec
 
 def compiled():

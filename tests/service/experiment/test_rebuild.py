@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tightrope.service.experiment import Op
-from tightrope.service.experiment.writer_thread import Writer
+from tightrope.service.experiment.writer_thread import Writer, stop_writers
 from tightrope.service.http import handlers
 from tightrope.service.http.metrics import Metrics
 from tightrope.service.journal import Blank, Journal, JournalError, entry_of
@@ -81,7 +81,7 @@ def test_decisions_are_answered_before_an_erasure_that_came_first() -> None:
         answers = await asyncio.gather(*asked.values())
         assert {one.status for one in answers} == {200}
         assert holding(bench) == 0, "the erasure is answered when it is through"
-        await asyncio.get_running_loop().run_in_executor(None, writer.stop)
+        await asyncio.get_running_loop().run_in_executor(None, stop_writers, [writer])
 
     asyncio.run(talk())
     assert order[-1] == "erasure"

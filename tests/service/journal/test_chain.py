@@ -217,7 +217,7 @@ def test_a_forged_snapshot_is_not_trusted(tmp_path: Path, caplog: pytest.LogCapt
         saved = bench.journal.snapshot(snapshot.position)
         assert saved is not None
         state = unpacked_state(saved.state)
-        state["caps"] = [[name, "0"] for name, _ in state["caps"]]
+        state["ledger"]["caps"] = [[name, "0", "0"] for name, *_ in state["ledger"]["caps"]]
         forged = packed_state(state)
         bench.journal.append([], [saved._replace(state=forged, digest=digest_of(forged))])
     rolled = bench.ask(handlers.roll_back, RollbackRequest(position=snapshot.position, restore="all"))

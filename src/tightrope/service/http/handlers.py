@@ -176,7 +176,7 @@ def show_history(batch: Batch, request: None) -> Answer:
     names = [column.name for column in state.columns]
 
     def by_rule(values: Any) -> dict[str, list[float]]:
-        return dict(zip(names, np.array(values, dtype=float).reshape(-1, len(names)).T.tolist()))
+        return dict(zip(names, np.array(values, dtype=float).reshape(len(trail), len(names)).T.tolist()))
 
     totals, queues = ([list(getattr(one, part)) for one in trail] for part in ("totals", "queue"))
     shown: dict[str, Any] = {
