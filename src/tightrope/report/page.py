@@ -11,8 +11,8 @@ import importlib.metadata
 import os
 import platform
 import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +129,41 @@ class Report:
         """Set what the paper says beside what was measured, and why they differ or agree."""
         self._add("callout", [("The paper says", paper), ("Measured here", measured), ("Why", why)])
 
+    def template(self, name: str, /, **data: Any) -> None:
+        """Add what a template makes of data. In it the methods of `page` put their part where they are called.
+
+        Prose is written between ``{% call page.text() %}`` and ``{% endcall %}``, items of `bullets` and `summary` behind dashes.
+        """
+
+        def place(
+            method: str, *given: Any, caller: Callable[[], Markup] | None = None, **named: Any
+        ) -> Markup:
+            if caller is not None:
+                items = [
+                    " ".join(one.split()) for one in re.split(r"(?m)^- ", caller().unescape()) if one.strip()
+                ]
+                given = (items,) if method == "bullets" else tuple(items)
+            before = len(self._parts)
+            getattr(self, method)(*given, **{key: _unwrapped(value) for key, value in named.items()})
+            placed = self._parts[before:]
+            del self._parts[before:]
+            return _as_html("\n".join(placed))
+
+        methods = (
+            "section",
+            "subsection",
+            "summary",
+            "words",
+            "text",
+            "bullets",
+            "headline",
+            "table",
+            "figure",
+            "code",
+        )
+        page = {method: partial(place, method) for method in methods}
+        self._parts.append(_as_html(templates.render(name, page=page, **data)))
+
     def html(self, *, date: str, seed: int | None = None) -> str:
         """The whole page. `date` is shown as given; versions and the number of cores are those of this process."""
         for part in (*self._summary, *self._parts):
@@ -192,6 +227,13 @@ def _filled(name: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{name} must be a string that is not empty, but got {text!r}.")
     return text
+
+
+def _unwrapped(value: Any) -> Any:
+    """Prose that a template has set as one line of text; anything else as it is."""
+    from markupsafe import Markup
+
+    return " ".join(value.unescape().split()) if isinstance(value, Markup) else value
 
 
 def _inline(text: str) -> Markup:
