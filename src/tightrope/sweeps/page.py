@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,24 +48,27 @@ def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
         f"Sweep of {sweep.plan.base['name']}",
         subtitle=f"{len(sweep.plan):,} settings, each simulated on the same draws wherever seeds are the same",
     )
-    report.words("round", "run", "optimum", "regret", "cost", "total", "violation", "last violated", "pareto")
-    _summarise(report, sweep, rows)
-    report.section("What was run")
-    _overview(report, sweep, rows)
-    if verdict:
-        report.section("Was tuning worth it?")
-        report.text(
-            "On fresh draws, beside the spec as it stands on the same draws; differences with 95 % intervals over runs:"
-        )
-        report.bullets(verdict)
-    if np.isfinite(rows["regret"].astype(float)).any():
-        _front(report, sweep, rows)
-        _sensitivity(report, sweep, everything)
-        _best(report, sweep, rows)
-    if data["failures"]:
-        report.section("Failed cells")
-        report.text(f"{sweep.failed:,} cells have no numbers. The first of them:")
-        report.bullets([f"{_settings(one['settings'])}: {one['error']}" for one in data["failures"]])
+    order = best_first(rows)
+    kept = rows["violation"][order].astype(float) == 0.0
+    design = sweep.plan.design
+    report.template(
+        "tightrope.sweep/page.html",
+        sweep=sweep,
+        verdict=verdict,
+        complete=order.size,
+        kept=int(kept.sum()),
+        least=_estimate(rows, order[0], "regret") if order.size and kept[0] else None,
+        winner=_label(sweep, rows, int(order[0])) if order.size else "",
+        estimate=format_estimate,
+        axes=[f"`{axis.path}`: {_range(axis.values)}" for axis in design.axes],
+        halved=[f"{len(rung.names):,} with {_fraction(f)}" for rung, f in zip(sweep.rungs, RUNGS)],
+        found=np.isfinite(rows["regret"].astype(float)).any(),
+        front=partial(_front, sweep, rows),
+        fields=partial(_fields, sweep, everything),
+        best=_best(sweep, rows, order[:_BEST]) if order.size else [],
+        runs=int(rows["replications"][order[0]]) if order.size else 0,
+        failures=[f"{_settings(one['settings'])}: {one['error']}" for one in data["failures"]],
+    )
     report.write(sweep.folder, date=datetime.date.today().isoformat(), seed=sweep.plan.design.seed)
     write_json(sweep.folder / "summary.json", data)
     return data
@@ -92,70 +96,16 @@ def summary(sweep: Sweep, rows: Rows) -> dict[str, Any]:
     }
 
 
-def _summarise(report: Report, sweep: Sweep, rows: Rows) -> None:
-    """How many settings kept the rules, and the best of them."""
-    order = best_first(rows)
-    good = int((rows["violation"][order].astype(float) == 0.0).sum())
-    report.summary(
-        f"{len(sweep.plan):,} settings of {sweep.plan.base['name']} were simulated"
-        + (f"; {sweep.failed:,} failed." if sweep.failed else ".")
-    )
-    if order.size and good:
-        regret, low, high = _estimate(rows, order[0], "regret")
-        report.summary(
-            f"{good:,} of the {order.size:,} that ran in full kept all rules on average at the last round. The least regret among "
-            f"them is {format_estimate(regret, low, high)}, with {_label(sweep, rows, int(order[0]))}."
-        )
-    elif order.size:
-        report.summary(
-            f"None of the {order.size:,} that ran in full kept all rules on average at the last round."
-        )
-
-
-def _overview(report: Report, sweep: Sweep, rows: Rows) -> None:
-    order = best_first(rows)
-    facts: list[tuple[Cell, str]] = [(float(len(sweep.plan)), "settings")]
-    if order.size and rows["violation"][order[0]] == 0.0:
-        least = _estimate(rows, order[0], "regret")
-        facts.append((least, "least regret without violation at the last round"))
-    facts.append((float(sweep.failed), "failed"))
-    report.headline(facts)
-    design = sweep.plan.design
-    how = {
-        "grid": "every combination of the values below",
-        "random": "values drawn at random, independently of each other",
-        "sobol": "a scrambled Sobol sequence, which covers all fields and pairs of fields evenly",
-    }
-    report.text(f"The design is *{design.kind}*: {how[design.kind]}.")
-    report.bullets([f"`{axis.path}`: {_range(axis.values)}" for axis in design.axes])
-    if len(sweep.rungs) > 1:
-        kept = [f"{len(rung.names):,} with {_fraction(f)}" for rung, f in zip(sweep.rungs, RUNGS)]
-        report.text(
-            f"Successive halving: {', '.join(kept)} of their rounds. On each rung the best third goes on. Front and best settings "
-            "are of those that ran in full, the sensitivity is of all settings on the first rung."
-        )
-
-
-def _front(report: Report, sweep: Sweep, rows: Rows) -> None:
+def _front(sweep: Sweep, rows: Rows) -> dict[str, Any]:
     good = rows.take(best_first(rows))
     regret, violation = good["regret"].astype(float), good["violation"].astype(float)
     on_front = np.flatnonzero(pareto_layers(regret, violation) == 0)
     on_front = on_front[np.lexsort((regret[on_front], violation[on_front]))]
-    report.section("Regret against violation")
-    report.figure(
-        _front_figure(regret, violation, on_front),
-        name="front",
-        alt="Regret against expected violation at the last round: each setting a dot, the Pareto front a line",
-        caption="Each dot is a setting at its last round. No setting has both less regret and less violation than one on the line. "
-        "Dots far to the right of the front are left out.",
-    )
-    listed = f", its first {_LISTED} of {on_front.size:,}" if on_front.size > _LISTED else ""
-    report.table(
-        ["setting", "violation", "regret"],
-        _lines(sweep, good, on_front[:_LISTED], "violation", "regret"),
-        caption=f"The Pareto front{listed}",
-        note="With 95 % intervals. The best of many settings looks better than it is: the more were tried, the more so.",
-    )
+    return {
+        "figure": _front_figure(regret, violation, on_front),
+        "listed": f", its first {_LISTED} of {on_front.size:,}" if on_front.size > _LISTED else "",
+        "rows": _lines(sweep, good, on_front[:_LISTED], "violation", "regret"),
+    }
 
 
 def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -> Figure:
@@ -175,24 +125,13 @@ def _front_figure(regret: Array, violation: Array, on_front: NDArray[np.intp]) -
     return figure
 
 
-def _sensitivity(report: Report, sweep: Sweep, rows: Rows) -> None:
+def _fields(sweep: Sweep, rows: Rows) -> dict[str, Any]:
+    """What each field explains, and the numbers by its values; nothing where too few settings tell."""
     shares = _shares(sweep, rows)
-    report.section("What each field does")
     if all(value != value for share in shares.values() for value in share.values()):
-        report.text("Too few settings for each value to tell.")
-        return
+        return {}
     known = {field: {k: 0.0 if v != v else v for k, v in share.items()} for field, share in shares.items()}
-    report.figure(
-        bars_figure(
-            list(known),
-            [BarSeries(name, [share[name] for share in known.values()]) for name in ("regret", "violation")],
-            xlabel="Share of the variance between settings",
-        ),
-        name="sensitivity",
-        alt="For each field the share of the variance of regret and of violation that it explains alone",
-        caption="How much of the variance of regret and of violation between settings each field explains by itself, corrected for "
-        "chance. What is missing to 1 is due to fields acting together, and to the draws where seeds vary.",
-    )
+    bars = [BarSeries(name, [share[name] for share in known.values()]) for name in ("regret", "violation")]
     good = rows.take(np.flatnonzero(np.isfinite(rows["regret"].astype(float))))
     numeric = [axis for axis in sweep.plan.design.axes if axis.column in ("int", "float")][:_PANELS]
     panels = []
@@ -207,25 +146,15 @@ def _sensitivity(report: Report, sweep: Sweep, rows: Rows) -> None:
             low, median, high = np.array(parts).T
             curve = NamedCurve("median", values, median, low, high)
             panels.append(Panel([curve], axis.path, name.capitalize(), logx=wide))
-    if panels:
-        report.figure(
-            panels_figure(panels, height=230.0),
-            name="fields",
-            alt="Median regret and violation of the settings for each value of each field, with quartiles",
-            caption="Median over all settings with that value, whatever the other fields; the band holds the middle half of them.",
-        )
+    return {
+        "shares": bars_figure(list(known), bars, xlabel="Share of the variance between settings"),
+        "values": panels_figure(panels, height=230.0) if panels else None,
+    }
 
 
-def _best(report: Report, sweep: Sweep, rows: Rows) -> None:
-    order = best_first(rows)[:_BEST]
+def _best(sweep: Sweep, rows: Rows, order: NDArray[np.intp]) -> list[list[Cell]]:
     lines = _lines(sweep, rows, order, "regret", "violation", "path_violation")
-    report.section("Best settings")
-    report.table(
-        ["setting", "regret", "violation", "path violation", "last violated round"],
-        [[*line, float(last)] for line, last in zip(lines, rows["last_violation"][order])],
-        caption="Least regret among settings without expected violation at the last round; where there are few, least violation",
-        note=f"With 95 % intervals over {int(rows['replications'][order[0]]):,} runs; the last violated round is a mean over runs.",
-    )
+    return [[*line, float(last)] for line, last in zip(lines, rows["last_violation"][order])]
 
 
 def _shares(sweep: Sweep, rows: Rows) -> dict[str, dict[str, float]]:
