@@ -230,3 +230,26 @@ def test_every_word_is_explained_by_words_above_it() -> None:
         later: set[str] = set()
         with_links(WORDS[name].meaning, names[i + 1 :], later)
         assert later == set(), f"{name} is explained by {later}"
+
+
+def test_a_template_puts_parts_where_it_calls_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pages_of_a_test").mkdir()
+    (tmp_path / "pages_of_a_test" / "page.html").write_text(
+        '{{ page.section("One") }}\n'
+        "{% call page.text() %}\nWith *{{ name }}* and\n  a < b.\n{% endcall %}\n"
+        "{% call page.bullets() %}\n- first\n  item\n- second\n{% endcall %}\n"
+        "{% set note %}\nNoted:\n{{ name }}.\n{% endset %}\n"
+        '{{ page.table(["n"], [[1.0]], caption="Table", note=note) }}\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    report = Report("Title")
+    report.template("pages_of_a_test/page.html", name="<b>")
+    report.text("After it.")
+    text = report.html(date="d")
+    assert "<p>With <em>&lt;b&gt;</em> and a &lt; b.</p>" in text
+    assert "<li>first item</li><li>second</li>" in text
+    assert '<p class="note">Noted: &lt;b&gt;.</p>' in text
+    places = [text.index(one) for one in ('<h2 id="one"', "<p>With", "<ul><li>", "<table>", "<p>After")]
+    assert places == sorted(places)
