@@ -52,7 +52,7 @@ def write_page(sweep: Sweep, verdict: Sequence[str] = ()) -> dict[str, Any]:
     kept = rows["violation"][order].astype(float) == 0.0
     design = sweep.plan.design
     report.template(
-        "tightrope.sweep/page.html",
+        "tightrope.sweeps/page.html",
         sweep=sweep,
         verdict=verdict,
         complete=order.size,
