@@ -17,7 +17,7 @@ from tightrope.service.experiment.usage_ranges import Ranges
 from tightrope.service.requests import LIMITS, DecisionRequest
 from tightrope.spec import Spec
 from tightrope.validation import Array
-from tightrope.words import Shown
+from tightrope.words import Key, Place, Shown
 
 _KEPT_COSTS = 256
 
@@ -96,15 +96,18 @@ class PolicyInput:
             return
         groups = [request.group] if isinstance(request.group, str) else request.group
         if not self._groups:
-            raise InvalidInput("group can't be given: the spec declares no groups, and no rule is for one.")
+            raise InvalidInput(
+                field="group", problem="can't be given: the spec declares no groups, and no rule is for one"
+            )
         for i, group in enumerate(groups):
             if group not in self._groups:
                 near, known = did_you_mean(group, self._groups), ", ".join(self._groups)
-                raise InvalidInput(
-                    f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
-                )
+                words = f"unknown group {group!r:.100}{near}; known: {known:.200} (`groups` in the spec declares more)."
+                raise InvalidInput(words, field="group")
             if group in groups[:i]:
-                raise InvalidInput(f"group must name each group once, but {group!r:.100} comes twice.")
+                raise InvalidInput(
+                    field="group", must=f"name each group once, but {group!r:.100} comes twice"
+                )
         size = sum(len(one.encode()) for one in (request.event_id or "", *groups))
         if size > LIMITS.pending_bytes:
             most = LIMITS.pending_bytes
@@ -125,19 +128,25 @@ class PolicyInput:
     def _x(self, context: Mapping[str, Any] | None, features: Any, rows: int) -> Array | None:
         if self._features is not None:
             if features is not None:
-                raise InvalidInput("features can't be given: the spec declares a [context], so send that.")
+                raise InvalidInput(
+                    field="features", problem="can't be given: the spec declares a [context], so send that"
+                )
             if context is None:
-                raise InvalidInput(f"context is missing; needed: {', '.join(self._features.columns)}.")
+                raise InvalidInput(
+                    field="context", problem=f"is missing; needed: {', '.join(self._features.columns)}"
+                )
             return self._features.vector(context)
         if context:
-            raise InvalidInput("context can't be given: the spec declares no [context].")
+            raise InvalidInput(field="context", problem="can't be given: the spec declares no [context]")
         if self._vector is None:
             if features is not None:
-                words = "can't be given: the spec declares no [features], their number and their range."
-                raise InvalidInput(f"features {words}")
+                words = "can't be given: the spec declares no [features], their number and their range"
+                raise InvalidInput(field="features", problem=words)
             return None
         if features is None:
-            raise InvalidInput(f"features are missing: {self._vector.count} numbers are needed.")
+            raise InvalidInput(
+                field="features", problem=f"are missing: {self._vector.count} numbers are needed"
+            )
         return self._vector.rows(features, rows)
 
     def _usage(self, sent: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -146,9 +155,13 @@ class PolicyInput:
             return self._fixed
         for name in sent:
             if name in self._fixed:
-                raise InvalidInput(f"usage.{name} is fixed by the spec, so it can't be sent.")
+                raise InvalidInput(
+                    field=Place("usage", Key(name)), problem="is fixed by the spec, so it can't be sent"
+                )
             if name in self._late_usage:
-                raise InvalidInput(f"usage.{name} is seen after acting: send it with the outcome.")
+                raise InvalidInput(
+                    field=Place("usage", Key(name)), problem="is seen after acting: send it with the outcome"
+                )
         self.require_in_ranges(sent)
         return {**self._fixed, **sent}
 
@@ -156,8 +169,8 @@ class PolicyInput:
         """Refuse a reward outside the range that the spec declares."""
         known = self._reward_range
         if known is not None and not known[0] <= reward <= known[1]:
-            words = f"must lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range, but got {reward:g}"
-            raise InvalidInput(f"reward {words}.")
+            must = f"lie in [{known[0]:g}, {known[1]:g}], the spec's [reward] range"
+            raise InvalidInput(field="reward", must=must, got=Shown(f"{reward:g}"))
 
     def require_in_ranges(self, usage: Mapping[str, Any]) -> None:
         """Refuse what is outside the ranges that were inferred; those that are declared are the rules' own to check."""
@@ -183,12 +196,11 @@ class PolicyInput:
         if rules is None:
             for name, given in (("usage", sent), ("group", group)):
                 if given is not None:
-                    raise InvalidInput(f"{name} can't be given: the spec has no rules.")
+                    raise InvalidInput(field=name, problem="can't be given: the spec has no rules")
             return None
         if self._grouped and group is None:
-            raise InvalidInput(
-                "group is missing (an empty list for a context in no group): a rule is for a group."
-            )
+            words = "is missing (an empty list for a context in no group): a rule is for a group"
+            raise InvalidInput(field="group", problem=words)
         key: Any = None
         if sent is None:
             key = (None if ids is None else tuple(ids), tuple(group) if isinstance(group, list) else group)
@@ -214,9 +226,8 @@ class PolicyInput:
             offer["group"] = asked.group
         if policy.sees_context:
             if asked.context is None or self._features is None:
-                raise InvalidInput(
-                    "context is missing: the policy is told which of the declared contexts it is."
-                )
+                words = "is missing: the policy is told which of the declared contexts it is"
+                raise InvalidInput(field="context", problem=words)
             offer["context"] = self._features.context_number(asked.context)
         return offer
 
