@@ -37,7 +37,7 @@ cents = {"none": 0, "delivery": 200, "five": 500, "ten": 1000}
 limits = [tr.Budget("cents", at_most=250, range=(0, 1000)), tr.Share("none", at_least=0.1)]
 rules = tr.Rules(limits, actions=list(cents))
 known = ["age", "visits", "member"]
-columns = {"context": known, "action": "coupon", "reward": "bought", "cost": {"cents": cents}}
+columns = {"context": known, "action": "coupon", "reward": "bought", "usage": {"cents": cents}}
 env = tr.environments.from_table(table, **columns, rules=rules, name="coupons")
 env.to_spec("coupons.toml")
 

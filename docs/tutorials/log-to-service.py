@@ -86,7 +86,7 @@ env = tr.environments.from_table(
     context=["topic", "words", "angry"],
     action="handled_by",
     reward="content",
-    cost={"minutes": "minutes"},
+    usage={"minutes": "minutes"},
     rules=rules,
     name="tickets",
 )

@@ -122,7 +122,7 @@ def test_a_table_takes_its_rules_as_they_are():
         frame,
         context=["a", "b"],
         reward={name: f"r{j}" for j, name in enumerate(ACTIONS)},
-        cost={"hours": {name: f"h{j}" for j, name in enumerate(ACTIONS)}},
+        usage={"hours": {name: f"h{j}" for j, name in enumerate(ACTIONS)}},
         rules=RULES,
     )
     assert env.costs_seen == ("before", "after")
@@ -131,7 +131,7 @@ def test_a_table_takes_its_rules_as_they_are():
         frame,
         context=["a", "b"],
         reward={name: f"r{j}" for j, name in enumerate(ACTIONS)},
-        cost={"hours": {name: f"h{j}" for j, name in enumerate(ACTIONS)}},
+        usage={"hours": {name: f"h{j}" for j, name in enumerate(ACTIONS)}},
         rules=after,
     )
     assert alone.costs_seen == "after"

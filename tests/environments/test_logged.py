@@ -25,7 +25,7 @@ def log():
 
 
 def world(**more):
-    given = {"action": "sent", "reward": "spent", "cost": {"minutes": "minutes"}, "rules": RULES, **more}
+    given = {"action": "sent", "reward": "spent", "usage": {"minutes": "minutes"}, "rules": RULES, **more}
     return from_log(log(), context=["age"], **given)
 
 
@@ -82,9 +82,9 @@ def test_groups_and_usage_of_every_action():
         [tr.Budget("minutes", at_most=0.5), tr.Share("letter", at_least=0.1, among="north")],
         actions=["letter", "email"],
     )
-    cost = {"minutes": {"letter": 0.8, "email": "minutes"}}
+    usage = {"minutes": {"letter": 0.8, "email": "minutes"}}
     env = from_log(
-        frame, context=["age"], action="sent", reward="spent", cost=cost, rules=rules, group="where"
+        frame, context=["age"], action="sent", reward="spent", usage=usage, rules=rules, group="where"
     )
     context = env.play(0, 0).context(1)
     row, north = context.drawn["row"], context.group == "north"
@@ -98,9 +98,9 @@ def test_what_a_log_can_not_tell_is_refused_or_warned_of():
     before = tr.Rules([tr.Budget("minutes", at_most=0.5)], actions=["letter", "email"])
     with pytest.raises(tr.InvalidInput, match=r"a log has only that of the action taken.* seen after acting"):
         world(rules=before)
-    with pytest.raises(tr.InvalidInput, match=r"cost\['minutes'\] is missing: a rule reads"):
-        world(cost={})
-    with pytest.raises(tr.InvalidInput, match="cost must come with the rules"):
+    with pytest.raises(tr.InvalidInput, match=r"usage\['minutes'\] is missing: a rule reads"):
+        world(usage={})
+    with pytest.raises(tr.InvalidInput, match="usage must come with the rules"):
         world(rules=None)
     few = {name: column[:40] for name, column in log().items()}
     few["sent"] = np.array(["letter"] * 3 + ["email"] * 37)

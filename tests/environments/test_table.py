@@ -79,7 +79,7 @@ def test_known_rewards_and_usage() -> None:
         frame,
         context=["x"],
         reward={"a": "gain", "b": 0.6},
-        cost={"hours": {"a": "hours", "b": 0.0}},
+        usage={"hours": {"a": "hours", "b": 0.0}},
         rules=rules,
     )
     assert env.actions == ("b", "a")
@@ -114,7 +114,7 @@ def test_logged_fit_comes_near_the_truth() -> None:
 def test_logged_usage_is_fitted_for_every_action() -> None:
     rules = tr.Rules([tr.Budget("minutes", at_most=0.4)], actions=["letter", "email"])
     frame = logged()
-    env = from_table(frame, **CALL, cost={"minutes": "minutes"}, rules=rules, ridge=1e-6, costs_seen="after")
+    env = from_table(frame, **CALL, usage={"minutes": "minutes"}, rules=rules, ridge=1e-6, costs_seen="after")
     assert env.costs_seen == "after"
     letter, email = env.costs[:, :, 0].T
     np.testing.assert_allclose(letter, 0.2, atol=1e-6)
@@ -222,7 +222,7 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"reward": {"email": 0.1}, "action": None, "rules": "two"}, "reward must have the actions"),
         ({"reward": "age"}, r"column 'age'\[0\] must lie in \[0, 1\]"),
         ({"reward": "sex"}, "column 'sex' must hold numbers, but its first entry is"),
-        ({"cost": {"minutes": "minutes"}}, "cost must come with the rules"),
+        ({"usage": {"minutes": "minutes"}}, "usage must come with the rules"),
         ({"ridge": 0.0}, "ridge must be finite and > 0, but got 0.0"),
         ({"context": ["hole"]}, r"column 'hole'\[3\] is missing: a number is needed"),
         ({"context": ["gap"]}, r"column 'gap'\[2\] is missing: one of its values is needed"),
@@ -231,8 +231,14 @@ def test_a_fit_that_leaves_its_range_is_clipped_and_named() -> None:
         ({"context": ["id"]}, "column 'id' must have at most 100 levels to be a context, but has 200"),
         ({"rules": "three"}, r"must hold the actions of the rules, \['email', 'letter', 'x'\]"),
         (
-            {"action": None, "reward": None, "label": "sent", "rules": "two", "cost": {"minutes": "minutes"}},
-            r"cost\['minutes'\] must tell the usage of every action",
+            {
+                "action": None,
+                "reward": None,
+                "label": "sent",
+                "rules": "two",
+                "usage": {"minutes": "minutes"},
+            },
+            r"usage\['minutes'\] must tell the usage of every action",
         ),
     ],
 )
@@ -288,7 +294,7 @@ def test_coupons_are_fitted() -> None:
     context = ["destination", "passanger", "weather", "temperature", "gender", "age", "CoffeeHouse", "Bar"]
     call: dict[str, Any] = {"context": context, "action": "coupon", "reward": "Y", "rules": rules}
     with pytest.warns(WeakEvidence, match="was clipped there") as caught:
-        env = from_table(frame, cost={"far": "toCoupon_GEQ15min"}, **call)
+        env = from_table(frame, usage={"far": "toCoupon_GEQ15min"}, **call)
     # The coupon shown hardly depends on the respondent, so every one has its chance.
     assert not any("chance below" in str(one.message) for one in caught)
     assert env.actions == tuple(kinds)
@@ -337,7 +343,7 @@ def test_costs_are_seen_when_the_rules_say() -> None:
         return tr.Rules(made, actions=["letter", "email"])
 
     def env(*seen: Any) -> tr.environments.Table:
-        return from_table(logged(), **CALL, cost={"minutes": "minutes"}, rules=rules(*seen), ridge=1e-6)
+        return from_table(logged(), **CALL, usage={"minutes": "minutes"}, rules=rules(*seen), ridge=1e-6)
 
     assert env("before").costs_seen == "before"
     assert env("after").costs_seen == "after"
@@ -368,8 +374,8 @@ def grouped() -> tr.environments.Table:
         ],
         actions=["letter", "email"],
     )
-    cost: Any = {"minutes": "minutes", "paper": {"letter": 1.5, "email": 0.0}}
-    return from_table(frame, **CALL, cost=cost, rules=rules, group="team", name="post")
+    usage: Any = {"minutes": "minutes", "paper": {"letter": 1.5, "email": 0.0}}
+    return from_table(frame, **CALL, usage=usage, rules=rules, group="team", name="post")
 
 
 def test_a_spec_of_a_table_is_the_same_environment(tmp_path: Path) -> None:
@@ -394,7 +400,7 @@ def test_a_table_without_rules_and_with_late_costs_as_specs(tmp_path: Path) -> N
     env = from_table({"x": [0.0, 1.0], "kind": [7, 2]}, context=["x"], label="kind")
     assert environment_of(read_spec(env.to_spec(tmp_path / "a.toml"))).actions == ("2", "7")
     rules = tr.Rules([tr.Budget("minutes", at_most=0.4, seen="after")], actions=["letter", "email"])
-    late = from_table(logged(200), **CALL, cost={"minutes": "minutes"}, rules=rules)
+    late = from_table(logged(200), **CALL, usage={"minutes": "minutes"}, rules=rules)
     again = environment_of(read_spec(late.to_spec(tmp_path / "b.toml")))
     assert again.costs_seen == "after"
     np.testing.assert_array_equal(again.costs, late.costs)

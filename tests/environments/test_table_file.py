@@ -64,7 +64,7 @@ def test_it_is_what_from_table_makes_of_the_frame(tmp_path):
         context=["age"],
         action="sent",
         reward="bought",
-        cost={"minutes": "minutes"},
+        usage={"minutes": "minutes"},
         rules=rules,
         judge=False,
     )

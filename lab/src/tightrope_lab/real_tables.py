@@ -41,7 +41,7 @@ def digits() -> Tabular:
     """
     frame, rules = _columns("digits"), digits_rules()
     minutes = dict(zip(rules.actions, _MINUTES, strict=True))
-    return _labelled("digits", frame, rules, cost={"minutes": minutes})
+    return _labelled("digits", frame, rules, usage={"minutes": minutes})
 
 
 def breast_cancer_rules() -> Rules:
@@ -102,13 +102,13 @@ def wine() -> Tabular:
 
 
 def _labelled(
-    name: str, frame: dict[str, Any], rules: Rules, *, cost: Any = None, **group: NDArray[Any]
+    name: str, frame: dict[str, Any], rules: Rules, *, usage: Any = None, **group: NDArray[Any]
 ) -> Tabular:
     """Reward 1 for the label; at most one column more, which says what group a row is of."""
     measured = [column for column in frame if column != "label"]
     of_group = next(iter(group), None)
     return from_table(
-        frame | group, context=measured, label="label", cost=cost, rules=rules, group=of_group, name=name
+        frame | group, context=measured, label="label", usage=usage, rules=rules, group=of_group, name=name
     )
 
 

@@ -32,7 +32,7 @@ def from_log(
     context: Sequence[str] | Mapping[str, Any] | Encoder,
     action: str,
     reward: str,
-    cost: Mapping[str, str | PerAction] | None = None,
+    usage: Mapping[str, str | PerAction] | None = None,
     rules: Rules | None = None,
     group: str | None = None,
     neighbours: int = 20,
@@ -52,7 +52,7 @@ def from_log(
         As in `from_table`; nearness is measured on what the encoder makes of them.
     action, reward : str
         Columns: what was done, and what came of it, in any unit.
-    cost : mapping, optional
+    usage : mapping, optional
         For each usage that `rules` speak of: the column of what was used, for rules that are seen after acting; or a mapping from
         actions to columns or numbers, where it is known of every action, as it must be for rules that are seen before.
     rules : Rules, optional
@@ -95,15 +95,15 @@ def from_log(
     )
     codes, actions = log.actions, log.action_names
     require_finite(f"column {reward!r}", log.rewards)
-    if rules is None and cost:
-        raise InvalidInput("cost must come with the rules that limit it")
+    if rules is None and usage:
+        raise InvalidInput("usage must come with the rules that limit it")
     known: dict[str, Array] = {}
     used: dict[str, Array] = {}
-    for usage, source in (cost or {}).items():
+    for one, source in (usage or {}).items():
         if isinstance(source, str):
-            used[usage] = log.frame.numbers(source)
+            used[one] = log.frame.numbers(source)
         else:
-            known[usage] = by_action(log.frame, source, actions, f"cost[{usage!r}]")
+            known[one] = by_action(log.frame, source, actions, f"usage[{one!r}]")
     _require_usage(rules, known, used)
     counts = np.bincount(codes, minlength=len(actions))
     for one, count in zip(actions, counts.tolist()):
@@ -246,10 +246,10 @@ def _require_usage(rules: Rules | None, known: Mapping[str, Any], used: Mapping[
         if usage is None or usage in known:
             continue
         if usage not in used:
-            raise InvalidInput(f"cost[{usage!r}] is missing: a rule reads '{rule}'")
+            raise InvalidInput(f"usage[{usage!r}] is missing: a rule reads '{rule}'")
         if rule.seen == "before":
             raise InvalidInput(
-                f"cost[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting, but "
+                f"usage[{usage!r}] must tell the usage of every action, since a rule reads '{rule}' and is seen before acting, but "
                 "a log has only that of the action taken. Give a mapping from actions to columns or numbers, or let the rule be "
                 "seen after acting."
             )

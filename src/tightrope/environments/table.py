@@ -50,7 +50,7 @@ def from_table(
     action: str | None = None,
     reward: str | PerAction | None = None,
     label: str | None = None,
-    cost: Mapping[str, str | PerAction] | None = None,
+    usage: Mapping[str, str | PerAction] | None = None,
     rules: Rules | None = None,
     group: str | None = None,
     unit: str | Sequence[str] | None = None,
@@ -75,7 +75,7 @@ def from_table(
         one context; contexts come in the order of the rows.
     action, reward, label
         See above. Rewards lie in [0, 1].
-    cost : mapping, optional
+    usage : mapping, optional
         For each usage that `rules` speak of: a column, what the logged action used, fitted as the rewards are;
         or a mapping from actions to columns or numbers, where it is known.
     rules : Rules, optional
@@ -123,7 +123,7 @@ def from_table(
         reward=named(reward) if isinstance(reward, Mapping) else reward,
         label=label,
         usage={
-            one: source if isinstance(source, str) else named(source) for one, source in (cost or {}).items()
+            one: source if isinstance(source, str) else named(source) for one, source in (usage or {}).items()
         },
         group=group,
     )
@@ -133,7 +133,7 @@ def from_table(
     env, doubts = table_of(
         log,
         context=context,
-        cost=cost,
+        usage=usage,
         rules=rules,
         unit=unit,
         ridge=ridge,
@@ -150,7 +150,7 @@ def table_of(
     log: Log,
     *,
     context: Sequence[str] | Mapping[str, Any] | Encoder,
-    cost: Mapping[str, str | PerAction] | None = None,
+    usage: Mapping[str, str | PerAction] | None = None,
     rules: Rules | None = None,
     unit: str | Sequence[str] | None = None,
     ridge: float = 1.0,
@@ -180,13 +180,13 @@ def table_of(
         rewards, theta = low + scale * rewards, None
         left = 0.0 if log.tells_all else float((log.rewards - rewards[table.context, log.actions]).std())
         noise = {"reward_noise": "gaussian", "reward_scale": max(1e-9 * scale, left)}
-    usage = _usage(table, log, fits, cost or {}, rules)
-    costs, cost_range = _costs(table, usage, rules)
+    used = _usage(table, log, fits, usage or {}, rules)
+    costs, cost_range = _costs(table, used, rules)
     told = {one: getattr(log.columns, one) for one in ("action", "reward", "label", "usage", "group")}
     env = Table(
         encoder=table.encoder,
         rules=rules,
-        usage=usage,
+        usage=used,
         groups=table.groups,
         told={name: one for name, one in told.items() if one},
         weights=table.weights,
@@ -486,20 +486,20 @@ def _usage(
     table: Contexts,
     log: Log,
     fits: _Fits | None,
-    cost: Mapping[str, str | PerAction],
+    given: Mapping[str, str | PerAction],
     rules: Rules | None,
 ) -> dict[str, Array]:
     """What each action uses in each context, (C, J), by the names in the rules."""
-    if rules is None and cost:
-        raise InvalidInput("cost must come with the rules that limit it")
+    if rules is None and given:
+        raise InvalidInput("usage must come with the rules that limit it")
     usage: dict[str, Array] = {}
-    for name, source in cost.items():
+    for name, source in given.items():
         if not isinstance(source, str):
-            known = by_action(log.frame, source, log.action_names, f"cost[{name!r}]")
+            known = by_action(log.frame, source, log.action_names, f"usage[{name!r}]")
             usage[name] = table.averages(known)
         elif fits is None:
             raise InvalidInput(
-                f"cost[{name!r}] must tell the usage of every action where nothing was logged, but got {source!r}"
+                f"usage[{name!r}] must tell the usage of every action where nothing was logged, but got {source!r}"
             )
         else:
             observed = log.frame.numbers(source)

@@ -53,11 +53,11 @@ def table_environment(
         )
     try:
         log = settings.read(stated.folder) if log is None else log
-        cost = _cost(spec, settings)
+        usage = _usage(spec, settings)
         env, doubts = table_of(
             log.for_actions(spec.actions) if spec.actions else log,
             context=spec.encoder,
-            cost=cost,
+            usage=usage,
             rules=spec.rules,
             unit=settings.unit,
             name=spec.name,
@@ -71,21 +71,21 @@ def table_environment(
     return _fewer(env, settings.contexts)
 
 
-def _cost(spec: Spec, settings: TableSettings) -> dict[str, Any]:
+def _usage(spec: Spec, settings: TableSettings) -> dict[str, Any]:
     """Where each usage that a rule counts stands."""
-    cost: dict[str, Any] = {**spec.usage, **settings.usage}
-    for usage in settings.usage:
-        if usage in spec.usage:
+    usage: dict[str, Any] = {**spec.usage, **settings.usage}
+    for name in settings.usage:
+        if name in spec.usage:
             raise InvalidInput(
-                f"usage.{usage}: a rule says already what each action uses: leave one of them out"
+                f"usage.{name}: a rule says already what each action uses: leave one of them out"
             )
     counted = {rule.quantity.usage: None for rule in spec.rules or ()}
     for needed in counted:
-        if needed is not None and needed not in cost:
+        if needed is not None and needed not in usage:
             raise InvalidInput(
                 f"usage.{needed} is missing: a rule counts it: name the column of what was used"
             )
-    return {name: one for name, one in cost.items() if name in counted}
+    return {name: one for name, one in usage.items() if name in counted}
 
 
 def _fewer(env: Tabular, most: int) -> Tabular:
