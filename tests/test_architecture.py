@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,13 +16,16 @@ import numpy as np
 import pytest
 
 import tightrope as tr
+from tightrope.cli import main
 from tightrope.environments.build import ENVIRONMENTS, environment_of
 from tightrope.models import MODELS
 from tightrope.policies import POLICIES
 from tightrope.rules import RULE_KINDS
+from tightrope.service.experiment.experiment import Experiment
 from tightrope.service.journal.conformance import JournalSuite
 from tightrope.service.storage import journal_at, storages
-from tightrope.spec import make_spec
+from tightrope.service.storage.memory import MemoryJournal
+from tightrope.spec import make_spec, read_spec
 from tightrope.sweeps import sweep
 from tightrope.testing import check_environment, check_model, check_policy
 from workbench import Bench, read
@@ -177,12 +181,36 @@ def fitted() -> None:
     bench.work()
 
 
+def started(folder: Path) -> None:
+    """`tightrope init` on a small table, then the service's first start."""
+    draw = random.Random(0)
+    lines = [
+        f"{draw.choice(['letter', 'email'])},{draw.randint(0, 1)},{draw.randint(18, 80)}" for _ in range(200)
+    ]
+    (folder / "mail.csv").write_text("\n".join(["sent,bought,age", *lines]))
+    init = [
+        "init",
+        "--from",
+        folder / "mail.csv",
+        "--rule",
+        "letter <= 0.5",
+        "--yes",
+        "--json",
+        "--out",
+        folder / "out",
+    ]
+    size = ["--rounds", 40, "--replications", 2, "--workers", 1]
+    assert main([str(word) for word in (*init, *size)]) == 0
+    Experiment(read_spec(folder / "out" / "spec.toml"), MemoryJournal()).open()
+
+
 def test_the_walks_are_the_ones_that_are_documented(tmp_path: Path) -> None:
     online()  # the first decision looks the compiled code up
     played = {
         "One online decision": walked(online),
         "One simulated round": walked(simulated),
         "One sweep cell": walked(lambda: swept(tmp_path)),
+        "One table, on its way into a service": walked(lambda: started(tmp_path)),
         "One fit of an ensemble": walked(fitted),
     }
     assert set(WALKS) == {*played, "One HTTP decision"}
