@@ -92,7 +92,7 @@ def our_steps(J: int, d: int, K: int) -> dict[str, Callable[[], Any]]:
         "a call of compiled code": lambda: kernels.horizon_at(core, 1.0),
         "room for the numbers behind": lambda: np.empty(len(trace)),
         "room for the row to learn from": lambda: np.empty(d),
-        "a Decision": lambda: Decision(0, 0, 0, 0, ids, trace, (None, None)),
+        "a Decision": lambda: Decision(0, 0, 0, 0, 0, ids, trace, (None, None)),
         "decide + learn": both,
     }
 

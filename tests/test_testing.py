@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,13 +182,13 @@ class CannotTravel(Good):
 
 
 class OddMixture(Good):
-    def mixture(self, **offer):
-        return np.full(4, 0.5)
+    def propose(self, **offer):
+        return SimpleNamespace(action=None, probabilities=np.full(4, 0.5))
 
 
 class ImpossibleChoice(Good):
-    def mixture(self, **offer):
-        return np.eye(4)[0]
+    def propose(self, **offer):
+        return SimpleNamespace(action=None, probabilities=np.eye(4)[0])
 
 
 class WantsMore(Good):
@@ -210,8 +211,8 @@ class Raises(Good):
         (ForgetsItsState, "copy(seed)"),
         (WritesIntoItsInput, "changed the argument features of decide in place"),
         (CannotTravel, "can't be pickled, so it can't run on several cores"),
-        (OddMixture, "mixture must be 4 probabilities that sum to 1"),
-        (ImpossibleChoice, "to which mixture gave probability 0"),
+        (OddMixture, "propose(...).probabilities must be 4 that sum to 1"),
+        (ImpossibleChoice, "to which propose gave probability 0"),
         (
             WantsMore,
             "setting must admit an environment of its own kind, but the problem says ['it has 5 contexts",

@@ -145,3 +145,11 @@ def as_schedule(name: str, value: Any) -> Schedule:
     if name == "V" and value.scale == 0:
         raise InvalidInput("the scale of V must be > 0, but got 0: the queues are divided by V_t.")
     return Schedule(float(value.scale), float(value.exponent))
+
+
+def as_data(name: str, power: Any) -> list[float] | None:
+    """A schedule as plain data; None for none."""
+    if power is None:
+        return None
+    schedule = as_schedule(name, power)
+    return [schedule.scale, schedule.exponent]

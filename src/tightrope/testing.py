@@ -117,16 +117,17 @@ class PolicySuite:
         )
 
     def test_its_mixture_is_one(self) -> None:
-        """`mixture`, where there is one, tells probabilities of the actions on offer, and the action taken has a positive one."""
+        """`propose`, where there is one, tells probabilities of the actions on offer; the action taken has a positive one."""
         policy = self.make()
-        if not (callable(getattr(policy, "mixture", None)) and getattr(policy, "randomised", True)):
+        if not (callable(getattr(policy, "propose", None)) and getattr(policy, "randomised", True)):
             return
-        for shown in _rounds(policy, self.environment(), ask="mixture"):
-            pi, chosen = np.asarray(shown.told), _action(shown.decision)
+        for shown in _rounds(policy, self.environment(), ask="propose"):
+            pi, chosen = np.asarray(shown.told.probabilities), _action(shown.decision)
             good = pi.shape == shown.ids.shape and bool((pi >= -1e-9).all()) and abs(pi.sum() - 1.0) < 1e-6
-            _must(good, f"mixture must be {len(shown.ids)} probabilities that sum to 1, but is {pi.tolist()}")
+            what = f"propose(...).probabilities must be {len(shown.ids)} that sum to 1, but are"
+            _must(good, f"{what} {pi.tolist()}")
             possible = pi[shown.ids == chosen].sum() > 0.0
-            _must(possible, f"decide chose action {chosen}, to which mixture gave probability 0")
+            _must(possible, f"decide chose action {chosen}, to which propose gave probability 0")
 
     def test_its_probability_is_one(self) -> None:
         """`decision.probability`, where there is one, lies in (0, 1], or is nan where it has no closed form."""

@@ -234,7 +234,7 @@ def test_the_compiled_path_of_a_policy_is_the_plain_one():
     for compiled in (True, False):
         policy = tr.ShadowPrice(reward=tr.DisjointRidge(3, 3, half_life=50.0), constraints=1, half_life=50.0)
         if not compiled:
-            policy._fast_known = None
+            policy._fast = None
         policies.append(policy)
     W = np.array([[0.3], [-0.2], [-0.1]])
     for i, (row, y) in enumerate(zip(rows, outcomes)):

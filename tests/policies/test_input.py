@@ -158,7 +158,7 @@ def test_rewards_outside_are_learnt_as_those_inside_are():
         warnings.simplefilter("ignore", PolicyWarning)
         for i in range(20):
             for policy, unit in ((scaled, 4.0), (plain, 1.0)):
-                decision = policy.follow(i % 2, features=rows)
+                decision = policy.commit(policy.quote(features=rows), i % 2)
                 policy.learn(decision, unit * (i % 5) / 4)
     np.testing.assert_allclose(
         scaled.reward_model.means(rows), 4.0 * plain.reward_model.means(rows), rtol=1e-12

@@ -10,8 +10,8 @@ import pytest
 import tightrope as tr
 from policy_tools import LINE, Literal, check_contract, same_on_blocks
 from strategies import unit_rows
+from tightrope.offer import Offer
 from tightrope.policies.lints import LinTS, sampled_values
-from tightrope.policies.offer import Offer
 
 
 def make_lints() -> LinTS:

@@ -42,7 +42,7 @@ def test_oplb_plays_the_program_of_its_definition(K):
         for phi, psi, r, w in stream(seed, K, T=140):
             C_r, C_w = reward.root_beta(p / (1 + K)), costs[0].root_beta(p / (1 + K))
             policy = policy.copy()
-            pi = policy.mixture(phi, psi)
+            pi = policy.propose(phi, psi).probabilities
             decision = policy.decide(phi, psi)
             a = decision.action
             assert decision.probability == pytest.approx(pi[a], abs=1e-12)
@@ -70,7 +70,7 @@ def test_oplb_plays_the_program_of_its_definition(K):
 def test_oplb_uses_the_known_cost_from_the_first_round():
     # Nothing was seen, so every cost may be as high as the radius allows, but the safe action's is known.
     policy = OPLB(tr.Ridge(2), cost=tr.Ridge(2), safe_action=0, safe_cost=-0.49, failure=0.2)
-    pi = policy.mixture(PHI)
+    pi = policy.propose(PHI).probabilities
     assert 0 < pi[0] < 1
     worst = policy.cost_model.radius(2 / 0.2) * np.linalg.norm(PHI, axis=1)
     assert pi[0] * -0.49 + pi[1:] @ worst[1:] == pytest.approx(0.0, abs=1e-12)
@@ -82,7 +82,7 @@ def test_oplb_uses_the_known_cost_from_the_first_round():
     radius = taught.radius(2 / 0.2)
     upper = taught.means(PHI) + radius * taught.widths(PHI)
     assert upper[0] < -0.5
-    assert upper @ bold.mixture(PHI) == pytest.approx(0.0, abs=1e-12)
+    assert upper @ bold.propose(PHI).probabilities == pytest.approx(0.0, abs=1e-12)
 
 
 def test_best_mixture_of_one_constraint_is_the_linear_program():
@@ -111,7 +111,7 @@ def test_oplb_keeps_every_mixture_within_the_constraint():
         policy = OPLB(model, cost=model, safe_action=0, safe_cost=-0.49, failure=p, seed=seed)
         broken = False
         for _ in range(500):
-            pi = policy.mixture(PHI)
+            pi = policy.propose(PHI).probabilities
             broken |= bool(truth @ pi > 1e-12)
             beyond += pi[0] < 1
             decision = policy.decide(PHI)
@@ -144,8 +144,8 @@ def test_oplb_refuses_bad_settings(changes, message):
     [
         (PHI * 2, {}, "Euclidean norm"),
         (PHI[:, :1], {}, "shape"),
-        (PHI, {"costs": PHI[:3]}, "a row for each action"),
-        (PHI, {"actions": [0, 1]}, "a row for each action|shape"),
+        (PHI, {"costs": PHI[:3]}, "shape"),
+        (PHI, {"actions": [0, 1]}, "shape"),
         (PHI[:2], {"actions": [3, 3]}, "once"),
         (PHI[:2], {"actions": [3, 4]}, "must be on offer"),
         (None, {}, "are needed"),

@@ -102,7 +102,7 @@ def test_it_believes_what_the_default_policy_believes(kind):
     for _ in range(40):
         a, y = int(rng.integers(len(PHI))), float(rng.random())
         for policy in (ours, default):
-            policy.learn(policy.follow(a, features=PHI), y, LINE.costs[0, a])
+            policy.learn(policy.commit(policy.quote(features=PHI), a), y, LINE.costs[0, a])
     for mine, theirs in ((ours.reward_model, default.reward_model), (ours.cost_model, default.cost_model)):
         np.testing.assert_allclose(mine.predictions(PHI), theirs.predictions(PHI), rtol=1e-12)
 
@@ -137,7 +137,7 @@ def test_the_unit_of_rewards_plays_no_part(kind, unit):
 def test_actions_are_played_with_the_probability_that_is_said(kind):
     policy = kind(tr.ArmMeans(2), n_constraints=1)
     played(policy, 12)
-    said = policy.mixture(costs=PRICED.costs[0])
+    said = policy.propose(costs=PRICED.costs[0]).probabilities
     assert 0.02 < said[1] < 0.98
     found = []
     for policy.seed in range(1500):
@@ -229,7 +229,8 @@ def test_the_rewards_of_the_program_are_drawn():
     for policy in policies:
         for arm in (0, 1) * 10:
             policy.learn(
-                policy.follow(arm, costs=PRICED.costs[0]), (0.1, 0.9)[arm] + 0.2 * (-1) ** policy.rounds
+                policy.commit(policy.quote(costs=PRICED.costs[0]), arm),
+                (0.1, 0.9)[arm] + 0.2 * (-1) ** policy.rounds,
             )
     for seed, policy in enumerate(policies):
         policy.seed = seed
@@ -246,7 +247,7 @@ def test_the_prices_are_the_duals_of_the_program_on_what_was_offered():
     rewards, offers = np.array([0.1, 0.5, 0.9]), []
     for arm in (0, 1, 2) * 20:
         W = rng.uniform(0.1, 0.5, (3, 1)) * [[-1.0], [1.0], [2.0]]
-        policy.learn(policy.follow(arm, costs=W), rewards[arm])
+        policy.learn(policy.commit(policy.quote(costs=W), arm), rewards[arm])
         offers.append(W)
     policy._expected[:] = 0.0
     found = policy._solved(60)

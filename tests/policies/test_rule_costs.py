@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tightrope as tr
 from kernel_tools import same
 from rule_tools import ABC, RANGES, any_rules
-from tightrope.policies.offer import plain_group
+from tightrope.offer import plain_group
 from tightrope.policies.rule_costs import RuleCosts
 
 # The ways to say J numbers, the plain ones first; then what is no way to say them.

@@ -131,8 +131,8 @@ def test_an_action_without_an_outcome_is_named():
     assert (1024, "action never tried") in run(policy, 1100)
     [concern] = policy.concerns()
     assert concern.message.startswith("No outcome of action 0 and 2 was ever seen, in 1,100 rounds on offer")
-    policy.learn(policy.follow(0), 0.1)
-    pending = policy.follow(2)
+    policy.learn(policy.commit(policy.quote(), 0), 0.1)
+    pending = policy.commit(policy.quote(), 2)
     assert policy.concerns() == []
     policy.forget(pending)
     assert "action 2 " in policy.concerns()[0].message

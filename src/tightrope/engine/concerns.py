@@ -43,7 +43,7 @@ def of_run(policy: Any, world: Offered, records: Array, grid: NDArray[np.int64])
     if not isinstance(policy, Policy) or grid[-1] < FIRST_LOOK:
         return []
     found = [*policy.own_concerns()]
-    found += never_tried(policy, world.counts)
+    found += never_tried(policy, policy.reward_model, world.counts)
     K = policy.n_constraints
     if K and len(world.constraints) == K:
         totals = kernels.tally_views(records, len(world.counts), K).costs

@@ -91,17 +91,19 @@ def _pessimistic_optimistic(
 
 def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArrays) -> Loop | None:
     """None where what the policy remembers are not rounds of this world."""
-    reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
+    state = policy.compiled_state()
+    reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     first, twins = _equal_contexts(policy, env, reward_rows, cost_rows)
-    if policy._solve is not None or any(
-        entry is not None and entry.key() not in first for entry in policy._memory.entries
+    if state.solve is not None or any(
+        entry is not None and entry.key() not in first for entry in state.memory.entries
     ):
         return None
 
     def simulate(run: kernels.Run) -> tuple[int, Any]:
         twin = policy.copy(policy_seed(int(run.seed), run.replication))
-        reward = _standardised_arrays(twin._reward, reward_rows)
-        cost = _standardised_arrays(twin._cost, cost_rows)
+        own = twin.compiled_state()
+        reward = _standardised_arrays(own.reward, reward_rows)
+        cost = _standardised_arrays(own.cost, cost_rows)
         memory = _memory_arrays(twin, env.n_contexts, twins, first)
         K, J = twin.n_constraints, env.n_actions
         E = len(memory.counts)
@@ -115,14 +117,14 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
             state=np.zeros(shadow_loop.SAMPLE_STATE),
         )
         arrays = shadow_loop.ShadowArrays(
-            reward, cost, twin._columns, twin._core, memory, sample, np.uint64(twin.seed)
+            reward, cost, own.columns, own.core, memory, sample, np.uint64(twin.seed)
         )
         q = max(reward_rows.shape[2], cost_rows.shape[2]) + 1
         workspace = shadow_loop.ShadowWorkspace(
             trace=np.empty(kernels.shadow.trace_size(J, K)),
             costs=np.zeros(J * K),
-            y=np.empty(len(twin._columns)),
-            booked=np.empty(len(twin._columns)),
+            y=np.empty(len(own.columns)),
+            booked=np.empty(len(own.columns)),
             room=np.empty(2 * J + kernels.shadow.room_size(J, K, q)),
             inverse=np.empty(2 * q * q),
         )
@@ -134,10 +136,8 @@ def _shadow_price(policy: ShadowPrice, env: Tabular, world: kernels.TabularArray
 
 def first_equal_contexts(policy: ShadowPrice, env: Tabular) -> NDArray[np.int64]:
     """For each context the first that shows the policy just the same, (C,): one entry of its memory serves both."""
-    rows = (
-        model_rows(env, "reward", policy._reward),
-        model_rows(env, "cost", policy._cost),
-    )
+    state = policy.compiled_state()
+    rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     return _equal_contexts(policy, env, *rows)[1]
 
 
@@ -151,15 +151,15 @@ def _equal_contexts(
 
 
 def _shown(env: Tabular, c: int, policy: ShadowPrice, reward_rows: Array, cost_rows: Array) -> Remembered:
-    ids = np.flatnonzero(env.available[c]).astype(np.int64)
+    ids, state = np.flatnonzero(env.available[c]).astype(np.int64), policy.compiled_state()
     phi, psi = (
         None
         if model is None or not model.takes_features
         else np.ascontiguousarray(rows[c] if rows.shape[1] == 1 else rows[c, ids])
-        for model, rows in ((policy._reward, reward_rows), (policy._cost, cost_rows))
+        for model, rows in ((state.reward, reward_rows), (state.cost, cost_rows))
     )
     W = np.array(env.costs[c, ids])[:, : policy.n_constraints]
-    W[:, policy._columns] = 0.0
+    W[:, state.columns] = 0.0
     return Remembered(ids, phi, psi, np.ascontiguousarray(W))
 
 
@@ -180,7 +180,7 @@ def _standardised_arrays(model: Any, rows: Array) -> shadow_loop.StandardisedArr
 def _memory_arrays(
     policy: ShadowPrice, n_contexts: int, twins: NDArray[np.int64], first: dict[bytes, int]
 ) -> shadow_loop.MemoryArrays:
-    memory, E = policy._memory, min(n_contexts, policy.memory)
+    memory, E = policy.compiled_state().memory, min(n_contexts, policy.memory)
     slots = np.full(policy.memory, -1, dtype=np.int64)
     contexts, counts = (
         np.zeros(max(E, len(memory.entries)), dtype=np.int64),

@@ -62,8 +62,9 @@ def shadow_price_sizes(
     """Macros, threads of a block and its bytes of shared memory; refuses a policy that is not as it was made."""
     _require_fresh(policy, env)
     J, C, K, K_policy = env.n_actions, env.n_contexts, env.n_constraints, policy.n_constraints
-    late = int(len(policy._columns) > 0)
-    reward, cost = _size("reward", policy._reward, env), _size("cost", policy._cost, env)
+    state = policy.compiled_state()
+    late = int(len(state.columns) > 0)
+    reward, cost = _size("reward", state.reward, env), _size("cost", state.cost, env)
     tables, _ = cost_tables(env)
     fewest = int(env.available.sum(axis=1).min())
     capacity = min(policy.memory, max(shadow.LEAST_CAPACITY, shadow.MOST_NUMBERS // (fewest * (1 + K))))
@@ -84,7 +85,7 @@ def shadow_price_sizes(
         "MEMORY": policy.memory,
         "CAPACITY": capacity,
         "ENTRIES": min(C, capacity),
-        "FIRST_SOLVE": int(policy._core[shadow.NEXT_SOLVE]),
+        "FIRST_SOLVE": int(state.core[shadow.NEXT_SOLVE]),
         "DRAW_WORK": repr(float(row_work)),
         "SOLVE_WORK": repr(float(shadow_solve.solve_work(row_work, K_policy))),
         **kernels.cuda_tally(J, K, env.cost_noise != "none"),
@@ -115,6 +116,7 @@ def shadow_price_sizes(
 def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: type[Any]) -> list[Any]:
     """Offers, rows, costs and settings; what depends on the replication comes later."""
     policy = policies[0]
+    state = policy.compiled_state()
     J, K = env.n_actions, env.n_constraints
     _, context = cost_tables(env)
     shown = np.arange(env.n_contexts) if not env.available.all() else context
@@ -132,8 +134,8 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
     return [
         np.concatenate([[0], np.cumsum(env.available.sum(axis=1))]).astype(np.uint32),
         np.nonzero(env.available)[1].astype(np.uint16),
-        padded_rows("reward", policy._reward, env, real),
-        padded_rows("cost", policy._cost, env, real),
+        padded_rows("reward", state.reward, env, real),
+        padded_rows("cost", state.cost, env, real),
         np.ascontiguousarray(np.pad(costs, ((0, 0), (0, 0), (0, -J % 4)))).astype(real),
         first_equal_contexts(policy, env).astype(np.uint32),
         np.ascontiguousarray(sizes),
@@ -142,23 +144,24 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
 
 
 def _require_fresh(policy: ShadowPrice, env: Tabular) -> None:
+    state = policy.compiled_state()
     if not policy.compiles:
         raise InvalidInput(
             "a shadow-price policy whose model has no kernels, or whose actions are drawn by members or gaps, needs engine='cpu'."
         )
-    if any(one is not None and one.half_life is not None for one in (policy, policy._reward, policy._cost)):
+    if any(one is not None and one.half_life is not None for one in (policy, state.reward, state.cost)):
         raise InvalidInput("a shadow-price policy with a half_life needs engine='cpu'.")
     if env.costs_seen == "before" and env.random_costs and policy.n_constraints:
         raise InvalidInput(
             "costs that are drawn anew in every round and seen before acting make no two rounds equal, which a GPU's memory of "
             "rounds counts on: use engine='cpu'."
         )
-    models: list[Any] = [policy._reward, policy._cost]
+    models: list[Any] = [state.reward, state.cost]
     learnt = sum(model.n_learnt for model in models if model is not None)
-    if policy.rounds or learnt or len(policy._memory):
+    if policy.rounds or learnt or len(state.memory):
         raise InvalidInput(
             f"a shadow-price policy runs on a GPU from its first round on, but this one has {policy.rounds:,} rounds, has learnt "
-            f"{learnt:,} outcomes and remembers {len(policy._memory):,} rounds: use engine='cpu'."
+            f"{learnt:,} outcomes and remembers {len(state.memory):,} rounds: use engine='cpu'."
         )
 
 

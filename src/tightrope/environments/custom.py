@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from tightrope.actions import Action, ActionNames
 from tightrope.environments.tabular import Tabular, declared_names, declared_ranges, seen_words
 from tightrope.errors import InvalidInput
-from tightrope.policies.offer import plain_group
+from tightrope.offer import plain_group
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.problem import Problem, Seen, Vectors, WhenSeen, when_seen, which_before
 from tightrope.rules import Rules

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from msgspec.structs import replace
 
 from tightrope.encoder import Encoder
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model
 from tightrope.models.model import NO_DECISION
 from tightrope.models.sizes import Sizes, Unsized, read_model
-from tightrope.policies.decision import Decision
-from tightrope.policies.input import Log
-from tightrope.policies.offer import Offer, rounds_given
+from tightrope.offer import Offer, OfferReader, rounds_given
+from tightrope.policies.decision import Decision, Quote
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.policy import Policy
@@ -35,7 +35,7 @@ class Constrained(Policy):
     rules: Rules | None
     _reward: Any
     _cost: Any
-    _input: Any
+    _input: OfferReader
     _pending: PendingDecisions
     _seen: tuple[Seen, ...] | None = None
     context: Context
@@ -43,12 +43,31 @@ class Constrained(Policy):
     _asked: dict[str, Model | Unsized | None]
 
     @abstractmethod
-    def _commit(self, offer: Offer) -> Decision:
-        """One decision on input that was checked."""
+    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        """`quote` and `commit` in one, on input that was checked; `forced`: the row that somebody else has chosen.
 
-    @abstractmethod
+        The same numbers to the bit, for what is weighed and drawn depends on the state and the offer alone.
+        """
+
+    def quote(self, *offer: Any, **given: Any) -> Quote:
+        """What `decide` would choose on an `Offer`, or on the arguments of `decide`: weighs and draws, and changes nothing."""
+        if len(offer) == 1 and isinstance(offer[0], Offer):
+            if self._asked:
+                raise InvalidInput("an Offer is for a policy that has its sizes: give them to its models.")
+            return self._weigh(offer[0])
+        known = dict.fromkeys(ROUND) | dict(zip(ROUND, offer)) | given
+        reader = self._reader(known)
+        known, context = _as_numbers(known, self.context)
+        return replace(reader._weigh(reader._input.offer(**known)), note=(reader, context))
+
+    def _book(self, quote: Quote, row: int | None) -> Decision:
+        if quote.note is not None:
+            self._become(*quote.note)
+        return self._decide(quote.offer, row)
+
     def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
         """The costs seen after acting, (K_after,), checked."""
+        return self._input.observed(costs, action, group)
 
     def cost_scales(self) -> Array:
         """What turns the total of each constraint, (K,), into the units of its rule."""
@@ -112,7 +131,7 @@ class Constrained(Policy):
         for offer in offers:
             if self._pending.made % LOOK_EVERY == 0:
                 self._watch.note_totals(self)
-            made.append(self._commit(offer))
+            made.append(self._decide(offer))
         return made
 
     # Sizes that nobody typed
@@ -191,7 +210,7 @@ class Constrained(Policy):
         known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
         reader = self._reader(known)
         known, context = _as_numbers(known, self.context)
-        offer: Offer = reader._input.offer(**known)
+        offer = reader._input.offer(**known)
         self._become(reader, context)
         return offer
 
@@ -258,8 +277,7 @@ class Constrained(Policy):
 
     def _offer(self, *given: Any, **named: Any) -> Offer:
         known = dict.fromkeys(ROUND) | dict(zip(ROUND, given)) | named
-        offer: Offer = self._input.offer(**_as_numbers(known, self.context)[0])
-        return offer
+        return self._input.offer(**_as_numbers(known, self.context)[0])
 
     def _checked_offer(self, **given: Any) -> Offer:
         return self._offer(**given)
@@ -297,17 +315,6 @@ class Constrained(Policy):
             self.learn_costs(pending, w)
         self._note_decision(NO_DECISION)
         self._pending.learnt(number, parts)
-
-    def _learn_log(self, log: Log) -> None:
-        """Logged decisions, row by row; none where one of them can't be learnt."""
-        for i in range(len(log.ids)):
-            self._reward.check_outcome(log.rewards[i : i + 1])
-            if log.costs is not None and self._cost is not None:
-                self._cost.check_outcome(log.costs[i])
-        for i, action in enumerate(log.ids):
-            self._reward.learn(None if log.phi is None else log.phi[i], log.rewards[i : i + 1], action)
-            if log.costs is not None and self._cost is not None:
-                self._cost.learn(None if log.psi is None else log.psi[i], log.costs[i], action)
 
 
 def _as_numbers(given: Mapping[str, Any], context: Context) -> tuple[dict[str, Any], Context]:

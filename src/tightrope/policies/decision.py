@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
+from tightrope.offer import Offer
 from tightrope.validation import Array
 
 NOBODY: Final = -1  # owner of what was only proposed
+
+
+class Members(msgspec.Struct, frozen=True, tag="members", eq=False):
+    """The action is the best for one of M members of the reward model, drawn at random.
+
+    `shifts` (M, J): how far each member is from the mean reward of each action on offer.
+    """
+
+    shifts: bytes
+
+    def array(self, J: int) -> Array:
+        """The shifts, (M, J)."""
+        return np.frombuffer(self.shifts).reshape(-1, J)
+
+
+class Gaps(msgspec.Struct, frozen=True, tag="gaps", eq=False):
+    """The action is drawn by inverse gap weighting, with this slope."""
+
+    slope: float
+
+
+# How an action was drawn, where not from normal laws or not at all.
+Sampling: TypeAlias = Members | Gaps | None
 
 
 class Labels(NamedTuple):
@@ -22,70 +47,60 @@ class Labels(NamedTuple):
 
     actions: tuple[str, ...] | None
     constraints: tuple[str, ...] | None
-    unpack: Callable[[Array, int], dict[str, Any]]
+    unpack: Callable[[Array, int, Sampling], dict[str, Any]]
     # Of a policy whose probabilities are computed when they are read: those of every action, from a trace.
-    probabilities: Callable[[Array, int], Array] | None = None
+    probabilities: Callable[[Array, int, Sampling], Array] | None = None
 
 
-class Decision:
+class Decision(msgspec.Struct, tag="decision", eq=False):
     """One decision: `action` (an id), `row` (its row among those on offer), `number` (counts the policy's decisions from 0).
 
     `explain` shows the numbers behind it. A decision is what `learn` takes when the outcome is known; the number alone does too.
+    `version` is that of the policy's state in which it was made: with what was on offer, it is enough to make it again.
     """
 
-    __slots__ = ("_behind", "action", "number", "owner", "row")
-
-    def __init__(
-        self,
-        action: int,
-        row: int,
-        number: int,
-        owner: int,
-        ids: NDArray[np.int64],
-        trace: Array | Callable[[], Array],
-        labels: Labels,
-        probability: float | None = 1.0,
-        shown: int | None = None,
-    ) -> None:
-        self.action = action
-        self.row = row
-        self.number = number
-        self.owner = owner
-        # One attribute for what is seldom asked for: setting each on its own would cost every decision.
-        self._behind = (ids, trace, labels, probability, shown)
+    action: int
+    row: int
+    number: int
+    owner: int
+    version: int
+    offered: NDArray[np.int64]
+    numbers: Array | Callable[[], Array]
+    labels: Labels
+    sampling: Sampling = None
+    certain: bool = False
+    # The row among the numbers behind it, where these are of some of the actions alone.
+    shown: int | None = None
 
     @property
     def name(self) -> str | None:
         """The name of the action, where actions have names."""
-        names = self._behind[2].actions
+        names = self.labels.actions
         return None if names is None else names[self.action]
 
     @property
     def probability(self) -> float:
         """With what probability a randomised policy took this action; 1 for one that is not randomised."""
-        known = self._behind[3]
-        return float(self.probabilities[self.row]) if known is None else known
+        return 1.0 if self.certain else float(self.probabilities[self.row])
 
     @property
     def probabilities(self) -> Array:
         """The probability of every action on offer, by row; computed when it is read. NaN where there is no closed form."""
-        ids, _, labels, _, shown = self._behind
-        if labels.probabilities is not None:
-            return labels.probabilities(self.trace, len(ids))
-        given = labels.unpack(self.trace, len(ids)).get("probabilities")
+        J = len(self.offered)
+        if self.labels.probabilities is not None:
+            return self.labels.probabilities(self.trace, J, self.sampling)
+        given = self.labels.unpack(self.trace, J, self.sampling).get("probabilities")
         if given is None:
-            given = np.zeros(len(ids))
-            given[self.row if shown is None else shown] = 1.0
+            given = np.zeros(J)
+            given[self.row if self.shown is None else self.shown] = 1.0
         return np.asarray(given)
 
     @property
     def trace(self) -> Array:
         """The numbers behind the decision, packed as the policy packs them; what replay compares."""
-        ids, trace, labels, probability, shown = self._behind
-        if callable(trace):
-            trace = trace()
-            self._behind = (ids, trace, labels, probability, shown)
-        return trace
+        if callable(self.numbers):
+            self.numbers = self.numbers()
+        return self.numbers
 
     def explain(self) -> Explanation:
         """The estimated reward, the penalty by constraint and the value of every action on offer.
@@ -100,12 +115,12 @@ class Decision:
         →        1     1.0000     -2.9568    3.9568
         round 3: V = 0.7071, ε = 1.414, queue = (4.182)
         """
-        ids, _, labels, _, shown = self._behind
-        numbers = labels.unpack(self.trace, len(ids))
+        ids, labels = self.offered, self.labels
+        numbers = labels.unpack(self.trace, len(ids), self.sampling)
         K = numbers["costs"].shape[1]
         return Explanation(
             round=self.number + 1,
-            row=self.row if shown is None else shown,
+            row=self.row if self.shown is None else self.shown,
             actions=tuple(str(a) if labels.actions is None else labels.actions[a] for a in ids.tolist()),
             constraints=tuple(map(str, range(K))) if labels.constraints is None else labels.constraints,
             **numbers,
@@ -130,6 +145,23 @@ class Decision:
         except InvalidInput:  # too many actions to compute it
             return None
         return None if np.isnan(chance) else chance
+
+
+class Quote(msgspec.Struct, frozen=True, eq=False):
+    """What a policy would decide on an offer, in the state that it is in; `Policy.commit` makes it a decision.
+
+    `proposed` has the action, its probability and the numbers behind it. `note` is what the policy remembers for `commit`.
+    """
+
+    offer: Offer
+    proposed: Decision
+    owner: int
+    note: Any = None
+
+    @property
+    def version(self) -> int:
+        """Of the state in which it was made."""
+        return self.proposed.version
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.provable_shadow_price import kept_rows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice
 from tightrope.policies.priced_thompson import PricedThompson, Units

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tightrope.models import Model
+from tightrope.offer import Offer
 from tightrope.policies.budget import Account
-from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register

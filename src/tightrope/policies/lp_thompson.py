@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.priced_thompson import PricedThompson, Units
 from tightrope.policies.provable_shadow_price import RememberedProgram
 from tightrope.policies.registry import register
+from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
-from tightrope.policies.shadow_price.predict import Predictions
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array, finite_number, whole_number
 
@@ -179,7 +179,7 @@ class LPThompson(PricedThompson):
     def _solved(self, t: int) -> Array:
         """p from what is remembered, believed and owed."""
         entries, weights = self._rounds.sample(math.inf)
-        models, units = Predictions(self._reward, self._cost), self._units()
+        models, units = Beliefs(self._reward, self._cost), self._units()
         believed = models.rewards_of(entries)
         drawn = self.explore * believed.deviations * self.normals(len(believed.means), _SOLVE_SLOT)
         if self._cost is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.errors import InvalidInput
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
@@ -52,7 +52,7 @@ class OPB(Policy):
     >>> policy = OPB(4, safe_cost=-0.5, horizon=1000, cost_range=(-0.5, 0.5))
     >>> decision = policy.decide()
     >>> policy.learn(decision, 1.0, [-0.5])
-    >>> policy.mixture()
+    >>> policy.propose().probabilities
     array([1., 0., 0., 0.])
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.oracle import mixture_cdf
 from tightrope.policies.policy import Choice, Policy, best_row, estimates, one_hot
 from tightrope.policies.registry import register
@@ -63,7 +63,7 @@ class OPLB(OneSafeAction):
     >>> policy = OPLB(Ridge(2), cost=Ridge(2), safe_action=0, safe_cost=-0.5)
     >>> decision = policy.decide([[1.0, 0.0], [0.0, 1.0]])
     >>> policy.learn(decision, 0.2, [-0.5])
-    >>> decision.action, policy.mixture([[1.0, 0.0], [0.0, 1.0]]).round(1).tolist()
+    >>> decision.action, policy.propose([[1.0, 0.0], [0.0, 1.0]]).probabilities.round(1).tolist()
     (0, [0.9, 0.1])
     """
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.policies.decision import NOBODY, Decision
+from tightrope.policies.decision import NOBODY, Decision, Quote
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.validation import Array, whole_number
 
@@ -25,6 +25,8 @@ Pending = tuple[int, int, Array | None, Array | None, Any, Any]
 class PendingDecisions(dict[int, Pending]):
     """Pending decisions by number, oldest first; `made` counts all decisions, `owner` tells this policy's from another's.
 
+    `version` counts the changes of the policy's state.
+
     >>> decisions = PendingDecisions()
     >>> number = decisions.add(AWAITS_REWARD, 2)
     >>> decisions.find(number)[1]
@@ -36,10 +38,10 @@ class PendingDecisions(dict[int, Pending]):
     tightrope.errors.InvalidInput: decision 0 has had its whole outcome already, or was forgotten.
     """
 
-    __slots__ = ("made", "owner")
+    __slots__ = ("made", "owner", "version")
 
     def __init__(self) -> None:
-        self.made = 0
+        self.made = self.version = 0
         self.owner = secrets.randbits(63)
 
     def add(
@@ -48,8 +50,28 @@ class PendingDecisions(dict[int, Pending]):
         """Keep a new decision, and give it its number."""
         number = self.made
         self.made = number + 1
+        self.version += 1
         self[number] = (awaits, action, phi, psi, group, None)
         return number
+
+    def close(self, number: int) -> None:
+        """A decision has its whole outcome, or is waited for no longer."""
+        del self[number]
+        self.version += 1
+
+    def restate(self, number: int, psi: Array) -> None:
+        """Keep other ψ, and what stands behind it, for a decision."""
+        entry = self[number]
+        self[number] = (*entry[:3], psi, *entry[4:])
+
+    def require_current(self, quote: Quote) -> None:
+        """Refuse a quote of another policy, or of a state that is past."""
+        if quote.owner != self.owner:
+            raise InvalidInput("the quote was made by another policy.")
+        if quote.version != self.version:
+            raise InvalidInput(
+                f"the quote was made in version {quote.version} of the policy's state, which is now {self.version}: quote again."
+            )
 
     def number_of(self, decision: Decision | int) -> int:
         """The number of a decision that still awaits a part of its outcome."""
@@ -85,6 +107,7 @@ class PendingDecisions(dict[int, Pending]):
     def learnt(self, number: int, parts: int) -> None:
         """Parts of an outcome have come; with the last of them the decision is no longer pending."""
         awaits, *rest = self[number]
+        self.version += 1
         if awaits & ~parts:
             self[number] = (awaits & ~parts, *rest)
         else:

@@ -5,29 +5,22 @@ from __future__ import annotations
 import inspect
 import os
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from msgspec.structs import replace
 
 from tightrope import displays, kernels
-from tightrope.actions import ActionNames
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
 from tightrope.models import MODELS, Model
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, missing_sizes
 from tightrope.models.sizes import read_model
-from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.offer import (
-    Offer,
-    feature_rows,
-    offered_ids,
-    plain_group,
-    rows_for_each,
-)
+from tightrope.offer import Offer, OfferReader, rows_for_each
+from tightrope.policies.decision import NOBODY, Decision, Labels, Quote, Sampling
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.plain_values import as_float
 from tightrope.policies.state_file import Arrays, checked, write_state
@@ -50,7 +43,7 @@ class Choice(NamedTuple):
     note: Any = None
 
 
-class Policy(ABC):
+class Policy:
     """A policy keeps its constructor's parameters under their names, its state in arrays, and its pending decisions in one place.
 
     One of your own defines `choose`, and as far as it needs them `chosen`, `learn_reward`, `learn_costs`, `arrays` and `setting`;
@@ -71,7 +64,7 @@ class Policy(ABC):
     sees_context: bool = False
     # Whether `decide` asks for the group of the context, where rules are among groups, even if it is given all costs.
     asks_for_group: ClassVar[bool] = False
-    # Whether its choices are drawn from a `mixture` that has a closed form.
+    # Whether its choices are drawn with probabilities that have a closed form.
     randomised: ClassVar[bool] = False
     # Whether outcomes are looked at, and in what range rewards must lie.
     learns: ClassVar[bool] = True
@@ -89,12 +82,12 @@ class Policy(ABC):
 
     # What a policy defines
 
-    @abstractmethod
     def choose(self, offer: Offer) -> Choice:
         """The row to play. Changes nothing."""
+        raise NotImplementedError(f"{type(self).__name__} must define choose(self, offer).")
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
-        """Take note that the choice is played, or another row in its place, which someone else has chosen (`follow`)."""
+        """Take note that the choice is played, or another row in its place, which someone else has chosen (`commit`)."""
         return
 
     def kept_features(self, offer: Offer, choice: Choice) -> tuple[Array | None, Array | None]:
@@ -180,8 +173,10 @@ class Policy(ABC):
         return PendingDecisions()
 
     @cached_property
-    def _action_names(self) -> ActionNames:
-        return ActionNames(self.n_actions)
+    def _input(self) -> OfferReader:
+        K = self.n_constraints if self.sees_costs else 0
+        models = self._reward, self._cost
+        return OfferReader(*models, K, np.ones(K, dtype=bool), n_actions=self.n_actions, ignores=True)
 
     @cached_property
     def _totals(self) -> Array:
@@ -203,7 +198,7 @@ class Policy(ABC):
         told once, as a `PolicyWarning` unless `notify` says otherwise: of totals before any of these decisions, of all else before
         decision 512 and whenever the number of decisions has doubled.
         """
-        return [*self.own_concerns(), *self._watch.concerns(self)]
+        return [*self.own_concerns(), *self._watch.concerns(self, self._reward)]
 
     def _repr_html_(self) -> str:
         """What it is and where it stands; totals are in the units of the rules."""
@@ -309,26 +304,48 @@ class Policy(ABC):
             The number of the context, for a policy that `sees_context`.
         """
         offer = self._offer(features, costs, cost_features, actions, usage, group, context)
+        return self.commit(self._weigh(offer))
+
+    def quote(self, *offer: Any, **given: Any) -> Quote:
+        """What `decide` would choose on an `Offer`, or on the arguments of `decide`: weighs and draws, and changes nothing.
+
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+        >>> quote = policy.quote(costs=[[0.5], [-0.5]])
+        >>> policy.rounds, policy.commit(quote).action == quote.proposed.action, policy.rounds
+        (0, True, 1)
+        """
+        read = len(offer) == 1 and isinstance(offer[0], Offer)
+        return self._weigh(offer[0] if read else self._offer(*offer, **given))
+
+    def commit(self, quote: Quote, action: int | None = None) -> Decision:
+        """Make a quote a decision: it counts, and its outcome can be learnt. Refused if the state has changed since.
+
+        Parameters
+        ----------
+        quote : Quote
+            What `quote` gave, of this policy in this state.
+        action : int, optional
+            The action on offer that someone else has chosen in place of the one that was quoted.
+        """
+        self.decisions.require_current(quote)
+        offer, row = quote.offer, None
+        if action is not None:
+            row = offer.row_of("the action that was chosen", action)
         if self.decisions.made >= self._look_at:
             self._look()
-        return self._play(offer, self.choose(offer))
+        return self._book(quote, row)
 
-    def propose(self, features: Any = None, costs: Any = None, **rest: Any) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it."""
-        offer = self._offer(features, costs, **rest)
-        return self._decision(offer, self.choose(offer), self.decisions.made, NOBODY)
+    def propose(self, *args: Any, **kwargs: Any) -> Decision:
+        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
 
-    def follow(self, action: int, **offer: Any) -> Decision:
-        """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._offer(**offer)
-        row = read.row_of("the action that was chosen", action)
-        return self._play(read, self.choose(read)._replace(row=row))
-
-    def mixture(self, *args: Any, **kwargs: Any) -> Array:
-        """The probabilities by row that `decide` would draw from; NaN where they have no closed form."""
-        proposed = self.propose(*args, **kwargs)
-        why = proposed.explain()
-        return one_hot(proposed.row, len(why.values)) if why.probabilities is None else why.probabilities
+        >>> import tightrope as tr
+        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
+        >>> proposed = policy.propose(costs=[[0.5], [-0.5]])
+        >>> policy.rounds, proposed.action == policy.decide(costs=[[0.5], [-0.5]]).action
+        (0, True)
+        """
+        return self.quote(*args, **kwargs).proposed
 
     def learn(
         self,
@@ -386,6 +403,7 @@ class Policy(ABC):
         for model in (self._reward, self._cost):
             if model is not None and isinstance(model.half_life, str):
                 model.elapse(finite_number("seconds", seconds, low=0.0))
+                self.decisions.version += 1
 
     def background(self) -> list[BackgroundWork]:
         """What is done in the background, such as fits of models; always in the same order."""
@@ -393,7 +411,7 @@ class Policy(ABC):
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come. What deciding has changed stays."""
-        del self.decisions[self.decisions.number_of(decision)]
+        self.decisions.close(self.decisions.number_of(decision))
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of the inputs of some decisions, by their numbers: those that are pending, and rows that models keep.
@@ -486,6 +504,7 @@ class Policy(ABC):
         for name, array in self._all_arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
         self.decisions.clear()
+        self.decisions.version += 1
         self.decisions.restore(arrays, *self.kept_lengths(), self.n_actions)
         self._watch = Watch(self.n_constraints, self.decisions.made)
 
@@ -532,52 +551,39 @@ class Policy(ABC):
         for name in names:
             if given[name] is not None:
                 raise InvalidInput(f"{type(self).__name__} takes no {name}: it is for {why}.")
-        ids = offered_ids(actions, self._action_names)
-        J = self.n_actions if ids is None else len(ids)
-        phi = psi = None
-        if self._reward is not None:
-            phi, J = feature_rows("features", features, self._reward, J if ids is not None else None)
-        if self._cost is not None:
-            psi_given = cost_features if costs is None else costs
-            psi_given = features if psi_given is None and self._cost.takes_features else psi_given
-            psi, n = feature_rows("cost features", psi_given, self._cost, None if ids is None else len(ids))
-            if J is not None and n != J:
-                raise InvalidInput(
-                    f"features and cost features must have a row for each action, but got {J} and {n} rows."
-                )
-            J = n
-        W = np.empty((J or 0, 0))
+        read = self._input.offer(features, costs, cost_features, actions, usage, group, context=context)
         if self.sees_costs:
-            if costs is None:
-                raise InvalidInput(f"costs are needed, {self.n_constraints} for each action on offer.")
-            W = real_array("costs", costs, (J, self.n_constraints))
-            require_range("costs", W, -COST_LIMIT, COST_LIMIT)
-            J = len(W)
-        if J is None:
-            raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
-        ids = np.arange(J) if ids is None else ids
-        return Offer(ids, rows_for_each(phi, J), W, rows_for_each(psi, J), plain_group(group), context)
+            require_range("costs", read.W, -COST_LIMIT, COST_LIMIT)
+        J = len(read.ids)
+        return replace(read, phi=rows_for_each(read.phi, J), psi=rows_for_each(read.psi, J))
 
-    def _play(self, offer: Offer, choice: Choice) -> Decision:
+    def _weigh(self, offer: Offer) -> Quote:
+        """What would be decided; changes nothing."""
+        choice = self.choose(offer)
+        return Quote(offer, self._decision(offer, choice, NOBODY), self.decisions.owner, choice)
+
+    def _book(self, quote: Quote, row: int | None) -> Decision:
+        """Make a current quote a decision, on another row if one is given."""
+        offer: Offer = quote.offer
+        choice: Choice = quote.note if row is None else quote.note._replace(row=row)
         phi, psi = self.kept_features(offer, choice)
         awaits = AWAITS_REWARD
         if self.sees_costs:
             kernels.add_costs(self._totals, self._rests, offer.W[choice.row])
         elif self.n_constraints:
             awaits |= AWAITS_COSTS
-        decision = self._decision(offer, choice, self.decisions.made, self.decisions.owner)
+        decision = self._decision(offer, choice, self.decisions.owner)
         self.chosen(offer, choice)
         self._watch.note_offer(offer.ids, self.n_actions)
         self.decisions.add(awaits, decision.action, phi, psi, offer.group)
         return decision
 
-    def _decision(self, offer: Offer, choice: Choice, number: int, owner: int) -> Decision:
+    def _decision(self, offer: Offer, choice: Choice, owner: int) -> Decision:
         row, J, pi = choice.row, len(offer.ids), choice.probabilities
         pi = one_hot(row, J) if pi is None else pi
         trace = np.concatenate([choice.rewards, choice.values, pi])
-        return Decision(
-            int(offer.ids[row]), row, number, owner, offer.ids, trace, self.labels, float(pi[row])
-        )
+        made, version, action = self.decisions.made, self.decisions.version, int(offer.ids[row])
+        return Decision(action, row, made, owner, version, offer.ids, trace, self.labels)
 
     def _observed(self, costs: Any) -> Array:
         K = self.n_constraints
@@ -670,7 +676,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _unpack_choice(trace: Array, J: int) -> dict[str, Any]:
+def _unpack_choice(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
     rewards, values, probabilities = trace.reshape(3, J).copy()
     return {
         "rewards": rewards,

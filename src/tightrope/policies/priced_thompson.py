@@ -12,11 +12,11 @@ from tightrope import kernels
 from tightrope.kernels import probabilities
 from tightrope.kernels.shadow import COST_DRAWS
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
+from tightrope.policies.constraints import finite_ranges
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model
-from tightrope.policies.shadow_price.input import finite_ranges
-from tightrope.policies.shadow_price.predict import Predictions
+from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import LARGEST, Array, finite_number, whole_number
 
@@ -120,7 +120,7 @@ class PricedThompson(Policy):
         seen: Seen = choice.note
         if self.decisions.made == 0:
             # The first offer sets the units of the features.
-            self._believed(offer, Predictions(self._reward, self._cost))
+            self._believed(offer, Beliefs(self._reward, self._cost))
         units = self._units(seen)
         self._rho[0] = units.rho
         self._measured[0] += self._reward.n_learnt >= _LEAST_LEARNT
@@ -168,11 +168,11 @@ class PricedThompson(Policy):
         }
 
     def _seen(self, offer: Offer) -> Seen:
-        models = Predictions(self._reward, self._cost)
+        models = Beliefs(self._reward, self._cost)
         # A copy before the first decision: a proposal must not set the units of the features.
         return self._believed(offer, models if self.decisions.made else models.copy())
 
-    def _believed(self, offer: Offer, models: Predictions) -> Seen:
+    def _believed(self, offer: Offer, models: Beliefs) -> Seen:
         rewards = models.rewards(offer.phi, offer.ids)
         costs, unsure = offer.W, np.zeros(offer.W.shape)
         if self._cost is not None:

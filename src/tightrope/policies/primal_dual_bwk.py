@@ -9,8 +9,8 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models import ArmMeans
+from tightrope.offer import Offer
 from tightrope.policies.budget import Account
-from tightrope.policies.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row
 from tightrope.policies.registry import register

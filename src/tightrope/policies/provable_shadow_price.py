@@ -15,7 +15,7 @@ from tightrope.errors import InvalidInput
 from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.models.model import NO_DECISION
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays, checked

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tightrope.models import Model
+from tightrope.offer import Offer
 from tightrope.policies.lints import sampled_values
-from tightrope.policies.offer import Offer
 from tightrope.policies.policy import Choice, best_row, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import REWARD_BOUND, OneSafeAction, known_safe

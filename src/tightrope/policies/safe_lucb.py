@@ -11,7 +11,7 @@ import numpy as np
 from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
 from tightrope.policies.safe_action import known_safe

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from tightrope import kernels
-from tightrope.policies.offer import Offer
+from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.registry import register
 from tightrope.validation import whole_number

@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
+from tightrope.models import Model
 from tightrope.policies.pending import AWAITS_COSTS
+from tightrope.policies.protocols import Constrained as HasConstraints
+from tightrope.policies.protocols import Watched
 from tightrope.rules import Units
 from tightrope.validation import Array
 
@@ -72,7 +75,7 @@ class Watch:
         self.offered[ids] += 1
         self.few += 1
 
-    def look(self, policy: Any) -> None:
+    def look(self, policy: Watched) -> None:
         """Note which totals are above zero, and tell what is new."""
         self.note_totals(policy)
         if policy.rounds >= self.whole_at:
@@ -81,7 +84,7 @@ class Watch:
         elif self.since.any():
             self.tell(policy, self.totals_above(policy))
 
-    def note_totals(self, policy: Any) -> None:
+    def note_totals(self, policy: Watched) -> None:
         """Note which totals are above zero."""
         above = policy.totals > 0.0
         if len(above) != len(self.since):
@@ -89,25 +92,25 @@ class Watch:
         self.since[~above] = 0
         self.since[above & (self.since == 0)] = policy.rounds
 
-    def tell(self, policy: Any, concerns: Sequence[Concern]) -> None:
+    def tell(self, policy: Watched, concerns: Sequence[Concern]) -> None:
         """Tell what is new of these."""
         for concern in concerns:
             if concern.kind not in self.told:
                 self.told.add(concern.kind)
                 policy.notify(concern)
 
-    def concerns(self, policy: Any) -> list[Concern]:
+    def concerns(self, policy: Watched, model: Model | None) -> list[Concern]:
         """What the looks have shown, and the state as it is now."""
         offered = np.full(policy.n_actions or 0, policy.rounds - self.begun - self.few)
         if self.offered is not None:
             offered += self.offered
         return [
             *self.totals_above(policy),
-            *never_tried(policy, offered),
+            *never_tried(policy, model, offered),
             *costs_not_seen(policy),
         ]
 
-    def totals_above(self, policy: Any) -> list[Concern]:
+    def totals_above(self, policy: Watched) -> list[Concern]:
         """The rules whose total stands above zero now, and has for half of the rounds that were watched."""
         return totals_above(
             policy,
@@ -121,7 +124,7 @@ class Watch:
 
 
 def totals_above(
-    policy: Any,
+    policy: Watched,
     totals: Array,
     since: NDArray[np.int64],
     now: int,
@@ -150,9 +153,8 @@ def totals_above(
     return [Concern("total above zero", " ".join(said), policy.remedy_of_totals(worst.tolist()))]
 
 
-def never_tried(policy: Any, offered: Array) -> list[Concern]:
+def never_tried(policy: Watched, model: Model | None, offered: Array) -> list[Concern]:
     """The actions of which no outcome was ever seen, though each was on offer often enough; where the model tells actions apart."""
-    model = policy._reward
     never = None if model is None or not policy.learns else model.never_learnt()
     if never is None or len(never) != len(offered):
         return []
@@ -179,7 +181,7 @@ def never_tried(policy: Any, offered: Array) -> list[Concern]:
     ]
 
 
-def costs_not_seen(policy: Any) -> list[Concern]:
+def costs_not_seen(policy: Watched) -> list[Concern]:
     """Costs of most decisions are awaited still: they are in no total, and no model has learnt from them."""
     n, awaited = policy.rounds, costs_awaited(policy)
     if awaited < FIRST_LOOK or 2 * awaited < n or not policy.n_constraints or not policy.learns:
@@ -194,12 +196,12 @@ def costs_not_seen(policy: Any) -> list[Concern]:
     ]
 
 
-def costs_awaited(policy: Any) -> int:
+def costs_awaited(policy: Watched) -> int:
     """How many decisions await their costs."""
     return sum(1 for one in policy.decisions.values() if one[0] & AWAITS_COSTS)
 
 
-def units_counted(source: Any) -> Units:
+def units_counted(source: HasConstraints) -> Units:
     """The units of a policy's rules, or an environment's; how many decisions were of a group is not known: its share is NaN."""
     rules = getattr(source, "rules", None)
     if rules is None:
@@ -207,7 +209,7 @@ def units_counted(source: Any) -> Units:
     return Units.of(rules, source.n_constraints, [np.nan if one.rule.among else 1.0 for one in rules.columns])
 
 
-def constraint_words(policy: Any) -> tuple[str, ...]:
+def constraint_words(policy: HasConstraints) -> tuple[str, ...]:
     """Each constraint in words."""
     rules = getattr(policy, "rules", None)
     if rules is not None:

@@ -104,7 +104,7 @@ def test_oplb_leaves_the_safe_action_in_the_first_round():
     for ground in ("bandit-binding", "safe-dosing", "conservative-baseline"):
         env, policy = BUILT[ground].env, made("oplb", ground)
         features = np.eye(env.n_actions) if env.features is None else env.features[0]
-        assert policy.mixture(features)[policy.safe_action] < 1.0
+        assert policy.propose(features).probabilities[policy.safe_action] < 1.0
 
 
 def test_lfg_pays_its_debts():

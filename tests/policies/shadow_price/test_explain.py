@@ -28,7 +28,7 @@ def test_probabilities_are_those_of_the_policys_own_draws(name, guard):
     settings, state = policy.settings(), policy.state()
     twin, found = type(policy).restore(settings, state), np.zeros(J)
     for seed in range(n):
-        twin._seed = np.uint64(seed)
+        twin._prices.seed = np.uint64(seed)
         found[twin.propose(**offer).row] += 1
     error = np.sqrt(expected * (1 - expected) / n)
     assert (np.abs(found / n - expected) <= 5.0 * error + 1e-6).all()

@@ -9,7 +9,6 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import D, J, K, Setting, equal_states, rounds
 from tightrope.policies.rule_costs import RuleCosts
-from tightrope.policies.shadow_price import fast_path
 
 
 def forms(x):
@@ -28,8 +27,7 @@ def forms(x):
 
 def careful(policy):
     """The policy without its fast path."""
-    policy._fast_known = policy._fast_late = policy._fast_learn = policy._by_usage = None
-    policy._offers.clear()
+    policy._fast = None
 
 
 @pytest.mark.parametrize("name", ["before", "disjoint", "after", "disjoint, after", "rules", "mixed"])
@@ -44,7 +42,7 @@ class TestSameAsCareful:
             decisions = fast.decide(**offer), slow.decide(**offer)
             same(decisions[0].trace, decisions[1].trace)
             assert decisions[0].row == decisions[1].row
-            used += bool(fast._offers)
+            used += fast._fast is not None
             careful(slow)
             for policy, decision in zip((fast, slow), decisions):
                 policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
@@ -206,17 +204,17 @@ def test_costs_of_all_kinds_where_they_are_seen_after():
 
 def test_it_is_open_only_for_offers_of_all_actions():
     policy = tr.ShadowPrice(reward=tr.DisjointRidge(6, D), constraints=K)
-    fast_path.open_for(policy, 2)
-    assert not policy._offers
-    fast_path.open_for(policy, 6)
-    assert list(policy._offers) == [6]
+    x, W = np.ones(D), np.zeros((6, K))
+    policy.decide(x, W[:2], actions=[3, 1])
+    assert not policy._fast.offers
+    policy.decide(x, W)
+    assert list(policy._fast.offers) == [6]
 
 
 def test_plain_models_have_none():
     policy = Setting("own model").make()
-    fast_path.open_for(policy, J)
-    assert policy._fast_learn is None
-    assert not policy._offers
+    policy.decide(np.ones((J, D)))
+    assert policy._fast is None
 
 
 def test_a_missing_group_is_asked_for_before_anything_is_changed_though_costs_are_given():

@@ -34,7 +34,7 @@ def test_more_is_not_remembered_than_counts():
     policy = arms(half_life=100.0)
     ages(policy, 600)
     assert len(policy._memory) == int(100.0 / np.log(2.0))
-    assert arms(half_life=1.0)._core[shadow.CAPACITY] == -2048
+    assert arms(half_life=1.0)._prices.core[shadow.CAPACITY] == -2048
     policy = arms(half_life=1.0)
     ages(policy, 200)
     assert len(policy._memory) == shadow.LEAST_CAPACITY
@@ -43,9 +43,9 @@ def test_more_is_not_remembered_than_counts():
 def test_prices_are_solved_for_at_least_four_times_in_a_half_life():
     policy, begun = arms(half_life=80.0), []
     for t in range(1, 400):
-        before = policy._core[shadow.NEXT_SOLVE]
+        before = policy._prices.core[shadow.NEXT_SOLVE]
         policy.learn(policy.decide(costs=[[0.5], [-0.5]]), 0.5)
-        if policy._core[shadow.NEXT_SOLVE] != before:
+        if policy._prices.core[shadow.NEXT_SOLVE] != before:
             begun.append(t)
     assert begun[:5] == [2, 4, 8, 16, 32]
     assert (np.diff(begun[5:]) == 21).all()
@@ -59,7 +59,7 @@ def test_without_one_nothing_changes_and_an_endless_one_is_none(name):
     chosen = [actions(play(one, setting, 60)) for one in (plain, none, endless)]
     assert chosen[0] == chosen[1] == chosen[2]
     assert equal_states(plain.state(), none.state())
-    assert len(endless._core) == len(plain._core) + 1
+    assert len(endless._prices.core) == len(plain._prices.core) + 1
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -111,7 +111,7 @@ def test_a_policy_goes_on_with_another():
     assert len(old._memory) == 300
     new.resume(old, same_costs=True)
     assert new.rounds == 300
-    assert len(new._memory) == int(60.0 / np.log(2.0)) == new._core[shadow.REMEMBERED]
+    assert len(new._memory) == int(60.0 / np.log(2.0)) == new._prices.core[shadow.REMEMBERED]
     for t in range(600):
         new.learn(new.decide(costs=[[1000.0 + t], [-1000.0 - t]]), 0.5)
     assert len(new._memory) == 86
@@ -155,7 +155,7 @@ def test_prices_follow_a_world_that_has_changed():
             decision = policy.decide(x, np.array([[0.5], [-0.5]]))
             policy.learn(decision, worth if decision.action == 0 else 0.0)
             totals.append(policy.totals[0])
-        prices[half_life] = float(shadow.vector(policy._core, shadow.PRICE)[0])
+        prices[half_life] = float(shadow.vector(policy._prices.core, shadow.PRICE)[0])
         assert max(totals[500:2500]) <= 0.0
         above[half_life] = int(np.sum(np.array(totals[2500:]) > 0.0))
     assert prices[200.0] == pytest.approx(0.8, abs=0.06)

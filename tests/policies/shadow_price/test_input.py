@@ -11,7 +11,7 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import MIXED, D, J, K, Setting
 from tightrope.policies import rule_costs
-from tightrope.policies.shadow_price.input import finite_ranges
+from tightrope.policies.constraints import finite_ranges
 from tightrope.validation import LARGEST
 
 
@@ -108,9 +108,9 @@ class TestRanges:
         decision = policy.decide()
         assert policy._cost.deviations()[0] == pytest.approx(25.0)
         # A first cost far from it does not change the unit: that was declared.
-        size = policy._core.copy()
+        size = policy._prices.core.copy()
         policy.learn(decision, 1.0, [0.001])
-        same(policy._core[:2], size[:2])
+        same(policy._prices.core[:2], size[:2])
         assert policy._cost.deviations().max() > 5.0
 
 

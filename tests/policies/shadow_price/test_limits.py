@@ -41,7 +41,7 @@ def test_a_debt_stays_unless_it_is_forgiven():
     for forgive in (False, True):
         policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
         for _ in range(30):
-            policy.learn(policy.follow(0, costs=[[0.5], [-0.5]]), 1.0)
+            policy.learn(policy.commit(policy.quote(costs=[[0.5], [-0.5]]), 0), 1.0)
         assert policy.totals[0] == 15.0
         policy.change_limit(0, shift=0.1, forgive=forgive)
         debts.append(policy.totals[0])
@@ -93,11 +93,11 @@ def test_prices_are_solved_for_in_the_next_round():
     setting = Setting("before")
     policy = setting.make()
     play(policy, setting, 20)
-    solves = policy._core[shadow.SOLVES]
+    solves = policy._prices.core[shadow.SOLVES]
     policy.change_limit("0", shift=0.1)
-    assert shadow.vector(policy._core, shadow.CORRECTION)[0] == 0.0
+    assert shadow.vector(policy._prices.core, shadow.CORRECTION)[0] == 0.0
     play(policy, setting, 1, start=20)
-    assert policy._core[shadow.SOLVES] == solves + 1
+    assert policy._prices.core[shadow.SOLVES] == solves + 1
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class TestCatalogue:
             policy.learn(decision, 1.0)
         assert all(entry.phi is catalogue.features for entry in policy._memory.entries)
         # In the middle of a solve, whose sample holds the same rounds.
-        assert policy._solve is not None
+        assert policy._prices.solve is not None
         assert policy.state()["memory/tables"].size == catalogue.features.size
         policy.save(tmp_path / "policy")
         numbers = 10 * 1500 * (2 + 1) + catalogue.features.size + 10 * 1500 * (2 + 1)
@@ -159,7 +159,7 @@ class TestCatalogue:
         with pytest.raises(tr.InvalidInput, match="up to 1024 actions on offer, but there are 1500"):
             decision.probabilities  # noqa: B018
         assert np.isnan(decision.explain().probabilities).all()
-        assert np.isnan(policy.mixture(catalogue, self.costs(rng))).all()
+        assert np.isnan(policy.propose(catalogue, self.costs(rng)).explain().probabilities).all()
 
     def test_sparse_costs_are_those_of_the_dense_array(self):
         catalogue, rng = self.make(J=60)

@@ -117,12 +117,12 @@ class TestEverySetting:
         setting = Setting(name)
         policy = setting.make()
         for t, (x, W, r) in enumerate(rounds(4, 12)):
-            decision = policy.follow(t % J, **setting.offer(x, W, t))
+            decision = policy.commit(policy.quote(**setting.offer(x, W, t)), t % J)
             assert decision.action == t % J
             policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
         assert policy.rounds == 12
         with pytest.raises(tr.InvalidInput, match="must be on offer"):
-            policy.follow(99, **setting.offer(x, W, t))
+            policy.commit(policy.quote(**setting.offer(x, W, t)), 99)
 
     def test_bad_input_leaves_no_trace(self, name):
         # Also in rounds in which a solve is due: 8 is one.
@@ -431,7 +431,7 @@ class TestGuard:
 
     def test_an_action_against_the_guard_can_be_followed(self):
         policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1, guard=True)
-        decision = policy.follow(0, costs=[[1.0], [-1.0]])
+        decision = policy.commit(policy.quote(costs=[[1.0], [-1.0]]), 0)
         assert decision.probability == 0.0
         assert policy.totals[0] == 1.0
 

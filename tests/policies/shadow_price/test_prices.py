@@ -19,7 +19,7 @@ def test_a_solve_starts_whenever_rounds_have_doubled(name):
     policy, solves = setting.make(), []
     for t in range(70):
         play(policy, setting, 1, start=t)
-        solves.append(policy._core[shadow.SOLVES])
+        solves.append(policy._prices.core[shadow.SOLVES])
     begun = [t + 1 for t in range(1, 70) if solves[t] > solves[t - 1]]
     assert begun == [2, 4, 8, 16, 32, 64]
 
@@ -31,13 +31,15 @@ def test_compiled_draws_are_those_of_one_round_after_the_other(name):
     play(policy, setting, 30)
     found = []
     for compiled in (True, False):
-        solve = PriceSolve.start(*policy._memory.sample(np.inf), 30.0, policy._row_work, policy.n_constraints)
-        policy._compiled = compiled
+        solve = PriceSolve.start(
+            *policy._memory.sample(np.inf), 30.0, policy._prices.row_work, policy.n_constraints
+        )
+        policy._beliefs.compiled = compiled
         n = len(solve.entries)
         for i in range(0, n, 7):
-            prices.draw_rounds(policy, policy._models(), solve, i, min(7, n - i))
+            policy._prices.draw_rounds(policy._beliefs, solve, i, min(7, n - i))
         found.append(solve)
-    policy._compiled = True
+    policy._beliefs.compiled = True
     for part in ("rewards", "costs", "numbers"):
         np.testing.assert_allclose(getattr(found[0], part), getattr(found[1], part), rtol=1e-9, atol=1e-12)
 
@@ -46,9 +48,9 @@ def test_costs_of_a_remembered_round():
     setting = Setting("mixed")
     policy = setting.make()
     play(policy, setting, 12)
-    models = policy._models()
+    models = policy._beliefs
     for entry in policy._memory.entries:
-        means, spreads = prices.expected_costs([entry], models, policy._columns)
+        means, spreads = models.expected_costs([entry])
         same(means[:, :2], entry.W[:, :2])
         same(spreads[:, :2], np.zeros((4, 2)))
         if entry.force is not None:
@@ -60,12 +62,12 @@ def test_costs_of_a_remembered_round():
 def test_when_there_is_work_to_do():
     setting = Setting("before")
     policy = setting.make()
-    assert prices.next_work(policy) == 1.0
+    assert policy._prices.next_work(policy.rounds) == 1.0
     play(policy, setting, 8)
-    assert prices.next_work(policy) == 15.0
-    policy._solve = PriceSolve.start(*policy._memory.sample(np.inf), 8.0, 1.0, K)
-    assert prices.next_work(policy) == 0.0
-    assert prices.next_work(Setting("before", constraints=0).make()) == np.inf
+    assert policy._prices.next_work(policy.rounds) == 15.0
+    policy._prices.solve = PriceSolve.start(*policy._memory.sample(np.inf), 8.0, 1.0, K)
+    assert policy._prices.next_work(policy.rounds) == 0.0
+    assert Setting("before", constraints=0).make()._prices.next_work(0) == np.inf
 
 
 class TestRefits:
@@ -76,9 +78,9 @@ class TestRefits:
         """The rounds in which a solve began."""
         begun, setting = [], Setting("members")
         for t in range(start, start + T):
-            before = policy._core[shadow.NEXT_SOLVE]
+            before = policy._prices.core[shadow.NEXT_SOLVE]
             play(policy, setting, 1, start=t)
-            if policy._core[shadow.NEXT_SOLVE] != before:
+            if policy._prices.core[shadow.NEXT_SOLVE] != before:
                 begun.append(t + 1)
         return begun
 
@@ -92,9 +94,9 @@ class TestRefits:
         policy = tr.ShadowPrice(reward=Bagged(J, D), cost=Bagged(J, D, growth=2.0), constraints=K)
         setting, begun = Setting("members, after"), []
         for t in range(50):
-            before = policy._core[shadow.NEXT_SOLVE]
+            before = policy._prices.core[shadow.NEXT_SOLVE]
             play(policy, setting, 1, start=t)
-            if policy._core[shadow.NEXT_SOLVE] != before:
+            if policy._prices.core[shadow.NEXT_SOLVE] != before:
                 begun.append(t + 1)
         assert begun == [2, 4, 8, 11, 21, 41]
 
@@ -123,7 +125,7 @@ class TestRefits:
         assert equal_states(before, policy.state())
         same(proposed.trace, twin.decide(x, W).trace)
         same(proposed.trace, policy.decide(x, W).trace)
-        assert policy._core[shadow.NEXT_SOLVE] == 86.0
+        assert policy._prices.core[shadow.NEXT_SOLVE] == 86.0
         assert equal_states(twin.state(), policy.state())
 
     def test_states_of_models_that_are_not_are_what_they_were(self):

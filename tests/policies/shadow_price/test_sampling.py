@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,13 +12,12 @@ import tightrope as tr
 from kernel_tools import same
 from shadow_tools import PLAIN, Bagged, D, J, K, Regressor, Setting, play, rounds
 from tightrope.kernels import shadow
-from tightrope.policies.shadow_price import prices
-from tightrope.policies.shadow_price.explain import parts
+from tightrope.policies.decision import Gaps, Members
+from tightrope.policies.shadow_price.explain import n_constraints, parts
 from tightrope.policies.shadow_price.sampling import (
     gap_probabilities,
     member_probabilities,
     sampling_for,
-    tail_of,
 )
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.service.http import handlers
@@ -80,7 +80,7 @@ class TestProbabilities:
 @pytest.mark.parametrize("constraints", [0, 1, 3])
 @pytest.mark.parametrize("members", [1, 2, 5, 10])
 def test_a_trace_tells_what_it_is(actions, constraints, members):
-    """Whatever the numbers of actions, rules and members: K and the tail are read back from the trace alone."""
+    """Whatever the numbers of actions, rules and members: K is read back from the trace, and its tag says how it was drawn."""
     W = np.zeros((actions, constraints))
     x = np.random.default_rng(0).normal(size=(actions, D))
     ids = np.arange(actions)
@@ -89,17 +89,17 @@ def test_a_trace_tells_what_it_is(actions, constraints, members):
             reward=model(actions, D, members=members), constraints=constraints, sampling=sampling
         )
         decision = policy.decide(x, W)
-        found, tail = tail_of(decision.trace, actions)
-        assert found == constraints
+        assert n_constraints(decision.trace, actions) == constraints
+        read = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.sampling), type=Members | Gaps | None)
         assert decision.probabilities.sum() == pytest.approx(1.0)
         if sampling == "normal":
-            assert tail is None
+            assert read is None
         elif sampling == "gaps":
-            assert tail.members is None
-            assert tail.slope > 0.0
+            assert isinstance(read, Gaps)
+            assert read.slope > 0.0
         else:
             expected = Bagged(actions, D, members=members).members(x, ids)
-            np.testing.assert_allclose(tail.members, expected - expected.mean(axis=0), atol=1e-12)
+            np.testing.assert_allclose(read.array(actions), expected - expected.mean(axis=0), atol=1e-12)
 
 
 class TestWhichWay:
@@ -166,7 +166,7 @@ def test_a_model_is_asked_once_for_all_actions_and_once_for_all_remembered_round
 
 def test_a_proposal_copies_no_model_that_takes_no_note():
     policy = tr.ShadowPrice(reward=Bagged(J, D), cost=tr.Ridge(D), constraints=K)
-    models = policy._models()
+    models = policy._beliefs
     assert models.copy().reward is models.reward
     assert models.copy().cost is not models.cost
 
@@ -320,9 +320,9 @@ def test_a_solve_follows_members_too():
     setting = Setting("members")
     policy = setting.make()
     play(policy, setting, 63)
-    believed = policy._models().rewards_of([entry for entry in policy._memory.entries if entry is not None])
-    solve = PriceSolve.start(*policy._memory.sample(np.inf), 64.0, policy._row_work, K)
-    prices.draw_rounds(policy, policy._models(), solve, 0, len(solve.entries))
+    believed = policy._beliefs.rewards_of([entry for entry in policy._memory.entries if entry is not None])
+    solve = PriceSolve.start(*policy._memory.sample(np.inf), 64.0, policy._prices.row_work, K)
+    policy._prices.draw_rounds(policy._beliefs, solve, 0, len(solve.entries))
     values = (believed.means + believed.members).reshape(len(believed.members), -1, J)
     drawn = solve.rewards.reshape(-1, J)
     followed = [int(np.argmin(np.abs(values[:, i] - row).sum(axis=1))) for i, row in enumerate(drawn)]

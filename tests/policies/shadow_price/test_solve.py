@@ -30,13 +30,13 @@ class TestInTheMiddle:
         setting = Setting(name)
         policy = setting.make()
         play(policy, setting, 34)
-        assert policy._solve is not None
+        assert policy._prices.solve is not None
         policy.save(tmp_path / "policy")
         twins = [tr.load(tmp_path / "policy"), policy.copy()]
         assert all(equal_states(twin.state(), policy.state()) for twin in twins)
         chosen = [actions(play(one, setting, 50, start=34)) for one in (policy, *twins)]
         assert chosen[0] == chosen[1] == chosen[2]
-        assert policy._solve is not None
+        assert policy._prices.solve is not None
         assert all(equal_states(twin.state(), policy.state()) for twin in twins)
 
     def test_a_proposal_leaves_it_alone(self, name, slow_solves):
@@ -49,7 +49,7 @@ class TestInTheMiddle:
             decision = policy.decide(**setting.offer(x, W, t))
             same(proposed.trace, decision.trace)
             policy.learn(decision, float(r[decision.row]), **setting.outcome(W, decision.row, t))
-            busy += policy._solve is not None
+            busy += policy._prices.solve is not None
         assert busy > 10
 
     def test_bad_input_leaves_it_alone(self, name, slow_solves):
@@ -69,7 +69,10 @@ def test_prices_take_effect_at_the_deadline_and_not_before(slow_solves):
         decision = policy.decide(x, W)
         policy.learn(decision, float(r[decision.row]))
         seen.append(
-            (policy._core[shadow.SOLVES], None if policy._solve is None else policy._solve.numbers[2])
+            (
+                policy._prices.core[shadow.SOLVES],
+                None if policy._prices.solve is None else policy._prices.solve.numbers[2],
+            )
         )
     for (solves, deadline), (later, _), t in zip(seen, seen[1:], range(2, 61)):
         assert (later > solves) == (deadline == t or (deadline is None and later > solves))
@@ -80,9 +83,9 @@ def test_rounds_that_are_replaced_while_they_are_drawn_stay_in_the_sample(slow_s
     setting = Setting("before", memory=16)
     policy = setting.make()
     play(policy, setting, 33)
-    entries = list(policy._solve.entries)
+    entries = list(policy._prices.solve.entries)
     play(policy, setting, 5, start=33)
-    assert policy._solve.entries == entries or policy._solve is None
+    assert policy._prices.solve.entries == entries or policy._prices.solve is None
 
 
 def test_a_solve_is_what_its_arrays_say():
@@ -102,18 +105,18 @@ def test_prices_are_optimal_on_the_remembered_rounds():
     setting = Setting("before", explore=0.0)
     policy = setting.make()
     play(policy, setting, 255)
-    solves = policy._core[shadow.SOLVES]
+    solves = policy._prices.core[shadow.SOLVES]
     models, (entries, weights) = policy.reward_model, policy._memory.sample(np.inf)
     rewards = np.concatenate([models.means(entry.phi) for entry in entries])
     costs = np.concatenate([entry.W for entry in entries])
     play(policy, setting, 1, start=255)
-    if policy._solve is not None:
+    if policy._prices.solve is not None:
         play(policy, setting, 60, start=256)
-    assert policy._core[shadow.SOLVES] == solves + 1
-    p = shadow.vector(policy._core, shadow.PRICE)
+    assert policy._prices.core[shadow.SOLVES] == solves + 1
+    p = shadow.vector(policy._prices.core, shadow.PRICE)
     offsets = np.arange(len(entries) + 1) * J
     best = lp.allocation(weights / weights.sum(), rewards, costs, offsets=offsets)
     dual = np.average((rewards - costs @ p).reshape(-1, J).max(axis=1), weights=weights)
     assert p.max() > 0.0
-    assert dual == pytest.approx(best.value, abs=2e-3 * policy._core[shadow.RHO])
+    assert dual == pytest.approx(best.value, abs=2e-3 * policy._prices.core[shadow.RHO])
     assert dual >= best.value - 1e-9

@@ -92,7 +92,7 @@ def test_rewards_of_1e_minus_12_are_told_apart() -> None:
     for policy in (best, greedy):
         taken = 0
         for action, reward in ((0, 1e-12), (1, 3e-12)):
-            policy.learn(policy.follow(action), reward=reward)
+            policy.learn(policy.commit(policy.quote(), action), reward=reward)
         for _ in range(300):
             decision = policy.decide()
             policy.learn(decision, reward=(1e-12, 3e-12)[decision.action])
@@ -103,5 +103,5 @@ def test_rewards_of_1e_minus_12_are_told_apart() -> None:
 def test_of_values_that_do_not_vary_the_lowest_of_equals_has_all_the_probability() -> None:
     policy = tr.ShadowPrice(reward=tr.ArmMeans(2), explore=0.0)
     for action, reward in ((0, 1e-12), (1, 3e-12)):
-        policy.learn(policy.follow(action), reward=reward)
+        policy.learn(policy.commit(policy.quote(), action), reward=reward)
     assert policy.decide().probabilities.tolist() == [0.0, 1.0]

@@ -38,7 +38,7 @@ def test_slater_is_never_measured_inside_a_request(monkeypatch: pytest.MonkeyPat
 
     bench = Bench(measured())
     with monkeypatch.context() as patched:
-        patched.setattr(slater_module.lp, "slater", forbidden)
+        patched.setattr("tightrope.lp.slater", forbidden)
         for i in range(40):
             assert bench.decide(visit(i)).status == 200
     assert bench.state()["slater"] == slater_module.FLOOR
@@ -52,7 +52,7 @@ def test_slater_is_never_measured_inside_a_request(monkeypatch: pytest.MonkeyPat
     assert job is not None
     with monkeypatch.context() as patched:
         op = job()
-        patched.setattr(slater_module.lp, "slater", forbidden)
+        patched.setattr("tightrope.lp.slater", forbidden)
         bench.experiment.process([op])
         assert verify(bench.journal).digest == bench.digest(), "replay takes the value from the journal"
     assert sum(isinstance(entry_of(row), TookEffect) for row in bench.journal.rows()) == 2

@@ -303,8 +303,8 @@ class _Watched:
         self._held_back: deque[tuple[Any, ...]] = deque()
         self._log = _Log(np.zeros(rounds))
         self._told = bool(getattr(policy, "sees_context", False))
-        # The package's own decisions tell the mixture that they were drawn from.
-        self._tells = isinstance(policy, Policy)
+        # The package's own decisions tell the mixture that they were drawn from, others' own method of that name.
+        self._tells = isinstance(policy, Policy) and policy.randomised
         self._mixture: Any = getattr(policy, "mixture", None) if getattr(policy, "randomised", True) else None
 
     def __getattr__(self, name: str) -> Any:
@@ -312,7 +312,7 @@ class _Watched:
 
     def copy(self, seed: int) -> _Watched:
         twin = _Watched(self._policy.copy(seed), self._env, self._rounds, self._delay)
-        if twin._tells:
+        if isinstance(twin._policy, Policy):
             # A league says by its numbers who can't keep the rules.
             twin._policy.notify = ignore
         self.logs.append(twin._log)
@@ -321,13 +321,12 @@ class _Watched:
     def decide(self, *, context: int, **offer: Any) -> Any:
         if self._told:
             offer["context"] = context
-        asked = self._mixture is not None and not self._tells
-        pi = self._mixture(**offer) if asked else None
+        pi = None if self._mixture is None else self._mixture(**offer)
         log, clock = self._log, time.perf_counter_ns
         start = clock()
         decision = self._policy.decide(**offer)
         log.nanoseconds[log.round] += clock() - start
-        if self._mixture is not None and self._tells:
+        if self._tells:
             pi = decision.probabilities
         self._price(context, offer, int(getattr(decision, "action", decision)), pi)
         return decision

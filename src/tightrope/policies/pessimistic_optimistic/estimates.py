@@ -8,12 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
+from tightrope.errors import InvalidInput
 from tightrope.models import Model
-from tightrope.policies.offer import Offer, rows_for_each
+from tightrope.offer import Offer, rows_for_each
+from tightrope.policies.decision import Sampling
 from tightrope.policies.policy import estimates
-from tightrope.validation import Array
+from tightrope.policies.warm_start import require_readable
+from tightrope.validation import COST_LIMIT, Array, first
 
 Ids = NDArray[np.int64]
+
+
+def require_valid(offer: Offer, reward: Model, cost: Model | None, known: Ids) -> None:
+    """Name the entry that the kernels refuse; `known` are the columns of costs that are seen before acting."""
+    for name, rows, model in (("features", offer.phi, reward), ("cost_features", offer.psi, cost)):
+        if rows is not None and model is not None:
+            require_readable(name, rows, model)
+    bad = ~(np.abs(offer.W[:, known]) <= COST_LIMIT)
+    if bad.any():
+        j, i = first(bad)
+        raise InvalidInput(f"costs[{j}, {known[i]}] must lie in [-1, 1], but got {offer.W[j, known[i]]:g}.")
 
 
 def optimistic_choice(model: Any, offer: Offer, core: Array, trace: Array, x: Array | None) -> int:
@@ -58,7 +72,7 @@ def radius_now(model: Model, core: Array) -> float:
     return model.radius(float(kernels.horizon_at(core, core[kernels.ROUNDS] + 1.0)))
 
 
-def unpack_trace(trace: Array, J: int) -> dict[str, Any]:
+def unpack_trace(trace: Array, J: int, _: Sampling) -> dict[str, Any]:
     """The numbers behind a decision among J actions, by their names in an `Explanation`."""
     seen = kernels.trace_views(trace, J)
     return {

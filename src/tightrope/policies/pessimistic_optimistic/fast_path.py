@@ -134,12 +134,12 @@ def decide_many(policy: Any, features: Array, costs: Array) -> list[Decision] | 
     if not kernels.decide_many_ridge(features, ids, costs, policy._flat, policy._core, traces, rows):
         return None
     pending, labels = policy.decisions, policy.labels
-    chosen = rows.tolist()
+    chosen, version = rows.tolist(), pending.version
     numbers = [pending.add(AWAITS_REWARD, row, x) for row, x in zip(chosen, features[np.arange(n), rows])]
     open_learning(policy)
     return [
-        Decision(row, row, number, pending.owner, ids, trace, labels)
-        for number, row, trace in zip(numbers, chosen, traces)
+        Decision(row, row, number, pending.owner, version + i, ids, trace, labels, None, True)
+        for i, (number, row, trace) in enumerate(zip(numbers, chosen, traces))
     ]
 
 
@@ -158,12 +158,11 @@ def decide_by_usage(policy: Any, phi: Any, usage: Any, group: Any) -> Decision |
     row = decide(values, base, ranges, counted, phi, ids, W, flat, core, trace, x)
     if row < 0:
         return None
-    number = pending.made
-    pending.made = number + 1
-    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+    version = pending.version
+    number = pending.add(AWAITS_REWARD, row, x, None, group)
     if policy._meter is not None:
         policy._measure(W, number)
-    return Decision(row, row, number, pending.owner, ids, trace, policy._labels)
+    return Decision(row, row, number, pending.owner, version, ids, trace, policy._labels, None, True)
 
 
 def decide_late_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
@@ -190,10 +189,9 @@ def decide_late_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any
     )  # fmt: skip
     if row < 0:
         return None
-    number = pending.made
-    pending.made = number + 1
-    pending[number] = (_AWAITS, row, x, z, group, None)
-    return Decision(row, row, number, pending.owner, ids, trace, policy._labels)
+    version = pending.version
+    number = pending.add(_AWAITS, row, x, z, group)
+    return Decision(row, row, number, pending.owner, version, ids, trace, policy._labels, None, True)
 
 
 def decide_after(
@@ -238,8 +236,10 @@ def decide_after(
         row = decide(phi, psi, ids, costs, idle, flat, cost.flat, ranges, columns, core, trace, x, z)
     if row < 0:
         return None
-    number = policy._pending.add(_AWAITS, row, x, z, group)
-    return Decision(row, row, number, policy._pending.owner, ids, trace, policy._labels)
+    pending = policy._pending
+    version = pending.version
+    number = pending.add(_AWAITS, row, x, z, group)
+    return Decision(row, row, number, pending.owner, version, ids, trace, policy._labels, None, True)
 
 
 def learn_after(policy: Any, decision: Any, reward: Any, costs: Any, usage: Any = None) -> bool:
@@ -282,7 +282,7 @@ def learn_after(policy: Any, decision: Any, reward: Any, costs: Any, usage: Any 
         )  # fmt: skip
     if due < 0:
         return False
-    del waiting[decision.number]
+    waiting.close(decision.number)
     if due & 1:
         policy._reward.refresh(g)
     if due & 2:

@@ -15,24 +15,33 @@ from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.background import BackgroundWork
+from tightrope.offer import Offer, OfferReader, plain_group
 from tightrope.policies.constrained import Constrained
-from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import Input, encoded, read_constraints, require_in_ranges
-from tightrope.policies.offer import Offer, plain_group
+from tightrope.policies.constraints import read_constraints, unit_ranges
+from tightrope.policies.decision import NOBODY, Decision, Labels, Quote
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
 from tightrope.policies.pessimistic_optimistic import concerns, estimates, fast_path, limits
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
 from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
-from tightrope.policies.pessimistic_optimistic.input import cost_ranges, power_settings, slater_meter
+from tightrope.policies.pessimistic_optimistic.slater import slater_meter
 from tightrope.policies.plain_values import READABLE, as_array, as_float
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
+from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.warm_start import encoded, read_log, require_in_ranges
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules
-from tightrope.validation import FLOAT, Array, finite_number, is_plain, require_choice, whole_number
+from tightrope.validation import (
+    FLOAT,
+    Array,
+    finite_number,
+    is_plain,
+    require_choice,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from tightrope.encoder import Encoder
@@ -116,14 +125,14 @@ class PessimisticOptimistic(Constrained):
         K = self.n_constraints
         require_choice("tightening", tightening, get_args(Tightening))
         after = np.flatnonzero(~known)
-        ranges = cost_ranges(K, self.rules, cost_range)
+        ranges = unit_ranges(K, self.rules, cost_range)
         self._settings: dict[str, Any] = {
             "slater": None
             if slater is None
             else finite_number("slater", slater, low=0.0, high=1.0, open_low=True),
             "horizon": None if horizon is None else whole_number("horizon", horizon, low=1, high=2**53),
-            "V": power_settings("V", V),
-            "epsilon": power_settings("epsilon", epsilon),
+            "V": schedules.as_data("V", V),
+            "epsilon": schedules.as_data("epsilon", epsilon),
             "tightening": tightening,
             "cost_range": ranges.tolist(),
             "seed": whole_number("seed", seed),
@@ -132,8 +141,10 @@ class PessimisticOptimistic(Constrained):
         rewards, costs = self._read_models(reward, cost, len(after))
         self._reward = rewards and rewards.with_outputs(1)
         self._cost = costs and costs.with_outputs(len(after))
-        self._input = Input(self._reward, self._cost, self.rules, K, known)
-        self._rule_costs = self._input.rule_costs
+        self._rule_costs = None if self.rules is None else RuleCosts(self.rules)
+        self._input = OfferReader(
+            self._reward, self._cost, K, known, rules=self.rules, rule_costs=self._rule_costs
+        )
         self.n_actions = self._input.n_actions
 
         d = max([1, *(model.dimension for model in self._models_of_its_own())])
@@ -292,12 +303,12 @@ class PessimisticOptimistic(Constrained):
                 row = decide(features, ids, W, self._flat, self._core, trace, x)
                 if row >= 0:
                     pending = self._pending
-                    number = pending.made
-                    pending.made = number + 1
-                    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
+                    version = pending.version
+                    number = pending.add(AWAITS_REWARD, row, x, None, group)
                     if self._meter is not None:
                         self._measure(W, number)
-                    return Decision(row, row, number, pending.owner, ids, trace, self._labels)
+                    owner = pending.owner
+                    return Decision(row, row, number, owner, version, ids, trace, self._labels, None, True)
         elif self._fast_after is not None and actions is None:
             if type(group) is not str:
                 group = plain_group(group)
@@ -310,40 +321,7 @@ class PessimisticOptimistic(Constrained):
             if cost_features is not None or actions is not None or usage is not None or group is not None:
                 raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
             return self._decide_lazily(features, costs)
-        return self._commit(self._take_offer(features, costs, cost_features, actions, usage, group))
-
-    def propose(self, *args: Any, **kwargs: Any) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
-
-        >>> import tightrope as tr
-        >>> policy = tr.PessimisticOptimistic(reward=tr.ArmMeans(2), constraints=1, slater=0.5, horizon=100)
-        >>> policy.propose(costs=[[0.5], [-0.5]]).action, policy.rounds
-        (0, 0)
-        """
-        if self._asked:
-            return self._reader(dict(zip(("features", "costs"), args)) | kwargs).propose(*args, **kwargs)
-        offer = self._offer(*args, **kwargs)
-        row, trace, _ = self._choose(offer, self._core.copy())
-        return Decision(int(offer.ids[row]), row, self._pending.made, NOBODY, offer.ids, trace, self._labels)
-
-    def follow(self, action: int, **offer: Any) -> Decision:
-        """As `decide`, where someone else has chosen `action` among those on offer: the queue moves by its cost."""
-        if self._asked:
-            self._become(self._reader(offer), self.context)
-        ids = offer.get("actions")
-        row = action if ids is None else list(ids).index(action)
-        alone: dict[str, Any] = {
-            name: value if value is None or np.ndim(value) < 2 else np.ascontiguousarray(value[row : row + 1])
-            for name, value in offer.items()
-            if name != "actions"
-        }
-        return self.decide(**alone, actions=[action])
-
-    def choose(self, offer: Offer) -> Choice:
-        """The row with the highest optimistic reward less penalties."""
-        row, trace, _ = self._choose(offer, self._core.copy())
-        seen = kernels.trace_views(trace, len(offer.ids))
-        return Choice(row, seen.rewards, seen.values)
+        return self._decide(self._take_offer(features, costs, cost_features, actions, usage, group))
 
     def decide_many(
         self,
@@ -425,8 +403,9 @@ class PessimisticOptimistic(Constrained):
             and ((inside := 0.0 <= reward <= 1.0) or reward - reward == 0.0)
         ):
             # The fast path again; what is refused is left to the careful way below.
-            waiting = self._pending.pop(decision.number, None)
+            waiting = self._pending.get(decision.number)
             if waiting is not None:
+                self._pending.close(decision.number)
                 g = waiting[1] if self._disjoint else 0
                 if fast.learn(g, waiting[2], reward, self._flat, self._core):
                     self._reward.refresh(g)
@@ -487,9 +466,10 @@ class PessimisticOptimistic(Constrained):
         """
         features, cost_features, _ = encoded(encoder, features, cost_features)
         self._size_by_log(features, cost_features)
-        costs = self._input.logged_costs(costs, usage, group, actions)
-        log = self._input.log(features, actions, rewards, costs, cost_features, self._ranges)
-        self._learn_log(log)
+        given = features, actions, rewards, costs, cost_features, usage, group
+        log = read_log(self._input, self._reward, self._cost, self._ranges, *given)
+        self._pending.version += 1
+        log.learn(self._reward, self._cost)
         self._outside.note(self, log.rewards)
 
     def background(self) -> list[BackgroundWork]:
@@ -591,15 +571,18 @@ class PessimisticOptimistic(Constrained):
 
     def _checked_offer(self, **given: Any) -> Offer:
         offer = self._offer(**given)
-        self._input.require_valid(offer)
+        self._require_valid(offer)
         return offer
+
+    def _require_valid(self, offer: Offer) -> None:
+        estimates.require_valid(offer, self._reward, self._cost, self._input.known_columns)
 
     def _choose(self, offer: Offer, core: Array) -> tuple[int, Array, Array | None]:
         """The row chosen, the numbers behind it and its φ; moves the queue in `core`, and nothing else."""
-        ids, _, W, psi, group, *_ = offer
+        ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
-                self._input.require_valid(offer)
+                self._require_valid(offer)
             limits.shifted_costs(self, psi, ids, core, W)
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
@@ -608,12 +591,23 @@ class PessimisticOptimistic(Constrained):
         x = np.empty(self._reward.n_features) if self._reward.takes_features else None
         row = estimates.optimistic_choice(self._reward, offer, core, trace, x)
         if row < 0:
-            self._input.require_valid(offer)
+            self._require_valid(offer)
             raise AssertionError("the kernel refused what the checks accept")  # pragma: no cover
         return row, trace, x
 
-    def _commit(self, offer: Offer) -> Decision:
-        ids, _, W, psi, group, *_ = offer
+    def _weigh(self, offer: Offer) -> Quote:
+        """What `_decide` would choose, on a copy."""
+        ids, pending = offer.ids, self._pending
+        row, trace, _ = self._choose(offer, self._core.copy())
+        made, version, labels = pending.made, pending.version, self._labels
+        proposed = Decision(int(ids[row]), row, made, NOBODY, version, ids, trace, labels, None, True)
+        return Quote(offer, proposed, pending.owner)
+
+    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        if forced is not None:
+            # The queue moves by its cost, as if nothing else were on offer.
+            offer = offer.alone(forced)
+        ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         row, trace, x = self._choose(offer, self._core)
         self._offer_of(len(ids))
         if self._plain_before:
@@ -627,8 +621,9 @@ class PessimisticOptimistic(Constrained):
         self._measure(W, self._pending.made)
         self._watch.note_offer(ids, self.n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
-        number = self._pending.add(self._awaits, int(ids[row]), x, z, group)
-        return Decision(int(ids[row]), row, number, self._pending.owner, ids, trace, self._labels)
+        action, version, owner = int(ids[row]), self._pending.version, self._pending.owner
+        number = self._pending.add(self._awaits, action, x, z, group)
+        return Decision(action, row, number, owner, version, ids, trace, self._labels, None, True)
 
     def _decide_lazily(self, features: Any, costs: Any) -> Decision:
         if self._reward.compiled != "ridge" or self._disjoint or self._cost is not None:
@@ -645,8 +640,9 @@ class PessimisticOptimistic(Constrained):
         if W is not None:
             self._measure(W, self._pending.made)
         fast_path.open_learning(self)
+        version, owner = self._pending.version, self._pending.owner
         number = self._pending.add(self._awaits, row, x)
-        return Decision(row, row, number, self._pending.owner, shown, behind, self._labels, 1.0, 0)
+        return Decision(row, row, number, owner, version, shown, behind, self._labels, None, True, 0)
 
     def _measure(self, W: Array, number: int) -> None:
         if self._meter is not None:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import lp
 from tightrope.errors import InvalidInput, SolverError
 from tightrope.models.background import Result
 from tightrope.models.model import NO_DECISION
@@ -133,12 +132,29 @@ class SlaterMeter:
         return z ^ (z >> 31)
 
 
+def slater_meter(
+    slater: Any, V: Any, capped: bool, K: int, late: int, seed: int, measured: Callable[[], None]
+) -> SlaterMeter | None:
+    """What measures δ, where V or the cap on ε must come from it and it was not given; `measured` hears of a new δ."""
+    if (V is not None and not capped) or slater is not None or K == 0:
+        return None
+    if late:
+        which = "every constraint here is" if late == K else f"{late} of {K} constraints here are"
+        raise InvalidInput(
+            f"Slater's constant is measured from costs that are seen before acting, but {which} seen only after. "
+            f"Give slater{': the cap on ε_t is δ/2' if capped else ', or V (V_t is all that needs it)'}."
+        )
+    return SlaterMeter(K, seed, measured)
+
+
 def measure(matrices: list[Array]) -> float:
     """δ̂ on cost matrices (J_i, K), at least FLOOR and at most 1: a pure function, for any thread.
 
     >>> measure([np.array([[0.5], [-0.25]])])
     0.25
     """
+    from tightrope import lp  # takes long to import
+
     # Rules often give the same costs in every round: each matrix enters once, with its frequency.
     times: dict[tuple[int, bytes], int] = {}
     distinct: list[Array] = []

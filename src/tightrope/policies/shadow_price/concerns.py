@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
+from tightrope.policies.protocols import Watched
 from tightrope.policies.watch import FIRST_LOOK, constraint_words, costs_awaited
 
 _CONFLICT = (
@@ -16,13 +17,12 @@ _CONFLICT = (
 )
 
 
-def hopeless(policy: Any) -> list[Concern]:
+def hopeless(policy: Watched, unmet: NDArray[np.bool_], late: NDArray[np.int64]) -> list[Concern]:
     """Rules whose price is at its limit while their mean cost stays above zero; not of costs that were hardly ever seen."""
-    unmet = policy.infeasible
     if policy.rounds < FIRST_LOOK or not unmet.any():
         return []
     if 2 * costs_awaited(policy) >= policy.rounds:
-        unmet[policy._columns] = False
+        unmet[late] = False
     found = np.flatnonzero(unmet)
     if not len(found):
         return []
@@ -39,9 +39,9 @@ def hopeless(policy: Any) -> list[Concern]:
     ]
 
 
-def remedy_of_totals(policy: Any, constraints: Sequence[int]) -> str:
+def remedy_of_totals(unmet: NDArray[np.bool_], constraints: Sequence[int]) -> str:
     """What helps where totals stay above zero."""
-    if policy.infeasible[list(constraints)].any():
+    if unmet[list(constraints)].any():
         return _CONFLICT
     return (
         "What is owed is being paid back if some mix of actions leaves slack: `policy.conflict()`, or `tightrope oracle SPEC`, "

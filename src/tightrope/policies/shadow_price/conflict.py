@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tightrope.policies.shadow_price.prices import expected_costs
+from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.policies.shadow_price.memory import RoundMemory
 from tightrope.rules import Units
 
 # Rows of the program at most, and what is rounding, in typical costs.
@@ -33,21 +33,20 @@ class Conflict:
         return f"{named} {verb} on what was seen; moving limits would do: {moves}"
 
 
-def find(policy: Any) -> Conflict | None:
+def find(memory: RoundMemory, beliefs: Beliefs, units: Units, names: Sequence[str]) -> Conflict | None:
     """The conflict among a policy's rules on what it remembers, by the means of its models; None where there is none."""
-    K = policy.n_constraints
-    if not K or not len(policy._memory):
+    K = len(names)
+    if not K or not len(memory):
         return None
     from tightrope import lp  # takes long to import
 
-    entries, weights = policy._memory.sample(MOST_ROWS)
+    entries, weights = memory.sample(MOST_ROWS)
     # A rule among groups has room only where it counts.
     force = [np.ones(K) if entry.force is None else entry.force for entry in entries]
-    units = Units(policy._units.scales, np.average(force, axis=0, weights=weights))
-    costs = units.totals(expected_costs(entries, policy._models(), policy._columns)[0])
+    units = Units(units.scales, np.average(force, axis=0, weights=weights))
+    costs = units.totals(beliefs.expected_costs(entries)[0])
     sizes = np.array([len(entry.ids) for entry in entries])
     moves = lp.least_moves(weights, costs, sizes, range(K), units.shares)
-    names = policy._input.constraints
     unit = np.abs(costs).mean(axis=0)
     relaxation = {names[k]: float(moves[k]) for k in range(K) if moves[k] > _TOLERANCE * unit[k]}
     if not relaxation:

@@ -9,7 +9,8 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
-from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities, tail_of
+from tightrope.policies.decision import Gaps, Sampling
+from tightrope.policies.shadow_price.sampling import gap_probabilities, member_probabilities
 from tightrope.rules import Units
 from tightrope.validation import Array
 
@@ -17,9 +18,14 @@ from tightrope.validation import Array
 MOST_ACTIONS = 1024
 
 
+def n_constraints(trace: Array, J: int) -> int:
+    """K of a trace: the rules of today may be others."""
+    return (len(trace) - 5 * J) // (J + shadow.TRACE_VECTORS)
+
+
 def parts(trace: Array, J: int) -> dict[str, Array]:
     """The numbers behind a decision, by name."""
-    K, _ = tail_of(trace, J)
+    K = n_constraints(trace, J)
     mean, deviation, value, mark, costs, rules = shadow.trace_parts(J, K)
     by_rule = trace[rules : shadow.trace_size(J, K)].reshape(shadow.TRACE_VECTORS, K)
     return {
@@ -33,7 +39,7 @@ def parts(trace: Array, J: int) -> dict[str, Array]:
     }
 
 
-def choice_probabilities(trace: Array, J: int) -> Array:
+def choice_probabilities(trace: Array, J: int, sampling: Sampling) -> Array:
     """The probability of every action on offer; the guard's ban counts.
 
     Exact to 1e-6 where normal laws are drawn from (`tightrope.kernels.probabilities`), else to rounding.
@@ -42,18 +48,18 @@ def choice_probabilities(trace: Array, J: int) -> Array:
         raise InvalidInput(
             f"probabilities are computed for up to {MOST_ACTIONS} actions on offer, but there are {J}."
         )
-    K, tail = tail_of(trace, J)
+    K = n_constraints(trace, J)
     mean, deviation, value, mark, costs, _ = shadow.trace_parts(J, K)
-    if tail is None:
+    if sampling is None:
         found, room = np.empty(J), np.empty(3 * J + probabilities.probabilities_room(J))
         # One that was read from a journal can't be written to, which would be another type for the compiler.
         whole = trace if trace.flags.writeable else trace.copy()
         probabilities.allowed_probabilities(whole, mean, deviation, mark, found, room)
         return found
     allowed = trace[mark:costs] != 0.0
-    if tail.members is None:
-        return gap_probabilities(trace[value:mark], allowed, tail.slope)
-    return member_probabilities(trace[mean:deviation], trace[deviation:value], allowed, tail.members)
+    if isinstance(sampling, Gaps):
+        return gap_probabilities(trace[value:mark], allowed, sampling.slope)
+    return member_probabilities(trace[mean:deviation], trace[deviation:value], allowed, sampling.array(J))
 
 
 def wall_penalties(seen: dict[str, Array]) -> Array:
@@ -68,7 +74,9 @@ def wall_penalties(seen: dict[str, Array]) -> Array:
     return np.where(seen["start"] > 0.0, seen["slope"] * step, 0.0)
 
 
-def unpack_trace(trace: Array, J: int, units: Units, names: Sequence[str]) -> dict[str, Any]:
+def unpack_trace(
+    trace: Array, J: int, sampling: Sampling, *, units: Units, names: Sequence[str]
+) -> dict[str, Any]:
     """The numbers behind a decision, by their names in an `Explanation`."""
     seen = parts(trace, J)
     return {
@@ -77,7 +85,9 @@ def unpack_trace(trace: Array, J: int, units: Units, names: Sequence[str]) -> di
         "values": seen["means"].copy(),
         "queue": seen["price"].copy(),
         "extra": seen["rewards"][:, None] * 0.0 + wall_penalties(seen),
-        "probabilities": choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan),
+        "probabilities": choice_probabilities(trace, J, sampling)
+        if J <= MOST_ACTIONS
+        else np.full(J, np.nan),
         # A decision that was recorded under other rules is read by the policy of today.
         "words": price_words(seen, units, names) if len(names) == len(seen["price"]) else (),
     }

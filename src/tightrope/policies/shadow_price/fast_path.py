@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tightrope import kernels
 from tightrope.kernels import shadow, standardised
-from tightrope.policies.decision import Decision
-from tightrope.policies.offer import plain_group
-from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending
-from tightrope.policies.plain_values import READABLE, as_array, readable
-from tightrope.policies.shadow_price.memory import Remembered
-from tightrope.validation import FLOAT, Array
+from tightrope.offer import OfferReader, plain_group
+from tightrope.policies.decision import Decision, Labels
+from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
+from tightrope.policies.plain_values import READABLE, as_array, as_float, readable
+from tightrope.policies.rule_costs import RuleCosts
+from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
+from tightrope.policies.shadow_price.prices import Prices
+from tightrope.validation import FLOAT, LARGEST, Array
 
 _LINE, _TABLE, _IDS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64)
 _SEED = np.uint64(0)
@@ -26,308 +29,279 @@ empty, ndarray = np.empty, np.ndarray  # looked up in every round
 _AWAITS = AWAITS_REWARD | AWAITS_COSTS
 
 
-class ByUsage(NamedTuple):
-    """Rounds in words, of all actions: how they are decided, compiled code by the shapes of features, what it is given each time.
+class FastPath:
+    """For one policy, whose arrays it knows. None, or False, with nothing changed: for the careful way to say what is wrong.
 
-    Where costs are seen after acting, the same for outcomes.
+    `offers`: by the number of actions, all on offer, their ids, how many numbers are behind a decision, room for it and for costs.
+    `decide` and `by_usage` are the ways of this policy: all costs known before acting, or some seen after.
     """
 
-    decide: Callable[[Any, Any, Any, Any, Any], Decision | None]
-    ways: dict[Any, Any]
-    of_decisions: tuple[Any, ...]
-    learn: Any = None
-    of_outcomes: tuple[Any, ...] = ()
+    def __init__(
+        self,
+        beliefs: Beliefs,
+        prices: Prices,
+        memory: RoundMemory,
+        pending: PendingDecisions,
+        read: OfferReader,
+        rule_costs: RuleCosts | None,
+        labels: Labels,
+    ) -> None:
+        reward: Any = beliefs.reward
+        cost: Any = beliefs.cost
+        self.beliefs, self.prices, self.memory, self.pending = beliefs, prices, memory, pending
+        self.read, self.rule_costs, self.labels = read, rule_costs, labels
+        self.core, self.seed, self.columns, self.K = prices.core, prices.seed, prices.columns, prices.K
+        self.flat, self.spread, self.p = reward.flat, reward.spread, reward.n_features
+        self.disjoint = reward.n_actions is not None
+        self.offers: dict[int, tuple[NDArray[np.int64], int, Array, Array]] = {}
+        late = len(self.columns)
+        width = max(reward.n_features, (0 if cost is None else cost.n_features) + late) + 1
+        self.room = empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
+        self.learn_reward = learn_reward()
+        self.decide: Callable[[Any, Any, Any, Any, Any], Decision | None]
+        self.usage_ways: dict[Any, Any] = {}
+        if cost is None:
+            self.ways, self.decide = decide_known(self.disjoint), self._decide_known
+            return
+        self.cost_disjoint, self.q = cost.n_actions is not None, cost.n_features
+        self.models = (self.flat, self.spread, cost.flat, cost.spread)
+        self.ways, self.decide = decide_all(self.disjoint, self.cost_disjoint), self._decide_late
+        self.learn_outcome: Any = learn_outcome()
+        self.learn_usage: Any = None
+        self.outputs, self.alone = np.arange(late), np.zeros(1, dtype=np.int64)
+        self.w = empty((1, late))
 
+    @staticmethod
+    def fits(beliefs: Beliefs) -> bool:
+        """Whether there is one for these models."""
+        cost = beliefs.cost
+        return beliefs.compiled and beliefs.reward.takes_features and (cost is None or cost.takes_features)
 
-class Late(NamedTuple):
-    """Where costs are seen after acting: compiled code, and what every decision and outcome is given beside its own."""
+    def open_for(self, J: int) -> None:
+        """From now on offers of all J actions are decided."""
+        if J in self.offers or self.read.n_actions not in (None, J):
+            return
+        room = empty(self.beliefs.room_needed(J, self.K))
+        self.offers[J] = (np.arange(J), shadow.trace_size(J, self.K), room, empty((J, self.K)))
+        if self.rule_costs is None or self.usage_ways:
+            return
+        # Rules always know their actions, so there is one J.
+        p = self.p
+        if self.beliefs.cost is None:
+            _, line, table = decide_known(self.disjoint, by_usage=True)
+            self.usage_ways = {(p,): line, (J, p): table}
+            return
+        q, entries = self.q, decide_all(self.disjoint, self.cost_disjoint, True)
+        self.usage_ways = {
+            (phi, psi): entries[3 * len(phi) + len(psi)] for phi in ((p,), (J, p)) for psi in ((q,), (J, q))
+        }
+        self.learn_usage = learn_outcome(by_usage=True)
 
-    decide: tuple[Any, ...]
-    learn: Any
-    models: tuple[Array, ...]  # flat and spread, of the reward and of the costs
-    outputs: NDArray[np.int64]
-    alone: NDArray[np.int64]  # room for one id
+    # Decide
 
-
-def open_for(policy: Any, J: int) -> None:
-    """Open the fast path for offers of all J actions, as far as there is one."""
-    if policy.n_actions not in (None, J) or not policy._compiled or not policy._reward.takes_features:
-        return
-    cost, K = policy._cost, policy.n_constraints
-    if J not in policy._offers:
-        room = np.empty(room_needed(policy, J))
-        policy._offers[J] = (np.arange(J), shadow.trace_size(J, K), room, np.empty((J, K)))
-    if policy._fast_learn is not None:
-        return
-    if cost is None:
-        policy._fast_known = decide_known(policy._disjoint)
-    elif cost.takes_features:
-        policy._fast_late = Late(
-            decide_all(policy._disjoint, cost.n_actions is not None),
-            learn_outcome(),
-            (policy._flat, policy._spread, cost.flat, cost.spread),
-            np.arange(len(policy._columns)),
-            np.zeros(1, dtype=np.int64),
-        )
-    if policy.rules is not None:
-        policy._by_usage = open_by_usage(policy, J)
-    policy._fast_learn = learn_reward()
-
-
-def open_by_usage(policy: Any, J: int) -> ByUsage | None:
-    """Of a policy with rules, which always know their actions."""
-    ids, size, room, W = policy._offers[J]
-    p, late = policy._row_length, policy._fast_late
-    rest = (ids, size, room, W, policy._core, policy._seed, p, policy._pending)
-    if policy._fast_known is not None:
-        _, line, table = decide_known(policy._disjoint, by_usage=True)
-        ways = {(p,): line, (J, p): table}
-        return ByUsage(decide_known_by_usage, ways, (policy._flat, policy._spread, *rest))
-    if late is None:
-        return None
-    q, entries = (
-        policy._cost.n_features,
-        decide_all(policy._disjoint, policy._cost.n_actions is not None, True),
-    )
-    ways = {(phi, psi): entries[3 * len(phi) + len(psi)] for phi in ((p,), (J, p)) for psi in ((q,), (J, q))}
-    columns, w = policy._columns, np.empty((1, len(policy._columns)))
-    of_outcomes = (w, columns, policy._core, *late.models, late.outputs, late.alone, policy._room)
-    of_decisions = (*late.models, columns, *rest, q + len(columns))
-    return ByUsage(decide_late_by_usage, ways, of_decisions, learn_outcome(by_usage=True), of_outcomes)
-
-
-def room_needed(policy: Any, J: int) -> int:
-    """How much room compiled code needs for J actions on offer."""
-    width = max(policy.kept_lengths()) + 1
-    return 2 * J + int(shadow.room_size(J, policy.n_constraints, width))
-
-
-def remember(
-    policy: Any, ids: NDArray[np.int64], phi: Array, psi: Array | None, W: Array, force: Any
-) -> None:
-    """The round that a compiled decision was made in; its fingerprint is known."""
-    memory, (slot, mark) = policy._memory, policy._core[shadow.SLOT : shadow.MARK + 1].tolist()
-    phi = phi if phi.ndim == 2 else phi[None, :]
-    psi = psi if psi is None or psi.ndim == 2 else psi[None, :]
-    own = not memory.knows(mark)
-    if own:
-        phi, psi, W = phi.copy(), None if psi is None else psi.copy(), W.copy()
-    memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own, decision=policy._pending.made)
-
-
-# In words. None, or False, with nothing changed: not open, or for others to say what is wrong.
-
-
-def decide_known_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-    """Where all costs are seen before acting, and rules make them from usage."""
-    known = policy._rule_costs.latest.get(group)
-    if (
-        known is None
-        or psi is not None
-        or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
-        or phi.dtype is not FLOAT
-        or phi.flags.num & READABLE != READABLE
-    ):
-        return None
-    _, ways, constants, _, _ = policy._by_usage
-    said, decide = known[0](usage), ways.get(phi.shape)
-    if said is None or decide is None:
-        return None
-    values, base, ranges, counted = said
-    flat, spread, ids, size, room, W, core, seed, p, pending = constants
-    trace, x = empty(size), empty(p)
-    row = decide(values, base, ranges, counted, phi, ids, W, flat, spread, core, trace, x, seed, room)
-    if row < 0:
-        if row == -1:
+    def _decide_known(self, phi: Any, W: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+        """Where all costs are seen before acting. The kernel checks shapes and values."""
+        if (
+            psi is not None
+            or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
+            or phi.dtype is not FLOAT
+            or phi.flags.num & READABLE != READABLE
+        ):
             return None
-        row = shadow.ENTERS - row
-        remember(policy, ids, phi, None, W, known[1].rules)
-    number = pending.made
-    pending.made = number + 1
-    pending[number] = (AWAITS_REWARD, row, x, None, group, None)
-    return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
-
-
-def decide_late_by_usage(policy: Any, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-    """Where costs are seen after acting and rules make all else from usage."""
-    known = policy._rule_costs.latest.get(group)
-    if (
-        known is None
-        or (type(phi) is not ndarray and type(phi := as_array(phi)) is not ndarray)
-        or phi.dtype is not FLOAT
-        or phi.flags.num & READABLE != READABLE
-    ):
-        return None
-    if psi is None and policy._input.same_features:
-        psi = phi
-    elif psi is not phi and not (readable(psi) or readable(psi := as_array(psi))):
-        return None
-    form, force = known
-    _, ways, constants, _, _ = policy._by_usage
-    said, decide = form(usage), ways.get((phi.shape, psi.shape))
-    if said is None or decide is None:
-        return None
-    values, base, ranges, counted = said
-    flat, spread, cost_flat, cost_spread, columns, ids, size, room, W, core, seed, p, pending, q = constants
-    trace, x, z = empty(size), empty(p), empty(q)
-    row = decide(
-        values, base, ranges, counted, phi, psi, ids, W, flat, spread, cost_flat, cost_spread, columns, force[2], core, trace, x, z,
-        seed, room
-    )  # fmt: skip
-    if row < 0:
-        if row == -1:
-            return None
-        row = shadow.ENTERS - row
-        remember(policy, ids, phi, psi, W, force[0])
-    number = pending.made
-    pending.made = number + 1
-    pending[number] = (_AWAITS, row, x, z, group, None)
-    return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
-
-
-def learn_by_usage(policy: Any, pending: Pending, reward: float, usage: Any) -> bool:
-    """A reward, and by usage the costs that are seen after acting."""
-    _, action, x, z, group, _ = pending
-    rule_costs = policy._rule_costs
-    known = rule_costs.latest_after.get(group)
-    said = None if known is None else known[0](usage)
-    if said is None:
-        # Another list of usages, perhaps, which is the latest then.
-        said = rule_costs.said(usage, group, after=True)
-        known = rule_costs.latest_after.get(group)
-        if said is None or known is None:
-            return False
-    values, base, ranges, counted = said
-    _, _, _, learn, constants = policy._by_usage
-    w, columns, core, flat, spread, cost_flat, cost_spread, outputs, alone, room = constants
-    due = learn(
-        values, base, ranges, counted, w, action, x, z, reward, known[1][1], columns, core, flat, spread, cost_flat, cost_spread,
-        outputs, alone, len(policy._pending) == 1, room
-    )  # fmt: skip
-    if due > 0:
-        refresh(policy, action, due)
-    return due >= 0  # type: ignore[no-any-return]
-
-
-# In numbers
-
-
-def decide_late(policy: Any, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
-    """Where costs are seen after acting, all or those that rules say; None, with nothing changed, where it is not open."""
-    columns, K, rule_costs = policy._columns, policy.n_constraints, policy._rule_costs
-    if costs is not None and len(columns) == K:
-        if psi is not None:
-            return None
-        costs, psi = None, costs
-    if not (readable(phi) or readable(phi := as_array(phi))) or not 0 < phi.ndim < 3:
-        return None
-    if psi is None:
-        if not policy._input.same_features:
-            return None
-        psi = phi
-    elif not (readable(psi) or readable(psi := as_array(psi))) or not 0 < psi.ndim < 3:
-        return None
-    J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else policy.n_actions
-    decide_ways, _, models, _, _ = policy._fast_late
-    offer, decide = policy._offers.get(J), decide_ways[3 * phi.ndim + psi.ndim]
-    if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
-        return None
-    ids, size, room, W = offer
-    idle, force = _NO_IDS, None
-    if rule_costs is not None:
-        group = group if type(group) is str else plain_group(group)
-        if costs is None:
-            W = rule_costs.costs(usage, group)
-        elif usage is None and readable(costs) and costs.shape == (J, K):
-            W[...] = costs
+        rule_costs, force, pending = self.rule_costs, None, self.pending
+        if rule_costs is None:
+            if usage is not None or group is not None:
+                return None
         else:
+            if type(group) is not str:
+                group = plain_group(group)
+            if W is None:
+                known = rule_costs.latest.get(group)
+                decide = self.usage_ways.get(phi.shape)
+                if known is not None and decide is not None and (said := known[0](usage)) is not None:
+                    ids, size, room, W = self.offers[len(rule_costs.rules.actions)]
+                    values, base, ranges, counted = said
+                    trace, x = empty(size), empty(self.p)
+                    row = decide(
+                        values, base, ranges, counted, phi, ids, W, self.flat, self.spread, self.core, trace, x, self.seed, room
+                    )  # fmt: skip
+                    if row != -1:
+                        if row < 0:
+                            row = shadow.ENTERS - row
+                            self._remember(ids, phi, None, W, known[1].rules)
+                        version = pending.version
+                        number = pending.add(AWAITS_REWARD, row, x, None, group)
+                        return Decision(row, row, number, pending.owner, version, ids, trace, self.labels)
+                W = rule_costs.costs(usage, group)
+            elif usage is not None:
+                return None
+            force = rule_costs.force(group).rules
+        if (
+            type(W) is not ndarray
+            or W.dtype is not FLOAT
+            or W.ndim != 2
+            or W.flags.num & READABLE != READABLE
+            or (phi.ndim != 1 and len(phi) != len(W))
+            or (offer := self.offers.get(len(W))) is None
+            or (decide := self.ways[phi.ndim if phi.ndim < 3 else 0]) is None
+        ):
             return None
-        force, _, idle = rule_costs.force(group)
-    elif len(columns) < K or usage is not None or group is not None:
-        return None
-    else:
-        W[...] = 0.0
-    core = policy._core
-    trace, x, z = empty(size), empty(policy._row_length), empty(policy._cost.n_features + len(columns))
-    row = decide(phi, psi, ids, W, *models, columns, idle, core, trace, x, z, policy._seed, room)
-    if row < 0:
-        if row == -1:
+        ids, size, room, _ = offer
+        trace, x = empty(size), empty(self.p)
+        row = decide(phi, ids, W, self.flat, self.spread, self.core, trace, x, self.seed, room)
+        if row < 0:
+            if row == -1:
+                return None
+            row = shadow.ENTERS - row
+            self._remember(ids, phi, None, W, force)
+        version = pending.version
+        number = pending.add(AWAITS_REWARD, row, x, None, group)
+        return Decision(row, row, number, pending.owner, version, ids, trace, self.labels)
+
+    def _decide_late(self, phi: Any, costs: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+        """Where costs are seen after acting, all or those that rules say."""
+        columns, K, rule_costs, pending = self.columns, self.K, self.rule_costs, self.pending
+        if costs is not None and len(columns) == K:
+            if psi is not None:
+                return None
+            costs, psi = None, costs
+        if not (readable(phi) or readable(phi := as_array(phi))) or not 0 < phi.ndim < 3:
             return None
-        row = shadow.ENTERS - row
-        remember(policy, ids, phi, psi, W, force)
-    pending = policy._pending
-    number = pending.made
-    pending.made = number + 1
-    pending[number] = (_AWAITS, row, x, z, group, None)
-    return Decision(row, row, number, pending.owner, ids, trace, policy._labels, None)
+        if psi is None:
+            if not self.read.same_features:
+                return None
+            psi = phi
+        elif psi is not phi and (
+            not (readable(psi) or readable(psi := as_array(psi))) or not 0 < psi.ndim < 3
+        ):
+            return None
+        if rule_costs is not None:
+            group = group if type(group) is str else plain_group(group)
+            if costs is None:
+                decision = self._decide_late_by_usage(phi, psi, usage, group)
+                if decision is not None:
+                    return decision
+        J = len(phi) if phi.ndim == 2 else len(psi) if psi.ndim == 2 else self.read.n_actions
+        offer, decide = self.offers.get(J), self.ways[3 * phi.ndim + psi.ndim]  # type: ignore[arg-type]
+        if offer is None or decide is None or (psi.ndim == 2 and len(psi) != J):
+            return None
+        ids, size, room, W = offer
+        idle, force = _NO_IDS, None
+        if rule_costs is not None:
+            if costs is None:
+                W = rule_costs.costs(usage, group)
+            elif usage is None and readable(costs) and costs.shape == (J, K):
+                W[...] = costs
+            else:
+                return None
+            force, _, idle = rule_costs.force(group)
+        elif len(columns) < K or usage is not None or group is not None:
+            return None
+        else:
+            W[...] = 0.0
+        trace, x, z = empty(size), empty(self.p), empty(self.q + len(columns))
+        row = decide(phi, psi, ids, W, *self.models, columns, idle, self.core, trace, x, z, self.seed, room)
+        if row < 0:
+            if row == -1:
+                return None
+            row = shadow.ENTERS - row
+            self._remember(ids, phi, psi, W, force)
+        version = pending.version
+        number = pending.add(_AWAITS, row, x, z, group)
+        return Decision(row, row, number, pending.owner, version, ids, trace, self.labels)
 
+    def _decide_late_by_usage(self, phi: Any, psi: Any, usage: Any, group: Any) -> Decision | None:
+        """Where costs are seen after acting and rules make all else from usage."""
+        rule_costs: Any = self.rule_costs
+        known, decide = rule_costs.latest.get(group), self.usage_ways.get((phi.shape, psi.shape))
+        if known is None or decide is None or (said := known[0](usage)) is None:
+            return None
+        force, pending = known[1], self.pending
+        values, base, ranges, counted = said
+        ids, size, room, W = self.offers[len(rule_costs.rules.actions)]
+        trace, x, z = empty(size), empty(self.p), empty(self.q + len(self.columns))
+        row = decide(
+            values, base, ranges, counted, phi, psi, ids, W, *self.models, self.columns, force[2], self.core, trace, x, z,
+            self.seed, room
+        )  # fmt: skip
+        if row < 0:
+            if row == -1:
+                return None
+            row = shadow.ENTERS - row
+            self._remember(ids, phi, psi, W, force[0])
+        version = pending.version
+        number = pending.add(_AWAITS, row, x, z, group)
+        return Decision(row, row, number, pending.owner, version, ids, trace, self.labels)
 
-def learn_late(policy: Any, pending: Pending, reward: float, costs: Any, usage: Any) -> bool:
-    """A reward and costs that are seen after acting; whether the fast path was open."""
-    late, columns, rule_costs = policy._fast_late, policy._columns, policy._rule_costs
-    if late is None:
-        return False
-    if usage is not None:
-        return (
-            costs is None and policy._by_usage is not None and learn_by_usage(policy, pending, reward, usage)
-        )
-    if not readable(costs) or costs.shape != columns.shape:
-        return False
-    _, action, x, z, group, _ = pending
-    unseen = _NO_IDS if rule_costs is None else rule_costs.force(group).unseen
-    _, learn, models, outputs, alone = late
-    last = len(policy._pending) == 1
-    due = learn(
-        action,
-        x,
-        z,
-        reward,
-        costs,
-        unseen,
-        columns,
-        policy._core,
-        *models,
-        outputs,
-        alone,
-        last,
-        policy._room,
-    )
-    if due > 0:
-        refresh(policy, action, due)
-    return due >= 0  # type: ignore[no-any-return]
+    def _remember(self, ids: NDArray[np.int64], phi: Array, psi: Array | None, W: Array, force: Any) -> None:
+        """The round that a compiled decision was made in; its fingerprint is known."""
+        memory, (slot, mark) = self.memory, self.core[shadow.SLOT : shadow.MARK + 1].tolist()
+        phi = phi if phi.ndim == 2 else phi[None, :]
+        psi = psi if psi is None or psi.ndim == 2 else psi[None, :]
+        own = not memory.knows(mark)
+        if own:
+            phi, psi, W = phi.copy(), None if psi is None else psi.copy(), W.copy()
+        memory.remember(int(slot), Remembered(ids, phi, psi, W, force), mark, own, decision=self.pending.made)
 
+    # Learn
 
-def note_unit(policy: Any, reward: float) -> None:
-    """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
-    model = policy._reward
-    if reward != 0.0 and model.compiled == "standardised" and standardised.nothing_seen(model.spread, 0):
-        shadow.correct_reward_unit(policy._core, abs(reward))
+    def learn(self, decision: Any, reward: Any, costs: Any, usage: Any) -> bool:
+        """A whole outcome; whether it was taken in."""
+        pending = self.pending
+        if (
+            type(decision) is not Decision
+            or (type(reward) is not float and type(reward := as_float(reward)) is not float)
+            or decision.owner != pending.owner
+            or not -LARGEST <= reward <= LARGEST
+            or (waiting := pending.get(decision.number)) is None
+        ):
+            return False
+        if costs is None and usage is None:
+            if waiting[0] != AWAITS_REWARD:
+                return False
+            pending.close(decision.number)
+            g = waiting[1] if self.disjoint else 0
+            if self.learn_reward(g, waiting[2], reward, self.flat, self.spread, self.core, self.room):
+                self.beliefs.refresh(waiting[1], 1)
+            return True
+        if not len(self.columns) or waiting[0] != _AWAITS:
+            return False
+        if not self._learn_late(waiting, reward, costs, usage):
+            return False
+        pending.close(decision.number)
+        return True
 
-
-def learn_costs(policy: Any, pending: Pending, costs: Any) -> None:
-    """Costs that are seen after acting, the careful way."""
-    cost, z = policy._cost, pending[3]
-    assert z is not None
-    p = cost.n_features if cost.takes_features else 0
-    spread = cost.spread if cost.compiled == "standardised" else _LINE
-    shadow.take_costs(costs, z, p, policy._columns, policy._core, spread)
-    psi = z[:p] if p else None
-    if policy._rule_costs is not None:
-        # Of a rule that is not in force nothing is seen: its model is told what it believes already.
-        unseen = policy._rule_costs.force(pending[4]).unseen
-        if len(unseen):
-            ids, costs = np.array([pending[1]]), costs.copy()
-            believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
-            costs[unseen] = believed[unseen]
-    cost.learn(psi, costs, pending[1])
-
-
-def refresh(policy: Any, action: int, due: int) -> None:
-    """Refresh the models as `shadow.learn_outcome` has said."""
-    if due & 1:
-        policy._reward.refresh(action if policy._disjoint else 0)
-    if due & 2:
-        policy._cost.refresh(action if policy._cost.n_actions is not None else 0)
+    def _learn_late(self, waiting: Pending, reward: float, costs: Any, usage: Any) -> bool:
+        """A reward and costs that are seen after acting."""
+        _, action, x, z, group, _ = waiting
+        rule_costs, last = self.rule_costs, len(self.pending) == 1
+        if usage is not None:
+            if costs is not None or rule_costs is None or self.learn_usage is None:
+                return False
+            known = rule_costs.latest_after.get(group)
+            said = None if known is None else known[0](usage)
+            if said is None:
+                # Another list of usages, perhaps, which is the latest then.
+                said = rule_costs.said(usage, group, after=True)
+                known = rule_costs.latest_after.get(group)
+            if said is None or known is None:
+                return False
+            values, base, ranges, counted = said
+            due = self.learn_usage(
+                values, base, ranges, counted, self.w, action, x, z, reward, known[1][1], self.columns, self.core, *self.models,
+                self.outputs, self.alone, last, self.room
+            )  # fmt: skip
+        elif not readable(costs) or costs.shape != self.columns.shape:
+            return False
+        else:
+            unseen = _NO_IDS if rule_costs is None else rule_costs.force(group).unseen
+            due = self.learn_outcome(
+                action, x, z, reward, costs, unseen, self.columns, self.core, *self.models, self.outputs, self.alone, last,
+                self.room
+            )  # fmt: skip
+        if due > 0:
+            self.beliefs.refresh(action, due)
+        return bool(due >= 0)
 
 
 # Compiled code, looked up once. `by_usage`: what `RuleCosts.said` gives comes first.

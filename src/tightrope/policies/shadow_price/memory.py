@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tightrope import kernels
 from tightrope.kernels import shadow
 from tightrope.models.model import NO_DECISION
-from tightrope.policies.offer import Offer
-from tightrope.policies.shadow_price.input import PriceInput
+from tightrope.offer import Offer, OfferReader
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
@@ -76,12 +75,13 @@ def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def remembered(offer: Offer, given: PriceInput) -> Remembered:
+def remembered(offer: Offer, read: OfferReader) -> Remembered:
     """What is to be remembered of a round."""
-    ids, phi, W, psi, group, _, catalogue = offer
-    if catalogue is None:
-        return Remembered(ids, phi, psi, W, given.in_force(group))
-    return Remembered(ids, catalogue, catalogue if psi is phi else psi, W, given.in_force(group), True)
+    phi, psi, force = offer.phi, offer.psi, read.in_force(offer.group)
+    if offer.catalogue is None:
+        return Remembered(offer.ids, phi, psi, offer.W, force)
+    rows = offer.catalogue
+    return Remembered(offer.ids, rows, rows if psi is phi else psi, offer.W, force, True)
 
 
 _NONE = np.empty(0)

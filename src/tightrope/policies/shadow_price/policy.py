@@ -11,29 +11,31 @@ from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.kernels import shadow, standardised
+from tightrope.kernels import shadow
 from tightrope.models import Model
+from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
-from tightrope.policies.decision import NOBODY, Decision, Labels
-from tightrope.policies.input import encoded, read_constraints
-from tightrope.policies.offer import Offer, plain_group
+from tightrope.policies.constraints import finite_ranges, read_constraints
+from tightrope.policies.decision import NOBODY, Decision, Labels, Quote, Sampling
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.plain_values import READABLE, as_array, as_float
-from tightrope.policies.policy import Choice, Policy
+from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
-from tightrope.policies.shadow_price import concerns, conflict, fast_path, limits, prices, without_rules
-from tightrope.policies.shadow_price.explain import MOST_ACTIONS, choice_probabilities, parts, unpack_trace
-from tightrope.policies.shadow_price.input import PriceInput, finite_ranges
+from tightrope.policies.rule_costs import RuleCosts
+from tightrope.policies.shadow_price import concerns, conflict, limits, without_rules
+from tightrope.policies.shadow_price.beliefs import Beliefs, Rewards
+from tightrope.policies.shadow_price.explain import choice_probabilities, unpack_trace
+from tightrope.policies.shadow_price.fast_path import FastPath
+from tightrope.policies.shadow_price.limits import require_shift
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory, remembered
-from tightrope.policies.shadow_price.predict import Predictions, Rewards
+from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded_memory, work_of_a_row
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
-from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
+from tightrope.policies.warm_start import Log, encoded, read_log
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
-from tightrope.validation import FLOAT, LARGEST, Array, finite_number, whole_number
+from tightrope.validation import LARGEST, Array, finite_number, whole_number
 
 if TYPE_CHECKING:
     from tightrope.encoder import Encoder
@@ -147,46 +149,36 @@ class ShadowPrice(Constrained):
         rewards, costs = self._read_models(reward, cost, len(after))
         self._reward = rewards and rewards.standardised(1, centred=True, prior=0.0)
         self._cost = costs and costs.standardised(len(after), centred=False, prior=prior)
-        self._input = PriceInput(self._reward, self._cost, self.rules, K, known)
-        self._rule_costs = self._input.rule_costs
+        self._read_by(self.rules)
         self.n_actions = self._input.n_actions
         self.sampling = sampling
         self._sampling = sampling_for(sampling, self._reward)
-        self._core = shadow.new_core(
-            K, self.explore, self.caution, self.memory, self.guard, known, self.half_life
-        )
-        # See `prices.work`.
-        self._refits = np.zeros(3)
+        self._beliefs = Beliefs(self._reward, self._cost, self._sampling, after)
+        core = shadow.new_core(K, self.explore, self.caution, self.memory, self.guard, known, self.half_life)
+        self._prices = Prices(core, after, self.seed, work_of_a_row(self._beliefs))
+        self._memory = RoundMemory()
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
         self._watch, self._look_at = Watch(K), LOOK_EVERY
-        self._memory = RoundMemory()
-        self._solve: PriceSolve | None = None
-        self._seed = np.uint64(self.seed)
-        self._disjoint = getattr(self._reward, "n_actions", None) is not None
-        self._compiled = (
-            self._sampling == "normal"
-            and self._reward is not None
-            and self._reward.compiled == "standardised"
-            and (self._cost is None or self._cost.compiled == "standardised")
-        )
-        self._row_work = prices.work_of_a_row(self._reward, self._cost, self._compiled)
-        # By the number of actions, all on offer: their ids, how many numbers are behind a decision, room for it and for costs.
-        self._offers: dict[int, tuple[NDArray[np.int64], int, Array, Array]] = {}
-        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
-        self._fast_known: tuple[Any, ...] | None = None
-        self._fast_late: fast_path.Late | None = None
-        self._by_usage: fast_path.ByUsage | None = None
-        self._fast_learn: Any = None
-        self._row_length, width = self.kept_lengths()[0], max(self.kept_lengths()) + 1
-        late = len(after)
-        self._room = np.empty(2 * width + 3 * late + 8 + int(standardised.predictions_room(width, late)))
-        self._flat = self._reward.flat if self._compiled else _NONE
-        self._spread = self._reward.spread if self._compiled else _NONE
-        # The number of the first decision that has prices to work on, and must take the careful way.
+        # Compiled code for plain arrays, from the first decision on, and the number of the first that must take the careful way
+        # again, for it has prices to work on.
+        self._fast: FastPath | None = None
         self._wake: float = 0
         self._label()
+
+    def _read_by(self, rules: Rules | None) -> None:
+        """Read input by these rules from now on."""
+        self.rules, self._rule_costs = rules, None if rules is None else RuleCosts(rules)
+        self._input = OfferReader(
+            self._reward,
+            self._cost,
+            self.n_constraints,
+            ~np.isin(np.arange(self.n_constraints), self._columns),
+            rules=rules,
+            rule_costs=self._rule_costs,
+            any_unit=True,
+        )
 
     def _label(self) -> None:
         rules, names = self.rules, self._input.constraints
@@ -208,52 +200,42 @@ class ShadowPrice(Constrained):
     @property
     def dual(self) -> Array:
         """λ as multiplied with costs, (K,)."""
-        trace = np.zeros(shadow.TRACE_VECTORS * self.n_constraints)
-        core = self._core.copy()
-        if core[shadow.ROUNDS]:
-            shadow.set_prices(core, trace, 0)
-        return trace[: self.n_constraints]
+        return self._prices.in_force()
 
     @property
     def totals(self) -> Array:
         """Cumulative costs that are known, (K,), a copy, scaled as the constraints are."""
-        known: Array = shadow.vector(self._core, shadow.TOTALS).copy()
-        return known
+        return self._prices.vector(shadow.TOTALS).copy()
 
     @property
     def expected_totals(self) -> Array:
         """`totals` with the estimates of those that are still to come."""
-        expected: Array = self.totals + shadow.vector(self._core, shadow.BOOKED)
-        return expected
+        return self.totals + self._prices.vector(shadow.BOOKED)
 
     @property
     def infeasible(self) -> NDArray[np.bool_]:
         """Which rules can't be met on what was seen, (K,)."""
-        return np.asarray(shadow.vector(self._core, shadow.INFEASIBLE) != 0.0)
+        return np.asarray(self._prices.vector(shadow.INFEASIBLE) != 0.0)
 
     def conflict(self) -> conflict.Conflict | None:
         """The rules that can't be met together on what is remembered, and the smallest relaxation; None where all can be."""
-        return conflict.find(self)
+        return conflict.find(self._memory, self._beliefs, self._units, self._input.constraints)
 
     def cost_of_rules(self) -> without_rules.WithoutRules | None:
         """About what each rule costs: mean rewards with and without it; None if too little is known or rules can't be met."""
-        return without_rules.earned(self)
+        return without_rules.earned(self.rounds, self._memory, self._beliefs, self._input.constraints)
 
     def own_concerns(self) -> list[Concern]:
         """Rules that can't be met on what was seen."""
-        return concerns.hopeless(self)
+        return concerns.hopeless(self, self.infeasible, self._columns)
 
     def remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
-        return concerns.remedy_of_totals(self, constraints)
+        return concerns.remedy_of_totals(self.infeasible, constraints)
 
     def cost_sizes(self) -> Array:
         """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
-        size, square, moved = (
-            shadow.vector(self._core, k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED)
-        )
-        seen = np.sqrt(moved / max(1.0, shadow.rounds_that_count(self._core)))
-        return np.asarray(np.maximum(square / np.where(size > 0.0, size, 1.0), seen))
+        return self._prices.cost_sizes()
 
     def guarantees(self) -> dict[str, Any]:
         """What is proved of this policy: with `guard` one thing, without it nothing."""
@@ -273,7 +255,14 @@ class ShadowPrice(Constrained):
     @property
     def compiles(self) -> bool:
         """Whether a whole run can be compiled."""
-        return self._compiled
+        return self._beliefs.compiled
+
+    def compiled_state(self) -> CompiledState:
+        """What an engine runs on: the arrays themselves."""
+        prices = self._prices
+        return CompiledState(
+            self._reward, self._cost, prices.columns, prices.core, self._memory, prices.solve
+        )
 
     # Decide
 
@@ -305,89 +294,11 @@ class ShadowPrice(Constrained):
         """
         if self._pending.made >= self._look_at:
             self._look()
-        if actions is None and self._pending.made < self._wake:
-            if costs is None and self._by_usage is not None:
-                if type(group) is not str:
-                    group = plain_group(group)
-                decision = self._by_usage[0](self, features, cost_features, usage, group)
-                if decision is not None:
-                    return decision
-            fast = self._fast_known
-            if (
-                fast is not None
-                and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
-                and cost_features is None
-                and (
-                    (usage is None and group is None)
-                    or (self.rules is not None and (usage is None or costs is None))
-                )
-            ):
-                # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
-                # below says why.
-                W, force = costs, None
-                if self._rule_costs is not None:
-                    if type(group) is not str:
-                        group = plain_group(group)
-                    if W is None:
-                        W = self._rule_costs.costs(usage, group)
-                    force = self._input.in_force(group)
-                if (
-                    type(W) is ndarray
-                    and features.dtype is FLOAT
-                    and W.dtype is FLOAT
-                    and W.ndim == 2
-                    and features.flags.num & READABLE == READABLE
-                    and W.flags.num & READABLE == READABLE
-                    and (features.ndim == 1 or len(features) == len(W))
-                    and (offer := self._offers.get(len(W))) is not None
-                    and (decide := fast[features.ndim if features.ndim < 3 else 0]) is not None
-                ):
-                    ids, size, room, _ = offer
-                    trace, x = empty(size), empty(self._row_length)
-                    row = decide(
-                        features, ids, W, self._flat, self._spread, self._core, trace, x, self._seed, room
-                    )
-                    if row != -1:
-                        if row < 0:
-                            row = shadow.ENTERS - row
-                            fast_path.remember(self, ids, features, None, W, force)
-                        pending = self._pending
-                        number = pending.made
-                        pending.made = number + 1
-                        pending[number] = (AWAITS_REWARD, row, x, None, group, None)
-                        return Decision(row, row, number, pending.owner, ids, trace, self._labels, None)
-            elif self._fast_late is not None:
-                decision = fast_path.decide_late(self, features, costs, cost_features, usage, group)
-                if decision is not None:
-                    return decision
-        return self._commit(self._take_offer(features, costs, cost_features, actions, usage, group))
-
-    def propose(self, *args: Any, **kwargs: Any) -> Decision:
-        """What `decide` would choose on the same arguments, without choosing it: no state changes, nothing is learnt from it.
-
-        >>> import tightrope as tr
-        >>> policy = tr.ShadowPrice(reward=tr.ArmMeans(2), constraints=1)
-        >>> proposed = policy.propose(costs=[[0.5], [-0.5]])
-        >>> policy.rounds, proposed.action == policy.decide(costs=[[0.5], [-0.5]]).action
-        (0, True)
-        """
-        if self._asked:
-            return self._reader(dict(zip(("features", "costs"), args)) | kwargs).propose(*args, **kwargs)
-        ids = (offer := self._offer(*args, **kwargs)).ids
-        row, trace, _ = self._proposed(offer)
-        return Decision(int(ids[row]), row, self._pending.made, NOBODY, ids, trace, self._labels, None)
-
-    def follow(self, action: int, **offer: Any) -> Decision:
-        """As `decide`, where someone else has chosen `action` among those on offer: it counts, and its outcome can be learnt."""
-        read = self._take_offer(**offer)
-        return self._commit(read, read.row_of("the action that was chosen", action))
-
-    def choose(self, offer: Offer) -> Choice:
-        """The row whose drawn value is the highest."""
-        J, (row, trace, _) = len(offer.ids), self._proposed(offer)
-        seen = parts(trace, J)
-        chances = choice_probabilities(trace, J) if J <= MOST_ACTIONS else np.full(J, np.nan)
-        return Choice(row, seen["rewards"], seen["means"], chances)
+        if actions is None and self._fast is not None and self._pending.made < self._wake:
+            decision = self._fast.decide(features, costs, cost_features, usage, group)
+            if decision is not None:
+                return decision
+        return self._decide(self._take_offer(features, costs, cost_features, actions, usage, group))
 
     # Learn
 
@@ -411,63 +322,49 @@ class ShadowPrice(Constrained):
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
-        fast = self._fast_learn
-        if (
-            fast is not None
-            and type(decision) is Decision
-            and (type(reward) is float or type(reward := as_float(reward)) is float)
-            and decision.owner == self._pending.owner
-            and -LARGEST <= reward <= LARGEST
-        ):
-            # The fast path again; what is refused is left to the careful way below.
-            waiting = self._pending.get(decision.number)
-            if waiting is not None:
-                if costs is None and usage is None:
-                    if waiting[0] == AWAITS_REWARD:
-                        del self._pending[decision.number]
-                        g = waiting[1] if self._disjoint else 0
-                        if fast(g, waiting[2], reward, self._flat, self._spread, self._core, self._room):
-                            self._reward.refresh(g)
-                        return
-                elif waiting[0] == self._awaits and fast_path.learn_late(self, waiting, reward, costs, usage):
-                    del self._pending[decision.number]
-                    return
+        if self._fast is not None and self._fast.learn(decision, reward, costs, usage):
+            return
         self._learn_parts(decision, reward, costs, usage)
         self._book_nothing()
 
-    def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
-        seen: Array = self._input.observed(costs, action, group)
-        return seen
-
     def learn_reward(self, pending: Pending, reward: float) -> None:
         """Take in the reward of a decision."""
-        fast_path.note_unit(self, reward)
+        self._prices.note_unit(self._reward, reward)
         Policy.learn_reward(self, pending, reward)
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting, in place of what was booked for them."""
-        fast_path.learn_costs(self, pending, costs)
+        cost, z = self._cost, pending[3]
+        assert z is not None
+        p = cost.n_features if cost.takes_features else 0
+        self._prices.take_costs(costs, z, p, cost.spread if cost.compiled == "standardised" else np.empty(0))
+        psi = z[:p] if p else None
+        unseen = () if self._rule_costs is None else self._rule_costs.force(pending[4]).unseen
+        if len(unseen):
+            # Of a rule that is not in force nothing is seen: its model is told what it believes already.
+            ids, costs = np.array([pending[1]]), costs.copy()
+            believed = np.reshape(cost.means(None if psi is None else psi[None, :], ids), -1)
+            costs[unseen] = believed[unseen]
+        cost.learn(psi, costs, pending[1])
 
     def forget(self, decision: Decision | int) -> None:
         """Drop a pending decision: its outcome will never come, and what was booked for its costs is taken back."""
         number = self._pending.number_of(decision)
-        shadow.vector(self._core, shadow.BOOKED)[self._columns] -= self._booked(self._pending[number])
-        del self._pending[number]
+        self._prices.release(self._pending[number])
+        self._pending.close(number)
         self._book_nothing()
 
     def forget_inputs(self, numbers: Collection[int]) -> None:
         """Drop what is kept of these decisions, the rounds that are remembered for the prices too."""
-        limits.forget_inputs(self, numbers)
-
-    def _booked(self, pending: Pending) -> Array | float:
-        """What was booked for the costs of a decision that awaits them."""
-        late = len(self._columns)
-        return pending[3][-late:] if late and pending[0] & AWAITS_COSTS and pending[3] is not None else 0.0
+        Policy.forget_inputs(self, numbers)
+        if self._memory.forget({*numbers}):
+            self._prices.forgot(self._memory)
+            self._set_alarm()
 
     def _book_nothing(self) -> None:
         """Where no outcome is awaited nothing is booked, not even what rounding has left."""
         if not self._pending:
-            shadow.vector(self._core, shadow.BOOKED)[:] = 0.0
+            self._prices.vector(shadow.BOOKED)[:] = 0.0
 
     def warm_start(
         self,
@@ -512,12 +409,15 @@ class ShadowPrice(Constrained):
         """
         features, cost_features, offers = encoded(encoder, features, cost_features, offers)
         self._size_by_log(features, cost_features)
-        costs = self._input.logged_costs(costs, usage, group, actions)
-        log = self._input.log(features, actions, rewards, costs, cost_features, self._input.late_ranges())
-        seen = limits.logged_offers(self, log, offers)
-        fast_path.note_unit(self, next((y for y in log.rewards.reshape(-1).tolist() if y), 0.0))
-        self._learn_log(log)
-        limits.remember_offers(self, seen)
+        anything = np.array([[-LARGEST, LARGEST]] * len(self._columns)).reshape(-1, 2)
+        given = features, actions, rewards, costs, cost_features, usage, group
+        log = read_log(self._input, self._reward, self._cost, anything, *given)
+        seen = self._logged_offers(log) if offers is None else self._told_offers(offers)
+        self._prices.note_unit(self._reward, next((y for y in log.rewards.reshape(-1).tolist() if y), 0.0))
+        self._pending.version += 1
+        log.learn(self._reward, self._cost)
+        self._prices.remember_offers(self._memory, seen, self._beliefs)
+        self._set_alarm()
 
     def change_limit(
         self,
@@ -542,7 +442,31 @@ class ShadowPrice(Constrained):
         """
         if self._asked:
             raise InvalidInput("limits can't change before the first decision: change the rules.")
-        limits.change_limit(self, rule, limit, shift, forgive)
+        k = self._column(rule)
+        if k in self._columns:
+            require_shift(self._cost)
+        if self.rules is None:
+            if limit is not None or shift is None:
+                raise InvalidInput(
+                    "costs without rules have no limits to name: give shift=, how much they change by."
+                )
+            by = finite_number("shift", shift)
+        else:
+            if limit is None or shift is not None:
+                raise InvalidInput("with rules, give the new limit.")
+            rules, by = limits.with_limit(self.rules, k, finite_number("limit", limit))
+            self._read_by(rules)
+            self._label()
+        change = np.zeros(self.n_constraints)
+        change[k] = by
+        if k in self._columns:
+            self._restate_late(change[self._columns])
+        else:
+            self._memory.restate(change)
+        self._prices.begin_anew([k], self._memory, self._beliefs, forgive)
+        self._pending.version += 1
+        self._fast = None
+        self._set_alarm()
 
     # Save, restore, go on
 
@@ -566,48 +490,63 @@ class ShadowPrice(Constrained):
 
     def state(self) -> Arrays:
         """The arrays that change, by name, copied: two policies with equal settings and equal state act alike."""
-        solve = self._solve
-        memory, places = self._memory.arrays(() if solve is None else solve.entries)
-        parts = {"memory": memory, "solve": {} if solve is None else {"places": places, **solve.arrays()}}
-        named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
-        if self._refits.any():
-            named["refits"] = self._refits.copy()
-        return Policy.state(self) | named
+        return Policy.state(self) | self._prices.arrays(self._memory)
 
     def load(self, arrays: Arrays) -> None:
         """Become what gave these arrays as its `state`; pending decisions lose their groups."""
-
-        def part(prefix: str) -> Arrays:
-            return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
-
-        (memory, kept), solve = RoundMemory.restore(part("memory/")), None
-        if own := part("solve/"):
-            solve = PriceSolve.restore(own, [kept[i] for i in own["places"]], self.n_constraints)
+        memory, solve = loaded_memory(arrays, self.n_constraints)
         Policy.load(self, arrays)
-        self._refits[:] = arrays.get("refits", 0.0)
-        self._memory, self._solve = memory, solve
+        self._prices.refits[:] = arrays.get("refits", 0.0)
+        self._memory, self._prices.solve, self._fast = memory, solve, None
         self._set_alarm()
 
     def roll_back(self, then: Arrays, *, learnt_only: bool) -> list[int]:
         """Take what was learnt, or all else too, from an earlier `state`; the numbers of pending decisions that this drops."""
-        return limits.roll_back(self, then, learnt_only)
+        now, pending = self.state(), dict(self._pending)
+        if learnt_only:
+            then = {**now, **{name: then[name] for name in now if self.is_learnt(name)}}
+        dropped = [] if learnt_only else sorted(set(pending) - set(then["pending/number"].tolist()))
+        kept = {name: array for name, array in now.items() if name.startswith("pending/") or name == "made"}
+        self.load({**then, **kept})
+        self._pending.update(pending)
+        for number in dropped:
+            del self._pending[number]
+        # Where the same outcomes are awaited as then, what was booked for them is what it was, to the bit.
+        awaited = then["pending/number"][then["pending/awaits"] & AWAITS_COSTS != 0].tolist()
+        if awaited != [number for number, one in self._pending.items() if one[0] & AWAITS_COSTS]:
+            self._prices.book_again(self._pending.values())
+        return dropped
 
     def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands: models, rounds, pending decisions, and of constraints by the same name all that is kept."""
         assert isinstance(old, ShadowPrice)
-        limits.resume(self, old, same_costs, shifts)
+        now, fresh = old.state(), self.state()
+        mine, theirs = (
+            self._input.constraints,
+            old.labels.constraints or tuple(map(str, range(old.n_constraints))),
+        )
+        same = same_costs and mine == theirs
+        carried = ("reward/", "cost/", "pending/", "made", *(("memory/", "solve/") if same else ()))
+        arrays = {
+            name: now.get(name, array) if name.startswith(carried) else array for name, array in fresh.items()
+        }
+        if same:
+            arrays |= {name: one for name, one in now.items() if name.startswith("solve/")}
+        self.load(arrays)
+        self._pending.update(old.decisions)
+        self._prices.carry_over(old._prices, mine, theirs, self._memory, same)
+        self._prices.book_again(self._pending.values())
+        if shifts is not None:
+            require_shift(self._cost)
+            self._restate_late(shifts)
+            if same:
+                self._prices.begin_anew(self._columns[shifts != 0.0].tolist(), self._memory, self._beliefs)
+        self._set_alarm()
 
     def _all_arrays(self) -> Arrays:
         arrays = Policy._all_arrays(self)
         del arrays["totals"], arrays["rests"]
-        return {"core": self._core, **arrays}
-
-    def _book_again(self) -> None:
-        """What is booked for costs to come, from the decisions that await them."""
-        booked = shadow.vector(self._core, shadow.BOOKED)
-        booked[:] = 0.0
-        for pending in self._pending.values():
-            booked[self._columns] += self._booked(pending)
+        return {"core": self._prices.core, **arrays}
 
     def __repr__(self) -> str:
         made = self._shown_models()
@@ -622,78 +561,138 @@ class ShadowPrice(Constrained):
 
     # One round
 
-    def _commit(self, offer: Offer, forced: int = -1) -> Decision:
-        core, models = self._core, self._models()
-        self._solve = prices.work(self, core, self._refits, self._solve, models)
-        row, trace, kept = self._step(offer, core, models, forced)
-        if core[shadow.SLOT] >= 0.0:
-            self._remember(remembered(offer, self._input))
+    def _decide(self, offer: Offer, forced: int | None = None) -> Decision:
+        self._prices.work(self._memory, self._beliefs)
+        row, trace, sampling, kept = self._step(
+            offer, self._prices, self._beliefs, -1 if forced is None else forced
+        )
+        self._prices.remember(self._memory, remembered(offer, self._input), self._pending.made)
         action = int(offer.ids[row])
+        version = self._pending.version
         number = self._pending.add(self._awaits, action, *kept, offer.group)
         self._watch.note_offer(offer.ids, self.n_actions)
-        fast_path.open_for(self, len(offer.ids))
+        if self._fast is None and FastPath.fits(self._beliefs):
+            read, rules, labels = self._input, self._rule_costs, self._labels
+            self._fast = FastPath(
+                self._beliefs, self._prices, self._memory, self._pending, read, rules, labels
+            )
+        if self._fast is not None:
+            self._fast.open_for(len(offer.ids))
         self._set_alarm()
-        return Decision(action, row, number, self._pending.owner, offer.ids, trace, self._labels, None)
+        owner = self._pending.owner
+        return Decision(action, row, number, owner, version, offer.ids, trace, self._labels, sampling)
 
-    def _proposed(self, offer: Offer) -> tuple[int, Array, Any]:
-        """The row that `decide` would choose and the numbers behind it; all on copies."""
-        core, models = self._core.copy(), self._models().copy()
-        prices.work(
-            self, core, self._refits.copy(), None if self._solve is None else self._solve.copy(), models
+    def _weigh(self, offer: Offer) -> Quote:
+        """What `_decide` would choose, all on copies."""
+        prices, beliefs = self._prices.copy(), self._beliefs.copy()
+        prices.work(self._memory, beliefs)
+        row, trace, sampling, _ = self._step(offer, prices, beliefs, -1)
+        action, pending = int(offer.ids[row]), self._pending
+        proposed = Decision(
+            action, row, pending.made, NOBODY, pending.version, offer.ids, trace, self._labels, sampling
         )
-        return self._step(offer, core, models, -1)
-
-    def _models(self) -> Predictions:
-        return Predictions(self._reward, self._cost, self._sampling)
+        return Quote(offer, proposed, pending.owner)
 
     def _step(
-        self, offer: Offer, core: Array, models: Predictions, forced: int
-    ) -> tuple[int, Array, tuple[Array | None, Array | None]]:
-        """The row, the numbers behind it, and φ and ψ of it with the costs booked; moves `core`."""
-        ids, phi, W, psi, group, *_ = offer
+        self, offer: Offer, prices: Prices, beliefs: Beliefs, forced: int
+    ) -> tuple[int, Array, Sampling, tuple[Array | None, Array | None]]:
+        """The row, the numbers behind it, how it was drawn, and φ and ψ of it with the costs booked; moves `prices`."""
+        ids, phi, W, psi, group = offer.ids, offer.phi, offer.W, offer.psi, offer.group
         J, K = len(ids), self.n_constraints
         trace, spreads = np.empty(shadow.trace_size(J, K)), np.zeros((J, K))
         _, deviations, values, _, costs_at, rules_at = shadow.trace_parts(J, K)
-        believed = models.rewards(phi, ids)
+        core, believed = prices.core, beliefs.rewards(phi, ids)
         trace[:J], trace[deviations:values] = believed.means, believed.deviations
         costs = trace[costs_at:rules_at].reshape(J, K)
         costs[:] = W
         if self._cost is not None:
-            means, sds = models.costs(psi, ids)
+            means, sds = beliefs.costs(psi, ids)
             force = self._input.in_force(group)
             if force is not None:
                 late = force[self._columns]
                 means, sds = means * late, sds * late
             costs[:, self._columns], spreads[:, self._columns] = means, sds
+        sampling: Sampling = None
         if self._sampling == "normal":
-            row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._seed, forced))
+            row = int(shadow.step(J, spreads.reshape(-1), core, trace, self._prices.seed, forced))
         else:
-            row, tail = self._draw(believed, spreads, core, trace)
+            row, sampling = self._draw(believed, spreads, core, trace)
             row = forced if forced >= 0 else row
-            shadow.count(J, core, trace, row, self._seed)
-            trace = np.concatenate([trace, tail])
+            shadow.count(J, core, trace, row, self._prices.seed)
         x = None if phi is None else phi[row if len(phi) == J else 0].copy()
         z = None
         if self._cost is not None:
             first = np.empty(0) if psi is None else psi[row if len(psi) == J else 0]
             z = np.concatenate([first, costs[row, self._columns]])
-        return row, trace, (x, z)
+        return row, trace, sampling, (x, z)
 
-    def _draw(self, believed: Rewards, spreads: Array, core: Array, trace: Array) -> tuple[int, Array]:
-        """A row that is not drawn from normal laws, and the tail of its trace; prices are set in `core`."""
+    def _draw(self, believed: Rewards, spreads: Array, core: Array, trace: Array) -> tuple[int, Sampling]:
+        """A row that is not drawn from normal laws, and how; prices are set in `core`."""
         J = len(believed.means)
         _, deviations, values, *_ = shadow.trace_parts(J, self.n_constraints)
         if believed.members is None:
             shadow.weigh(J, spreads.reshape(-1), core, trace)
-            return weigh_gaps(J, core, trace, self._reward.n_learnt, self._seed)
+            return weigh_gaps(J, core, trace, self._reward.n_learnt, self._prices.seed)
         trace[deviations:values] = 0.0
         shadow.weigh(J, spreads.reshape(-1), core, trace)
-        return follow_member(J, core, trace, believed.members, self._seed)
-
-    def _remember(self, entry: Remembered) -> None:
-        core = self._core
-        core[shadow.MARK] = mark = entry.mark()
-        self._memory.remember(int(core[shadow.SLOT]), entry, mark, decision=self._pending.made)
+        return follow_member(J, core, trace, believed.members, self._prices.seed)
 
     def _set_alarm(self) -> None:
-        self._wake = prices.next_work(self)
+        self._wake = self._prices.next_work(self._pending.made)
+
+    # What is told of other rounds
+
+    def _told_offers(self, offers: Sequence[Mapping[str, Any]]) -> list[Remembered]:
+        """What was on offer in rounds from before, checked."""
+        found = []
+        for i, given in enumerate(offers):
+            try:
+                found.append(remembered(self._offer(**given), self._input))
+            except (InvalidInput, TypeError) as error:
+                raise InvalidInput(f"offers[{i}]: {error}") from error
+        return found
+
+    def _logged_offers(self, log: Log) -> list[Remembered]:
+        """What was on offer in logged rounds, where one x serves all actions and no cost is known before."""
+        K, late = self.n_constraints, len(self._columns)
+        models = [model for model in (self._reward, self._cost) if model is not None]
+        if not K or late < K or self.rules is not None or any(model.n_actions is None for model in models):
+            return []
+        ids = np.arange(self.n_actions or 0)
+        W = np.zeros((len(ids), K))
+        psi = log.psi if log.psi is not None else log.phi
+        return [
+            Remembered(
+                ids,
+                None if log.phi is None else log.phi[i : i + 1].copy(),
+                None if psi is None or not self._cost.takes_features else psi[i : i + 1].copy(),
+                W,
+            )
+            for i in range(len(log.ids))
+        ]
+
+    def _restate_late(self, shifts: Array) -> None:
+        """Costs seen after acting have grown by so much, (K_after,): restate what was learnt of them and what is booked."""
+        for i, by in enumerate(shifts.tolist()):
+            if by:
+                self._cost.shift(i, by)
+        for number, (awaits, _, _, z, group, _) in self._pending.items():
+            if awaits & AWAITS_COSTS and z is not None:
+                booked = shifts.copy()
+                if self._rule_costs is not None:
+                    # For a rule that is not in force nothing is booked.
+                    booked[self._rule_costs.force(group).unseen] = 0.0
+                behind = z[-len(shifts) :] + booked
+                self._pending.restate(number, np.concatenate([z[: -len(shifts)], behind]))
+        self._prices.book_again(self._pending.values())
+
+    def _column(self, rule: str | int) -> int:
+        names = self._input.constraints
+        if isinstance(rule, str):
+            if rule not in names:
+                raise InvalidInput(f"there is no constraint {rule!r}; there are {list(names)}.")
+            return names.index(rule)
+        k = whole_number("rule", rule)
+        if k >= self.n_constraints:
+            raise InvalidInput(f"rule must be below {self.n_constraints}, but got {k}.")
+        return k

@@ -1,18 +1,20 @@
-"""Work on prices between decisions: when a solve starts, drawing its sample by what the models say, when to look again."""
+"""The prices of rules: totals, scales and corrections in one array, and the solve that is in progress."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tightrope.kernels import shadow, shadow_solve
-from tightrope.policies.shadow_price import fast_path
-from tightrope.policies.shadow_price.memory import Remembered
-from tightrope.policies.shadow_price.predict import Predictions, draw_sample
+from tightrope.kernels import shadow, shadow_solve, standardised
+from tightrope.policies.pending import AWAITS_COSTS, Pending
+from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
 from tightrope.policies.shadow_price.sampling import member_of
 from tightrope.policies.shadow_price.solve import PriceSolve
+from tightrope.policies.state_file import Arrays
 from tightrope.validation import Array
 
 # A solve that a refit starts waits until the last one is over, as many rounds again, and at least so many.
@@ -21,96 +23,277 @@ LEAST_WAIT = 8.0
 PLAIN_ROW = 1000.0
 
 
-def work(
-    policy: Any, core: Array, refits: Array, solve: PriceSolve | None, models: Predictions
-) -> PriceSolve | None:
-    """Start a solve where it is time, and go on with the one in progress; what is left of it.
+class Prices:
+    """`core` is what one round moves (`kernels.shadow`); `columns` are the constraints that are seen after acting.
 
     `refits` (3,): how often the models of rewards and costs were fitted anew when the last solve began, and the round from which
     another fit is reason enough for one.
     """
-    t = float(core[shadow.ROUNDS]) + 1.0
-    fits = [models.reward.fits, 0 if models.cost is None else models.cost.fits]
-    refitted = solve is None and t >= refits[2] and fits != refits[:2].tolist()
-    if (t >= core[shadow.NEXT_SOLVE] or refitted) and len(policy._memory):
-        K, row_work = policy.n_constraints, policy._row_work
-        most = shadow_solve.rows_allowed(t, row_work, K)
-        entries, weights = policy._memory.sample(most)
-        solve = PriceSolve.start(entries, weights, t, row_work, K)
-        core[shadow.NEXT_SOLVE] = shadow_solve.next_solve(t, solve.deadline, core)
-        if any(fits):
-            refits[:] = *fits, solve.deadline + max(LEAST_WAIT, solve.deadline - t)
-    if solve is None:
-        return None
 
-    def draw(solve: PriceSolve, i: int, n: int) -> None:
-        draw_rounds(policy, models, solve, i, n)
+    def __init__(self, core: Array, columns: NDArray[np.int64], seed: int, row_work: float) -> None:
+        self.core, self.columns, self.seed, self.row_work = core, columns, np.uint64(seed), row_work
+        self.K = int(core[shadow.CONSTRAINTS])
+        self.refits = np.zeros(3)
+        self.solve: PriceSolve | None = None
 
-    return None if solve.work(t, core, policy._row_work, draw) else solve
+    def copy(self) -> Prices:
+        """One that moves by itself."""
+        twin = Prices(self.core.copy(), self.columns, int(self.seed), self.row_work)
+        twin.refits = self.refits.copy()
+        twin.solve = None if self.solve is None else self.solve.copy()
+        return twin
+
+    # What it knows
+
+    def vector(self, which: int) -> Array:
+        """A view on one of the vectors of K."""
+        found: Array = shadow.vector(self.core, which)
+        return found
+
+    @property
+    def slot(self) -> int:
+        """Where the last round enters the memory, −1 where it does not."""
+        return int(self.core[shadow.SLOT])
+
+    def in_force(self) -> Array:
+        """λ by the totals as they stand, (K,), as multiplied with costs."""
+        trace, core = np.zeros(shadow.TRACE_VECTORS * self.K), self.core.copy()
+        if core[shadow.ROUNDS]:
+            shadow.set_prices(core, trace, 0)
+        return trace[: self.K]
+
+    def cost_sizes(self) -> Array:
+        """The typical size of a cost, (K,): of one that can be chosen, or of those that were seen, if that is more."""
+        size, square, moved = (self.vector(k) for k in (shadow.SIZE, shadow.SQUARE, shadow.MOVED))
+        seen = np.sqrt(moved / max(1.0, shadow.rounds_that_count(self.core)))
+        return np.asarray(np.maximum(square / np.where(size > 0.0, size, 1.0), seen))
+
+    # Work between decisions
+
+    def work(self, memory: RoundMemory, beliefs: Beliefs) -> None:
+        """Start a solve where it is time, and go on with the one in progress."""
+        core, K = self.core, self.K
+        t = float(core[shadow.ROUNDS]) + 1.0
+        fits = beliefs.fits()
+        refitted = self.solve is None and t >= self.refits[2] and fits != self.refits[:2].tolist()
+        if (t >= core[shadow.NEXT_SOLVE] or refitted) and len(memory):
+            entries, weights = memory.sample(shadow_solve.rows_allowed(t, self.row_work, K))
+            self.solve = solve = PriceSolve.start(entries, weights, t, self.row_work, K)
+            core[shadow.NEXT_SOLVE] = shadow_solve.next_solve(t, solve.deadline, core)
+            if any(fits):
+                self.refits[:] = *fits, solve.deadline + max(LEAST_WAIT, solve.deadline - t)
+        if self.solve is None:
+            return
+
+        def draw(solve: PriceSolve, i: int, n: int) -> None:
+            self.draw_rounds(beliefs, solve, i, n)
+
+        if self.solve.work(t, core, self.row_work, draw):
+            self.solve = None
+
+    def draw_rounds(self, beliefs: Beliefs, solve: PriceSolve, i: int, n: int) -> None:
+        """Draw rounds i … i + n − 1 of a sample with the models of now, each of which is asked once for all of them."""
+        core, K, seed = self.core, self.K, self.seed
+        entries = solve.entries[i : i + n]
+        if beliefs.compiled:
+            beliefs.draw_sample(core, solve, entries, i, seed)
+            return
+        explore = core[shadow.EXPLORE]
+        believed = beliefs.rewards_of(entries)
+        costs, spreads = beliefs.expected_costs(entries)
+        first = int(solve.offsets[i])
+        solve.costs[first * K : first * K + costs.size] = costs.reshape(-1)
+        if beliefs.sampling == "gaps":
+            # All is played by its means.
+            spreads[:] = 0.0
+        for r, entry in enumerate(entries, start=i):
+            J, row = len(entry.ids), int(solve.offsets[r])
+            own = slice(row - first, row - first + J)
+            means, sds = believed.means[own], believed.deviations[own]
+            spread = None
+            if believed.members is not None:
+                spread = np.max(means + explore * sds) - np.min(means - explore * sds)
+                followed = member_of(seed, solve.begun, 1 + r, len(believed.members))
+                means, sds = means + explore * believed.members[followed, own], np.zeros(J)
+            drawn = shadow_solve.draw_round(
+                J, means, sds, spreads[own].reshape(-1), core, self.columns, solve.rewards, solve.costs, row, seed, solve.begun
+            )  # fmt: skip
+            solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
+
+    def next_work(self, made: int) -> float:
+        """The number of the first decision that has prices to work on, `made` having been made."""
+        if not self.K:
+            return np.inf
+        if self.solve is not None:
+            return 0.0
+        return float(made + self.core[shadow.NEXT_SOLVE] - self.core[shadow.ROUNDS] - 1.0)
+
+    def solve_next(self) -> None:
+        """Drop a solve in progress, and start one in the next round."""
+        self.solve = None
+        self.core[shadow.NEXT_SOLVE] = max(2.0, self.core[shadow.ROUNDS] + 1.0)
+
+    # What outcomes and operators move
+
+    def take_costs(self, costs: Array, z: Array, p: int, spread: Array) -> None:
+        """Costs seen after acting, in place of what was booked for them behind p numbers in z."""
+        shadow.take_costs(costs, z, p, self.columns, self.core, spread)
+
+    def note_unit(self, model: Any, reward: float) -> None:
+        """Before a reward is learnt the careful way: the first that is not 0 says what the unit of all is."""
+        if reward != 0.0 and model.compiled == "standardised" and standardised.nothing_seen(model.spread, 0):
+            shadow.correct_reward_unit(self.core, abs(reward))
+
+    def booked(self, pending: Pending) -> Array | float:
+        """What was booked for the costs of a decision that awaits them."""
+        late = len(self.columns)
+        return pending[3][-late:] if late and pending[0] & AWAITS_COSTS and pending[3] is not None else 0.0
+
+    def release(self, pending: Pending) -> None:
+        """Take back what was booked for a decision."""
+        self.vector(shadow.BOOKED)[self.columns] -= self.booked(pending)
+
+    def book_again(self, pending: Iterable[Pending]) -> None:
+        """What is booked for costs to come, from the decisions that await them."""
+        booked = self.vector(shadow.BOOKED)
+        booked[:] = 0.0
+        for one in pending:
+            booked[self.columns] += self.booked(one)
+
+    def begin_anew(
+        self, which: Sequence[int], memory: RoundMemory, beliefs: Beliefs, forgive: bool = False
+    ) -> None:
+        """Scales, corrections and prices of rules whose limits have changed; an excess is paid back or forgiven."""
+        rounds = 1.0 if forgive else max(1.0, float(shadow.rounds_that_count(self.core)))
+        self._measure_again(which, rounds, memory, beliefs)
+        self.vector(shadow.CORRECTION)[which] = 0.0
+        self.solve_next()
+        if forgive:
+            total, rest = self.vector(shadow.TOTALS), self.vector(shadow.RESTS)
+            for k in which:
+                if total[k] > 0.0:
+                    total[k] = rest[k] = 0.0
+
+    def _measure_again(
+        self, which: Sequence[int], rounds: float, memory: RoundMemory, beliefs: Beliefs
+    ) -> None:
+        """The scales of rules on the costs that are remembered, as if they had been seen for so many rounds."""
+        entries, weights = memory.sample(np.inf)
+        if not entries:
+            return
+        squares, sizes = np.zeros(self.K), np.zeros(self.K)
+        means, spreads = beliefs.expected_costs(entries)
+        ends = np.cumsum([len(entry.ids) for entry in entries])
+        for entry, end, weight in zip(entries, ends.tolist(), weights / weights.sum()):
+            own = slice(end - len(entry.ids), end)
+            size2 = means[own] ** 2 + spreads[own] ** 2
+            squares += weight * size2.mean(axis=0)
+            sizes += weight * np.sqrt(size2).mean(axis=0)
+        for name, value in ((shadow.SQUARE, squares), (shadow.SIZE, sizes), (shadow.MOVED, squares)):
+            self.vector(name)[which] = rounds * value[which]
+        self.vector(shadow.CLOCK)[which] = rounds * squares[which]
+
+    # The memory
+
+    def remember(self, memory: RoundMemory, entry: Remembered, decision: int) -> None:
+        """The last round, where it enters the memory."""
+        if self.core[shadow.SLOT] >= 0.0:
+            self.core[shadow.MARK] = mark = entry.mark()
+            memory.remember(self.slot, entry, mark, decision=decision)
+
+    def remember_offers(self, memory: RoundMemory, offers: list[Remembered], beliefs: Beliefs) -> None:
+        """Keep the last of rounds from before, as many as may be kept; a solve starts with the next decision."""
+        if not offers:
+            return
+        core = self.core
+        if core[shadow.CAPACITY] < 0.0:
+            core[shadow.CAPACITY] = shadow.capacity(core, max(len(offer.ids) for offer in offers))
+        capacity = int(core[shadow.CAPACITY])
+        fresh = core[shadow.ROUNDS] == 0.0
+        for offer in offers[-capacity:]:
+            slot = len(memory)
+            if slot >= capacity:
+                break
+            memory.remember(slot, offer, offer.mark())
+        core[shadow.REMEMBERED] = len(memory)
+        if fresh:
+            self._measure_again(list(range(self.K)), 1.0, memory, beliefs)
+            known = self.vector(shadow.KNOWN) != 0.0
+            # One round's worth: its ratio is the typical cost. What has moved the totals is nothing yet.
+            square, size = self.vector(shadow.SQUARE), self.vector(shadow.SIZE)
+            m = np.divide(square, size, out=np.zeros_like(square), where=size > 0.0)
+            square[:], size[:] = m * m, m
+            self.vector(shadow.MOVED)[:] = np.where(known, square, 0.0)
+            self.vector(shadow.CLOCK)[:] = square
+        self.solve = None
+        core[shadow.NEXT_SOLVE] = core[shadow.ROUNDS] + 1.0
+
+    def forgot(self, memory: RoundMemory) -> None:
+        """Some rounds are no longer remembered."""
+        self.core[shadow.REMEMBERED], self.core[shadow.MARK] = len(memory), 0.0
+        if self.solve is not None:
+            # Its sample is of rounds that are gone.
+            self.solve_next()
+
+    # Save, restore, go on
+
+    def arrays(self, memory: RoundMemory) -> Arrays:
+        """All but `core`, with the memory, whose rounds a solve in progress shares."""
+        solve = self.solve
+        rounds, places = memory.arrays(() if solve is None else solve.entries)
+        parts = {"memory": rounds, "solve": {} if solve is None else {"places": places, **solve.arrays()}}
+        named = {f"{part}/{name}": array for part, own in parts.items() for name, array in own.items()}
+        return named | ({"refits": self.refits.copy()} if self.refits.any() else {})
+
+    def carry_over(
+        self, old: Prices, mine: Sequence[str], theirs: Sequence[str], memory: RoundMemory, same: bool
+    ) -> None:
+        """Go on where `old` stands: rounds, and of constraints by the same name all that is kept. `same`: costs, too."""
+        heads = (shadow.ROUNDS, shadow.SOLVES, shadow.RHO)
+        self.core[list(heads)] = old.core[list(heads)]
+        for k, name in enumerate(mine):
+            if name in theirs:
+                for which in range(shadow.VECTORS):
+                    if which != shadow.KNOWN:
+                        self.vector(which)[k] = old.vector(which)[theirs.index(name)]
+        if not same:
+            self.core[shadow.NEXT_SOLVE] = self.core[shadow.ROUNDS] + shadow.LEAST_CAPACITY
+            return
+        kept = (shadow.CAPACITY, shadow.REMEMBERED, shadow.NEXT_SOLVE)
+        self.core[list(kept)] = old.core[list(kept)]
+        most = shadow.rounds_worth_keeping(self.core)
+        if self.core[shadow.CAPACITY] > most:
+            memory.shorten(int(most))
+            self.core[shadow.CAPACITY], self.core[shadow.REMEMBERED] = most, len(memory)
 
 
-def draw_rounds(policy: Any, models: Predictions, solve: PriceSolve, i: int, n: int) -> None:
-    """Draw rounds i … i + n − 1 of a sample with the models of now, each of which is asked once for all of them."""
-    core, columns, seed = policy._core, policy._columns, policy._seed
-    entries = solve.entries[i : i + n]
-    if policy._compiled:
-        room = np.empty(fast_path.room_needed(policy, max(len(entry.ids) for entry in entries)))
-        draw_sample(models, columns, core, solve, entries, i, seed, room)
-        return
-    K, explore = policy.n_constraints, core[shadow.EXPLORE]
-    believed = models.rewards_of(entries)
-    costs, spreads = expected_costs(entries, models, columns)
-    first = int(solve.offsets[i])
-    solve.costs[first * K : first * K + costs.size] = costs.reshape(-1)
-    if models.sampling == "gaps":
-        # All is played by its means.
-        spreads[:] = 0.0
-    for r, entry in enumerate(entries, start=i):
-        J, row = len(entry.ids), int(solve.offsets[r])
-        own = slice(row - first, row - first + J)
-        means, sds = believed.means[own], believed.deviations[own]
-        spread = None
-        if believed.members is not None:
-            spread = np.max(means + explore * sds) - np.min(means - explore * sds)
-            followed = member_of(seed, solve.begun, 1 + r, len(believed.members))
-            means, sds = means + explore * believed.members[followed, own], np.zeros(J)
-        drawn = shadow_solve.draw_round(
-            J, means, sds, spreads[own].reshape(-1), core, columns, solve.rewards, solve.costs, row, seed, solve.begun
-        )  # fmt: skip
-        solve.sums[:] += solve.weights[r] * (drawn if spread is None else spread), solve.weights[r]
+class CompiledState(NamedTuple):
+    """What an engine that runs whole simulations works on: models and arrays themselves, not copies."""
+
+    reward: Any
+    cost: Any
+    columns: NDArray[np.int64]
+    core: Array
+    memory: RoundMemory
+    solve: PriceSolve | None
 
 
-def expected_costs(entries: Sequence[Remembered], models: Predictions, columns: Any) -> tuple[Array, Array]:
-    """Costs of remembered rounds (R, K), as known or as estimated now, and their standard deviations."""
-    means = np.concatenate([entry.W for entry in entries])
-    spreads = np.zeros(means.shape)
-    if models.cost is not None:
-        found, sds = models.costs_of(entries)
-        means[:, columns], spreads[:, columns] = found, sds
-        end = 0
-        for entry in entries:
-            end += len(entry.ids)
-            if entry.force is not None:
-                own = slice(end - len(entry.ids), end)
-                means[own, columns] *= entry.force[columns]
-                spreads[own, columns] *= entry.force[columns]
-    return means, spreads
+def loaded_memory(arrays: Arrays, K: int) -> tuple[RoundMemory, PriceSolve | None]:
+    """The memory and the solve in progress that gave these arrays."""
+
+    def part(prefix: str) -> Arrays:
+        return {name[len(prefix) :]: one for name, one in arrays.items() if name.startswith(prefix)}
+
+    memory, kept = RoundMemory.restore(part("memory/"))
+    own = part("solve/")
+    return memory, PriceSolve.restore(own, [kept[i] for i in own["places"]], K) if own else None
 
 
-def next_work(policy: Any) -> float:
-    """The number of the first decision that has prices to work on."""
-    core = policy._core
-    if not policy.n_constraints:
-        return np.inf
-    if policy._solve is not None:
-        return 0.0
-    return float(policy._pending.made + core[shadow.NEXT_SOLVE] - core[shadow.ROUNDS] - 1.0)
-
-
-def work_of_a_row(reward: Any, cost: Any, compiled: bool = True) -> float:
+def work_of_a_row(beliefs: Beliefs) -> float:
     """How many multiplications it takes to draw a row of a sample."""
-    if reward is None:  # which has no sizes yet
+    if beliefs.reward is None:  # which has no sizes yet
         return PLAIN_ROW
+    cost: Any = beliefs.cost
     late = (0.0, 0.0) if cost is None else (cost.working_features + 1.0, float(cost.n_outputs))
-    work = float(shadow_solve.draw_work(reward.working_features + 1.0, *late))
-    return work if compiled else max(work, PLAIN_ROW)
+    work = float(shadow_solve.draw_work(beliefs.reward.working_features + 1.0, *late))
+    return work if beliefs.compiled else max(work, PLAIN_ROW)

@@ -1,14 +1,9 @@
-"""How an action is drawn: from normal laws, by following one of the model's members, or by inverse gap weighting.
-
-Behind the numbers that every decision has (`kernels.shadow.trace_parts`), those of the latter two have a tail, from which the
-probabilities are made: how far each member is from the mean (M, J), or the slope of the gaps, then M (0 for gaps) and K. Its length
-is never a multiple of J + TRACE_VECTORS, by which traces without a tail differ, so that a trace tells whether it has one.
-"""
+"""How an action is drawn: from normal laws, by following one of the model's members, or by inverse gap weighting."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +11,7 @@ from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.kernels import probabilities, shadow
 from tightrope.models import Model
+from tightrope.policies.decision import Gaps, Members
 from tightrope.validation import Array
 from tightrope.words import Text
 
@@ -53,15 +49,8 @@ def sampling_for(stated: Any, reward: Model | None) -> str:
     return sampling
 
 
-class Tail(NamedTuple):
-    """What is behind a trace: members' distances from the mean (M, J), or the slope of the gaps."""
-
-    members: Array | None
-    slope: float
-
-
-def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.uint64) -> tuple[int, Array]:
-    """The best row for one member, drawn at random, and the tail; unknown costs are drawn from their normal laws as ever.
+def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.uint64) -> tuple[int, Members]:
+    """The best row for one member, drawn at random, and how; unknown costs are drawn from their normal laws as ever.
 
     `members` (M, J): their distances from the mean reward. The trace is as `shadow.weigh` leaves it.
     """
@@ -72,9 +61,7 @@ def follow_member(J: int, core: Array, trace: Array, members: Array, seed: np.ui
     trace[at:end] += shifts[member_of(seed, core[shadow.ROUNDS], 0, len(shifts))]
     row = int(shadow.draw_values(J, K, trace, seed, core[shadow.ROUNDS]))
     trace[at:end] = means
-    M = len(shifts)
-    pad = [0.0] if (M * J + 2) % (J + shadow.TRACE_VECTORS) == 0 else []
-    return row, np.concatenate([shifts.reshape(-1), pad, [M, K]])
+    return row, Members(shifts.tobytes())
 
 
 def member_of(seed: np.uint64, t: float, draw: int, M: int) -> int:
@@ -82,8 +69,8 @@ def member_of(seed: np.uint64, t: float, draw: int, M: int) -> int:
     return int(kernels.uniforms(seed, 0, t, MEMBER_SLOT + draw)[0] * M)
 
 
-def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) -> tuple[int, Array]:
-    """A row by inverse gap weighting, and the tail.
+def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) -> tuple[int, Gaps]:
+    """A row by inverse gap weighting, and how.
 
     `learnt`: outcomes behind the means, where they are counted. The trace is as `shadow.weigh` leaves it.
     """
@@ -103,7 +90,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
     chances = gap_probabilities(trace[values:marks], allowed, slope)
     u = kernels.uniforms(seed, 0, t, MEMBER_SLOT)[0]
     row = min(int(np.searchsorted(np.cumsum(chances), u, side="right")), int(np.flatnonzero(chances)[-1]))
-    return row, np.array([slope, 0.0, K])
+    return row, Gaps(slope)
 
 
 def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
@@ -143,15 +130,3 @@ def member_probabilities(means: Array, deviations: Array, allowed: Any, shifts: 
         probabilities.largest_probabilities(means[rows] + shift[rows], sd, out, room)
         found[rows] += out / len(shifts)
     return found
-
-
-def tail_of(trace: Array, J: int) -> tuple[int, Tail | None]:
-    """K, and the tail of a trace where it has one."""
-    K, rest = divmod(len(trace) - 5 * J, J + shadow.TRACE_VECTORS)
-    if rest == 0:
-        return K, None
-    M, K = int(trace[-2]), int(trace[-1])
-    at = int(shadow.trace_size(J, K))
-    if M == 0:
-        return K, Tail(None, float(trace[at]))
-    return K, Tail(trace[at : at + M * J].reshape(M, J), 0.0)

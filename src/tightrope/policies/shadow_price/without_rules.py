@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tightrope.errors import InfeasibleProblem
-from tightrope.policies.shadow_price.prices import expected_costs
+from tightrope.policies.shadow_price.beliefs import Beliefs
+from tightrope.policies.shadow_price.memory import RoundMemory
 
 # So few rounds say nothing yet; so many rows are enough, and take some milliseconds for each rule that binds.
 LEAST_ROUNDS, MOST_ROWS = 100, 3000
@@ -27,17 +28,17 @@ class WithoutRules:
     rounds: int
 
 
-def earned(policy: Any) -> WithoutRules | None:
+def earned(made: int, memory: RoundMemory, beliefs: Beliefs, names: Sequence[str]) -> WithoutRules | None:
     """See `ShadowPrice.cost_of_rules`."""
-    if policy.rounds < LEAST_ROUNDS or not policy.n_constraints or not len(policy._memory):
+    if made < LEAST_ROUNDS or not names or not len(memory):
         return None
     from tightrope import lp  # takes long to import
 
-    entries, weights = policy._memory.sample(MOST_ROWS)
+    entries, weights = memory.sample(MOST_ROWS)
     # Copies: some models take note of what they are shown.
-    models = policy._models().copy()
-    rewards = models.rewards_of(entries).means
-    costs = expected_costs(entries, models, policy._columns)[0]
+    beliefs = beliefs.copy()
+    rewards = beliefs.rewards_of(entries).means
+    costs = beliefs.expected_costs(entries)[0]
     offsets = np.concatenate([[0], np.cumsum([len(entry.ids) for entry in entries])])
     rounds = int(weights.sum())
     weights = weights / rounds
@@ -53,6 +54,6 @@ def earned(policy: Any) -> WithoutRules | None:
     # A rule whose dual is 0 costs nothing: the same duals prove the same value without it.
     without = {
         name: best(every[every != k]).value if all_rules.duals[k] > 0.0 else all_rules.value
-        for k, name in enumerate(policy._input.constraints)
+        for k, name in enumerate(names)
     }
     return WithoutRules(all_rules.value, without, rounds)

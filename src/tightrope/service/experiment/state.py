@@ -219,7 +219,7 @@ class ExperimentState:
         labels = self.policy.labels._replace(actions=self.spec.actions)
         if labels.constraints is not None:
             labels = labels._replace(constraints=then.constraints)
-        why = Decision(chosen, row, entry.number, 0, ids, trace, labels).explain()
+        why = Decision(chosen, row, entry.number, 0, 0, ids, trace, labels, entry.sampling).explain()
         # The words speak of the rules of today.
         return why if then is self.labels[-1] else replace(why, words=())
 
@@ -260,7 +260,8 @@ class ExperimentState:
         offer = read.offer(policy, asked)
         if self.mode == "shadow":
             served = self._default(request, asked.ids)
-            seen, decision = policy.propose(**offer), policy.follow(served, **offer)
+            quote = policy.quote(**offer)
+            seen, decision = quote.proposed, policy.commit(quote, served)
             row = read.offered(asked.ids).index(served)
             proposed = seen.action
         else:
@@ -299,6 +300,7 @@ class ExperimentState:
             proposed=proposed,
             probability=probability,
             probabilities=probabilities,
+            sampling=seen.sampling,
         )
 
     def learn(self, number: int, reward: float | None = None, usage: Used | None = None) -> Learnt:

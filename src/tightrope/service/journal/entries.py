@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tightrope.policies.decision import Gaps, Members
 from tightrope.service.requests import DecisionRequest, Used
 
 # Of tables and entries.
@@ -42,7 +43,8 @@ class Decided(_Entry, tag="decided"):
     `offered` holds the ids of the actions that were compared, None for all; `proposed` what the policy would have chosen where
     shadow mode served the default. `probability` is that with which the action was served, after prices, hard caps and
     eligibility: 1 for a policy that does not draw and for a default, None where there is no closed form. `probabilities` are those
-    of all actions on offer, by row; left out where the one served has 1.
+    of all actions on offer, by row; left out where the one served has 1. `sampling` says how it was drawn, where not from normal
+    laws.
     """
 
     event_id: str
@@ -56,6 +58,7 @@ class Decided(_Entry, tag="decided"):
     proposed: int | None = None
     probability: float | None = None
     probabilities: bytes | None = None
+    sampling: Members | Gaps | None = None
 
 
 class Learnt(_Entry, tag="learnt"):

@@ -311,14 +311,14 @@ def _lived(
         ids = slice(None) if one.entry.offered is None else one.entry.offered
         try:
             offered = reader.offered(one)
-            proposed = policy.propose(**offered.given)
+            quote = policy.quote(**offered.given)
         except InvalidInput as error:
             where = f"decision {one.entry.event_id!r} at position {one.position}"
             raise Unanswerable([f"{where} can't be put to the policy: {error}"]) from error
-        chances = np.asarray(proposed.probabilities, dtype=float)
+        chances = np.asarray(quote.proposed.probabilities, dtype=float)
         if np.isnan(chances).any():
             # Without a closed form the draw itself stands in: as right on average, and noisier.
-            chances = np.eye(len(chances))[proposed.row]
+            chances = np.eye(len(chances))[quote.proposed.row]
         found = probabilities_of(one.entry, J)
         assert found is not None
         p[i], pi[i, ids] = found, chances
@@ -331,7 +331,7 @@ def _lived(
         ratio = pi[i, one.entry.action] / p[i, one.entry.action]
         largest = min(max(largest, ratio), _LARGEST_RATIO)
         if draws[i] * largest < ratio:
-            decision = policy.follow(one.entry.action, **offered.given)
+            decision = policy.commit(quote, one.entry.action)
             heapq.heappush(coming, (one.known_at, decision.number, i))
     plain = all(x is not None for x in contexts)
     return _Life(

@@ -1,4 +1,4 @@
-"""What models say of the actions on offer and of remembered rounds: by compiled kernels, or in one call for all."""
+"""What is believed of rewards and costs, of the actions on offer and of remembered rounds: by kernels, or in one call for all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from tightrope.errors import InvalidInput
 from tightrope.kernels import shadow, shadow_solve
 from tightrope.models import Model
-from tightrope.policies.offer import rows_for_each
+from tightrope.offer import rows_for_each
 from tightrope.policies.shadow_price.memory import Remembered
 from tightrope.policies.shadow_price.solve import PriceSolve
 from tightrope.validation import Array
 
 Ids = NDArray[np.int64]
-_LINE = np.empty(0)
+_LINE, _NO_IDS = np.empty(0), np.empty(0, dtype=np.int64)
 
 
 class Rewards(NamedTuple):
@@ -28,11 +28,24 @@ class Rewards(NamedTuple):
     members: Array | None = None
 
 
-class Predictions:
-    """What is believed of rewards and of the costs that are seen after acting, as far as `sampling` asks for it."""
+class Beliefs:
+    """The models of rewards and of the costs that are seen after acting, in `columns`, as far as `sampling` asks them."""
 
-    def __init__(self, reward: Model, cost: Model | None, sampling: str = "normal") -> None:
-        self.reward, self.cost, self.sampling = reward, cost, sampling
+    def __init__(
+        self, reward: Any, cost: Model | None, sampling: str = "normal", columns: Ids = _NO_IDS
+    ) -> None:
+        self.reward, self.cost, self.sampling, self.columns = reward, cost, sampling, columns
+        # Whether compiled code can ask both.
+        self.compiled = (
+            sampling == "normal"
+            and reward is not None  # which may have no sizes yet
+            and reward.compiled == "standardised"
+            and (cost is None or cost.compiled == "standardised")
+        )
+
+    def fits(self) -> list[int]:
+        """How often each was fitted anew."""
+        return [self.reward.fits, 0 if self.cost is None else self.cost.fits]
 
     def rewards(self, phi: Array | None, ids: Ids) -> Rewards:
         """Of the actions on offer."""
@@ -52,13 +65,81 @@ class Predictions:
         assert self.cost is not None
         return _normal(self.cost, [entry.psi for entry in entries], [entry.ids for entry in entries])
 
-    def copy(self) -> Predictions:
+    def expected_costs(self, entries: Sequence[Remembered]) -> tuple[Array, Array]:
+        """Costs of remembered rounds (R, K), as known or as estimated now, and their standard deviations."""
+        means, columns = np.concatenate([entry.W for entry in entries]), self.columns
+        spreads = np.zeros(means.shape)
+        if self.cost is not None:
+            means[:, columns], spreads[:, columns] = self.costs_of(entries)
+            end = 0
+            for entry in entries:
+                end += len(entry.ids)
+                if entry.force is not None:
+                    own = slice(end - len(entry.ids), end)
+                    means[own, columns] *= entry.force[columns]
+                    spreads[own, columns] *= entry.force[columns]
+        return means, spreads
+
+    def room_needed(self, J: int, K: int) -> int:
+        """How much room compiled code needs for J actions on offer and K constraints."""
+        cost = 0 if self.cost is None else self.cost.n_features
+        width = max(self.reward.n_features, cost + len(self.columns)) + 1
+        return 2 * J + int(shadow.room_size(J, K, width))
+
+    def refresh(self, action: int, due: int) -> None:
+        """Refresh the blocks of an action, as `shadow.learn_outcome` has said: 1 for rewards, 2 for costs."""
+        for model, part in ((self.reward, 1), (self.cost, 2)):
+            if due & part:
+                one: Any = model
+                one.refresh(action if one.n_actions is not None else 0)
+
+    def copy(self) -> Beliefs:
         """One whose models may take note of what they are shown, which only those with kernels do."""
 
         def own(model: Any) -> Any:
             return model.copy() if model is not None and model.compiled == "standardised" else model
 
-        return Predictions(own(self.reward), own(self.cost), self.sampling)
+        return Beliefs(own(self.reward), own(self.cost), self.sampling, self.columns)
+
+    def draw_sample(
+        self, core: Array, solve: PriceSolve, entries: Sequence[Remembered], i: int, seed: np.uint64
+    ) -> None:
+        """Rounds of a solve's sample, from number i on, in one compiled call."""
+        reward: Any = self.reward
+        cost: Any = self.cost
+        columns, K = self.columns, int(core[shadow.CONSTRAINTS])
+        phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
+        psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
+        shadow_solve.draw_sample(
+            phi,
+            phi_at,
+            psi,
+            psi_at,
+            np.concatenate([entry.ids for entry in entries]),
+            np.concatenate([entry.W for entry in entries]).reshape(-1),
+            reward.flat,
+            reward.spread,
+            *((_LINE, _LINE) if cost is None else (cost.flat, cost.spread)),
+            columns,
+            core,
+            solve.rewards,
+            solve.costs,
+            solve.offsets,
+            solve.weights,
+            i,
+            len(entries),
+            seed,
+            solve.begun,
+            solve.sums,
+            np.empty(self.room_needed(max(len(entry.ids) for entry in entries), K)),
+        )
+        if not len(columns):
+            return
+        costs = solve.costs.reshape(-1, K)
+        for r, entry in enumerate(entries, start=i):
+            if entry.force is not None:
+                # Of a rule that was not in force the cost is 0, which no draw changes.
+                costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
     def _rewards(self, phi: Sequence[Array | None], ids: Sequence[Ids]) -> Rewards:
         if self.sampling == "members":
@@ -147,54 +228,6 @@ def _rounds(ids: Sequence[Ids]) -> list[slice]:
     """Where the rows of each round stand."""
     ends = np.cumsum([len(own) for own in ids]).tolist()
     return [slice(end - len(own), end) for own, end in zip(ids, ends)]
-
-
-def draw_sample(
-    models: Predictions,
-    columns: Ids,
-    core: Array,
-    solve: PriceSolve,
-    entries: Sequence[Remembered],
-    i: int,
-    seed: np.uint64,
-    room: Array,
-) -> None:
-    """Rounds of a solve's sample, from number i on, in one compiled call."""
-    reward: Any = models.reward
-    cost: Any = models.cost
-    phi, phi_at = _one_after_the_other([entry.phi for entry in entries])
-    psi, psi_at = _one_after_the_other([entry.psi for entry in entries])
-    shadow_solve.draw_sample(
-        phi,
-        phi_at,
-        psi,
-        psi_at,
-        np.concatenate([entry.ids for entry in entries]),
-        np.concatenate([entry.W for entry in entries]).reshape(-1),
-        reward.flat,
-        reward.spread,
-        *((_LINE, _LINE) if cost is None else (cost.flat, cost.spread)),
-        columns,
-        core,
-        solve.rewards,
-        solve.costs,
-        solve.offsets,
-        solve.weights,
-        i,
-        len(entries),
-        seed,
-        solve.begun,
-        solve.sums,
-        room,
-    )
-    if not len(columns):
-        return
-    K = len(core[shadow.HEAD :]) // shadow.VECTORS
-    costs = solve.costs.reshape(-1, K)
-    for r, entry in enumerate(entries, start=i):
-        if entry.force is not None:
-            # Of a rule that was not in force the cost is 0, which no draw changes.
-            costs[solve.offsets[r] : solve.offsets[r + 1], columns[~entry.force[columns]]] = 0.0
 
 
 def _one_after_the_other(rows: list[Array | None]) -> tuple[Array, Ids]:

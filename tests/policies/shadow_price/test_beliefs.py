@@ -8,7 +8,7 @@ import pytest
 import tightrope as tr
 from kernel_tools import same
 from shadow_tools import Bagged, D, J, K, Regressor, Setting, play
-from tightrope.policies.shadow_price.predict import Predictions
+from tightrope.policies.shadow_price.beliefs import Beliefs
 
 
 class Odd(tr.models.Model):
@@ -32,7 +32,7 @@ class Odd(tr.models.Model):
 
 
 def test_what_was_never_seen_is_as_uncertain_as_can_be():
-    means, sds, _ = Predictions(Odd(3), None).rewards(None, np.arange(3))
+    means, sds, _ = Beliefs(Odd(3), None).rewards(None, np.arange(3))
     same(means, [0.0, 5.0, 5.0])
     assert sds[0] > 10.0 * 5.0
     same(sds[1:], [0.5, 0.5])
@@ -48,14 +48,14 @@ def test_compiled_predictions_are_the_models_own(name):
     policy = Setting(name).make()
     play(policy, Setting(name), 30)
     rows = None if name == "arms" else np.random.default_rng(0).normal(size=(J, D))
-    means, sds, _ = Predictions(policy._reward, None).rewards(rows, np.arange(J))
+    means, sds, _ = Beliefs(policy._reward, None).rewards(rows, np.arange(J))
     same(means, policy.reward_model.means(rows))
     same(sds, policy.reward_model.deviations(rows))
 
 
 def test_copies_may_take_note_of_what_they_are_shown():
     policy = Setting("after").make()
-    models = Predictions(policy._reward, policy._cost)
+    models = Beliefs(policy._reward, policy._cost)
     models.copy().rewards(np.ones((J, D)), np.arange(J))
     assert models.reward.spread[2] == 0.0
     models.rewards(np.ones((J, D)), np.arange(J))
@@ -67,11 +67,11 @@ def test_members_give_mean_and_deviation_in_one_call():
     for n_outputs, members in ((1, 5), (2, 5), (2, 1)):
         model = Bagged(J, D, members=members, n_outputs=n_outputs)
         said = model.members(x, ids).reshape(members, J, n_outputs)
-        means, sds = Predictions(model, model).costs(x, ids)
+        means, sds = Beliefs(model, model).costs(x, ids)
         np.testing.assert_allclose(means, said.mean(axis=0))
         expected = said.std(axis=0, ddof=1) if members > 1 else np.zeros((J, n_outputs))
         np.testing.assert_allclose(sds, expected)
-    means, sds = Predictions(Regressor(J, D), Regressor(J, D)).costs(x, ids)
+    means, sds = Beliefs(Regressor(J, D), Regressor(J, D)).costs(x, ids)
     same(sds, np.zeros((J, 1)))
 
 
@@ -79,7 +79,7 @@ def test_rounds_asked_for_together_are_what_they_are_alone():
     for name in ("members", "gaps", "own model"):
         policy = Setting(name).make()
         play(policy, Setting(name), 12)
-        models, entries = policy._models(), [entry for entry in policy._memory.entries if entry is not None]
+        models, entries = policy._beliefs, [entry for entry in policy._memory.entries if entry is not None]
         together = models.rewards_of(entries)
         for i, entry in enumerate(entries):
             alone = models.rewards(entry.phi, entry.ids)
@@ -94,6 +94,6 @@ def test_one_row_stands_for_all_actions():
     for _ in range(20):
         decision = policy.decide(x, np.zeros((J, K)))
         policy.learn(decision, float(decision.action))
-    models, ids = Predictions(policy._reward, None), np.arange(J)
+    models, ids = Beliefs(policy._reward, None), np.arange(J)
     one, each = models.rewards(x[None], ids), models.rewards(np.tile(x, (J, 1)), ids)
     np.testing.assert_allclose(one[:2], each[:2], atol=1e-12)

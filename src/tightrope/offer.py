@@ -1,0 +1,376 @@
+"""What one round brings, in one frozen object that is made in one place: from Python arguments, a request, a row or an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.actions import ActionNames
+from tightrope.catalogue import Catalogue, SparseCosts
+from tightrope.errors import InvalidInput
+from tightrope.problem import Learner
+from tightrope.rules import Rules
+from tightrope.validation import COST_LIMIT, LARGEST, Array, is_plain, real_array, require_range
+
+__all__ = [
+    "Offer",
+    "OfferReader",
+    "logged_rows",
+    "plain_group",
+    "rounds_given",
+    "rows_for_each",
+]
+
+Ids = NDArray[np.int64]
+
+# Sparse costs are read as they come: so many numbers of a round at most.
+MOST_DENSE = 10_000_000
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One round: ids of the actions on offer (J,), φ and ψ (J, d), costs W (J, K), and what else it brings.
+
+    φ and ψ have one row where one x stands for all actions. `group`, `usage`, `keys` and `time` are those of the context; `context`
+    is its number, for those who are told. `catalogue`: φ as a catalogue holds it, which never changes.
+    """
+
+    ids: Ids
+    phi: Array | None = None
+    W: Array = np.empty((0, 0))
+    psi: Array | None = None
+    group: str | tuple[str, ...] | None = None
+    context: int | None = None
+    catalogue: Array | None = None
+    usage: Mapping[str, Any] | None = None
+    keys: Mapping[str, Any] | None = None
+    time: Any = None
+
+    def row_of(self, name: str, action: int) -> int:
+        """The row of an action that must be on offer."""
+        rows = np.flatnonzero(self.ids == action)
+        if not len(rows):
+            raise InvalidInput(
+                f"{name} must be on offer in every round, but action {action} is not among {self.ids.tolist()}."
+            )
+        return int(rows[0])
+
+    def alone(self, row: int) -> Offer:
+        """The same round with one of its actions on offer."""
+
+        def own(rows: Array | None) -> Array | None:
+            return rows if rows is None or len(rows) < len(self.ids) else rows[row : row + 1].copy()
+
+        rows = slice(row, row + 1)
+        return msgspec.structs.replace(
+            self, ids=self.ids[rows], phi=own(self.phi), psi=own(self.psi), W=self.W[rows].copy()
+        )
+
+
+class Costs(Protocol):
+    """What makes costs of usage: `Rules`, or the same compiled."""
+
+    def costs(self, usage: Any, group: Any, ids: Any, /) -> Array:
+        """W (J, K)."""
+        ...
+
+    def observed(self, usage: Any, action: int, group: Any, /) -> Array:
+        """The costs seen after acting, (K_after,)."""
+        ...
+
+    def force(self, group: Any, /) -> Any:
+        """What counts in a context of this group; `rules` says which do, None where all do."""
+        ...
+
+
+class OfferReader:
+    """Makes offers for one policy: what its models read, its K constraints, which of them are `known` before acting.
+
+    Parameters
+    ----------
+    reward, cost : Model, optional
+    K : int
+    known : (K,) of bool
+        Whose costs are seen before acting.
+    rules : Rules, optional
+    rule_costs : optional
+        What makes costs of usage, by these rules.
+    n_actions : int, optional
+        Where neither models nor rules say it.
+    any_unit : bool
+        Features and costs in any unit: all that must hold is that they are finite. Else whoever computes with them checks them.
+    ignores : bool
+        Pass over features, costs, usage and groups that the policy does not look at, rather than refuse them.
+
+    Examples
+    --------
+    >>> import tightrope as tr
+    >>> read = OfferReader(tr.ArmMeans(2), None, 1, np.array([True]))
+    >>> read.offer(costs=[[0.5], [-0.5]]).ids
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        reward: Learner | None,
+        cost: Learner | None,
+        K: int,
+        known: NDArray[np.bool_],
+        *,
+        rules: Rules | None = None,
+        rule_costs: Costs | None = None,
+        n_actions: int | None = None,
+        any_unit: bool = False,
+        ignores: bool = False,
+    ) -> None:
+        self.reward, self.cost, self.rules, self.K = reward, cost, rules, K
+        self.rule_costs, self.any_unit, self.ignores = rule_costs, any_unit, ignores
+        self.known_columns = np.flatnonzero(known)
+        self.columns = np.flatnonzero(~known).astype(np.int64)
+        sizes = {
+            "reward": None if reward is None else reward.n_actions,
+            "cost": None if cost is None else cost.n_actions,
+            "rules": None if rules is None else len(rules.actions),
+        }
+        said = {name: n for name, n in sizes.items() if n is not None}
+        if len(set(said.values())) > 1:
+            raise InvalidInput(
+                f"reward, cost and rules must know the same number of actions, but got {said}."
+            )
+        self.n_actions = next(iter(said.values()), n_actions)
+        self.constraints = tuple(map(str, range(K))) if rules is None else rules.names
+        # Whether ψ is φ where none is given.
+        self.same_features = (
+            cost is not None
+            and cost.takes_features
+            and reward is not None
+            and cost.n_features == reward.n_features
+            and (cost.n_actions is None) == (reward.n_actions is None)
+        )
+        self.names = None if rules is None else tuple(map(str, rules.actions))
+        self.action_names = ActionNames(self.n_actions if rules is None else rules.actions)
+
+    def offer(
+        self,
+        features: Any = None,
+        costs: Any = None,
+        cost_features: Any = None,
+        actions: Any = None,
+        usage: Any = None,
+        group: Any = None,
+        *,
+        context: int | None = None,
+        keys: Mapping[str, Any] | None = None,
+        time: Any = None,
+    ) -> Offer:
+        """One round, in the form that models and kernels read, or an error that says what is wrong with it."""
+        catalogue = None
+        if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
+            if actions is not None or usage is not None or group is not None:
+                raise InvalidInput("with a Catalogue or SparseCosts, decide takes features and costs alone.")
+            if isinstance(features, Catalogue):
+                catalogue = features.features
+                # Compiled code writes to none of it, but is made for arrays that could be written to.
+                features = catalogue if is_plain(catalogue) else catalogue.copy()
+            costs = _dense(costs)
+        group = plain_group(group)
+        costs, cost_features = self._told_apart(features, costs, cost_features)
+        ids = None if actions is None else np.array(self.action_names.ids(actions, once=True), dtype=np.int64)
+        J = None if ids is None else len(ids)
+        phi = psi = None
+        if self.reward is not None:
+            phi, J = _feature_rows("features", features, self.reward, J)
+        if self.cost is not None:
+            psi, J = _feature_rows("cost_features", cost_features, self.cost, J)
+        elif cost_features is not None and not self.ignores:
+            raise InvalidInput(
+                "cost_features are for a policy with cost=: costs are seen before acting here."
+            )
+        W = self._cost_matrix(costs, usage, group, ids, J)
+        if ids is None:
+            J = len(W)
+            if self.n_actions is not None and self.n_actions != J:
+                raise InvalidInput(
+                    f"there are {self.n_actions} actions, but {J} rows came: say with actions= which they are."
+                )
+            ids = np.arange(J)
+        if self.any_unit:
+            self._require_finite(phi, psi, W)
+            self.in_force(group)  # which says what is missing, before anything is changed
+            if len(self.columns):
+                W[:, self.columns] = 0.0
+        return Offer(ids, phi, W, psi, group, context, catalogue, usage, keys, time)
+
+    def observed(self, costs: Any, action: int, group: Any) -> Array:
+        """The costs seen after acting, (K_after,), given as such or by the names of usages."""
+        if isinstance(costs, Mapping):
+            if self.rule_costs is None:
+                raise InvalidInput(
+                    "costs by usage name need rules: make the policy with constraints=Rules([...])."
+                )
+            costs = self.rule_costs.observed(costs, action, group)
+        n = len(self.columns)
+        given = real_array(
+            "costs", costs, (n,), *([()] if n == 1 else []), *([(self.K,)] if n < self.K else [])
+        )
+        w = given.reshape(n) if given.size == n else given[self.columns]
+        if self.any_unit:
+            require_range("costs", w, -LARGEST, LARGEST)
+        return w
+
+    def in_force(self, group: Any) -> NDArray[np.bool_] | None:
+        """Which rules are in force for a context of that group; None where all are."""
+        found: NDArray[np.bool_] | None = (
+            None if self.rule_costs is None else self.rule_costs.force(group).rules
+        )
+        return found
+
+    def _told_apart(self, features: Any, costs: Any, cost_features: Any) -> tuple[Any, Any]:
+        """Costs and cost features: where no cost is known before acting, the second argument of `decide` is the latter."""
+        if self.cost is not None and costs is not None and len(self.columns) == self.K:
+            if cost_features is not None:
+                raise InvalidInput(
+                    "costs are seen after acting here: give the cost features once, not costs as well."
+                )
+            if not self.cost.takes_features:
+                raise InvalidInput("costs are seen after acting here: give them to learn, not to decide.")
+            costs, cost_features = None, costs
+        elif len(self.columns) and costs is not None and cost_features is None and np.ndim(costs) == 1:
+            # One x: costs would have a row for each action.
+            costs, cost_features = None, costs
+        if cost_features is None and self.same_features:
+            cost_features = features
+        return costs, cost_features
+
+    def _cost_matrix(self, costs: Any, usage: Any, group: Any, ids: Any, J: int | None) -> Array:
+        """W (J, K); columns that are seen after acting hold nothing yet."""
+        K, known = self.K, self.known_columns
+        if self.ignores:
+            usage, costs = None, costs if len(known) else None
+        elif usage is not None or group is not None:
+            if self.rule_costs is None:
+                raise InvalidInput(
+                    "usage and group need rules: make the policy with constraints=Rules([...])."
+                )
+            if costs is not None and usage is not None:
+                raise InvalidInput("give costs, or usage, not both.")
+        if costs is None and self.rule_costs is not None:
+            W = self.rule_costs.costs(usage, group, ids)
+            if J is not None and len(W) != J:
+                raise InvalidInput(
+                    f"there are {len(W)} actions, but {J} rows came: say with actions= which they are."
+                )
+            return W
+        if not len(known) and (costs is None or K):
+            if costs is not None:
+                raise InvalidInput("no constraint is seen before acting here, so costs can't be given.")
+            J = self.n_actions if J is None and self.ignores else J
+            if J is None:
+                raise InvalidInput("how many actions are on offer can't be told: give features or actions.")
+            return np.empty((J, K))
+        if costs is None:
+            raise InvalidInput(
+                f"costs of shape (J, {len(known)}) are needed: one row an action, one column a constraint."
+            )
+        shapes: list[tuple[int | None, ...]] = [(J, K)] if len(known) == K else [(J, len(known)), (J, K)]
+        given = real_array("costs", costs, *shapes)
+        if not len(given):
+            raise InvalidInput("at least one action must be on offer, but costs has no row.")
+        if len(known) == K:
+            return given
+        W = np.zeros((len(given), K))
+        if given.shape[1] == K:
+            W[:, known] = given[:, known]
+        else:
+            limit = LARGEST if self.any_unit else COST_LIMIT
+            require_range("costs", given, -limit, limit)
+            W[:, known] = given
+        return W
+
+    def _require_finite(self, phi: Array | None, psi: Array | None, W: Array) -> None:
+        """Name the entry that is not finite, or too large to be squared."""
+        for name, rows in (("features", phi), ("cost_features", psi)):
+            if rows is not None:
+                require_range(name, rows, -LARGEST, LARGEST)
+        if len(self.columns):
+            W = W.copy()
+            W[:, self.columns] = 0.0
+        require_range("costs", W, -LARGEST, LARGEST)
+
+
+def _feature_rows(name: str, value: Any, model: Learner, J: int | None) -> tuple[Array | None, int | None]:
+    """Rows that `model` reads, one for each action or one for all, and, where they tell it, the number of actions."""
+    if not _are_given(name, value, model, "an action"):
+        return None, J if J is not None else model.n_actions
+    p = model.n_features
+    if model.n_actions is not None:
+        J = model.n_actions if J is None else J
+        if getattr(value, "shape", None) == (1, p):
+            # A frame of one row, which is the x of all actions.
+            value = real_array(name, value, (1, p))[0]
+        rows = real_array(name, value, (p,), (J, p))
+        return (rows[None, :] if rows.ndim == 1 else rows), J
+    rows = real_array(name, value, (J, p))
+    if not len(rows):
+        raise InvalidInput(f"at least one action must be on offer, but {name} has no row.")
+    return rows, len(rows)
+
+
+def rows_for_each(rows: Array | None, J: int) -> Array | None:
+    """A row for each of J actions, in C order, where one stood for all."""
+    if rows is None or len(rows) == J:
+        return rows
+    return np.array(np.broadcast_to(rows, (J, rows.shape[1])), order="C")
+
+
+def logged_rows(name: str, value: Any, model: Learner, n: int) -> Array | None:
+    """One feature row for each of n logged decisions."""
+    if not _are_given(name, value, model, "a decision"):
+        return None
+    return real_array(name, value, (n, model.n_features))
+
+
+def plain_group(group: Any) -> str | tuple[str, ...] | None:
+    """A context's groups in a form that can be kept and saved."""
+    if group is None or isinstance(group, str):
+        return group
+    if not isinstance(group, Iterable):
+        raise InvalidInput(f"group must be a name or several, but got {group!r}.")
+    names = tuple(group)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"group must be a name or several, but got {name!r} among them.")
+    return tuple(sorted(names))
+
+
+def rounds_given(name: str, value: Any) -> int:
+    """For how many rounds an argument of `decide_many` is."""
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
+        raise InvalidInput(f"{name} must have one entry for each round, but got {value!r}.")
+    return len(value)
+
+
+def _are_given(name: str, value: Any, model: Learner, of: str) -> bool:
+    """Whether there are features, which must be so where the model takes any and only there."""
+    if model.takes_features and value is None:
+        raise InvalidInput(f"{name} are needed by {type(model).__name__}: {model.n_features} numbers {of}.")
+    if not model.takes_features and value is not None:
+        raise InvalidInput(f"{name} are not needed by {type(model).__name__}, so they can't be given.")
+    return model.takes_features
+
+
+def _dense(costs: Any) -> Any:
+    """Sparse costs as an array; all else as it is."""
+    if not isinstance(costs, SparseCosts):
+        return costs
+    J, K = costs.shape
+    if J * K > MOST_DENSE:
+        raise InvalidInput(
+            f"SparseCosts of {J} × {K} are too large for this policy, which reads up to {MOST_DENSE} numbers a round."
+        )
+    W = np.tile(-costs.limits, (J, 1))
+    W[np.repeat(np.arange(J), np.diff(costs.offsets)), costs.indices] += costs.data
+    return W

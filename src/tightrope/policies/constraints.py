@@ -1,0 +1,87 @@
+"""Constraints as a policy's constructor takes them: how many, when each is seen, what their costs lie in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightrope.errors import InvalidInput
+from tightrope.problem import Seen, when_seen, which_before
+from tightrope.rules import Rules
+from tightrope.validation import Array, finite_array, real_array, require_range, whole_number
+
+
+def read_constraints(
+    constraints: Any, cost: Any
+) -> tuple[Rules | None, int, tuple[Seen, ...] | None, NDArray[np.bool_]]:
+    """Constraints given as their number, as rules, or by when each is seen: rules, K, when, and which are seen before acting.
+
+    `cost` is the model of those that are seen after acting, if one was given.
+    """
+    if isinstance(constraints, Rules):
+        known = np.asarray(constraints.seen, dtype=bool)
+        if cost is not None and known.all():
+            raise InvalidInput(
+                "cost is a model of costs that are seen after acting, but every rule here is seen before."
+            )
+        return constraints, constraints.n_constraints, None, known
+    if (
+        isinstance(constraints, tuple | list)
+        and constraints
+        and all(isinstance(one, str) for one in constraints)
+    ):
+        K = len(constraints)
+        seen = when_seen("constraints", constraints, K)
+        before = which_before(seen, K)
+        if cost is not None and before.all():
+            raise InvalidInput(
+                "cost is the model of the costs that are seen after acting: here all are seen before."
+            )
+        return None, K, seen if isinstance(seen, tuple) else None, before
+    K = whole_number("constraints must be Rules or their number, which", constraints)
+    return None, K, None, np.full(K, cost is None)
+
+
+def finite_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array | None:
+    """What each of K costs is known to lie in, (K, 2); None where nothing is known."""
+    if rules is not None:
+        if cost_range is not None:
+            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
+        ranges = np.array(rules.cost_range, dtype=float).reshape(K, 2)
+        for k, column in enumerate(rules.columns):
+            if not column.rule.declared:
+                # The limit tells about how large costs are, in any unit; where it is 0 nothing does.
+                size = max(abs(limit) for _, limit in column.rule.sides) / column.rule.scale
+                ranges[k] = -size, size
+        return ranges
+    if cost_range is None:
+        return None
+    given = finite_array("cost_range", np.asarray(cost_range, dtype=float), (2,), (K, 2))
+    ranges = np.array(np.broadcast_to(given, (K, 2)))
+    bad = ranges[:, 0] > ranges[:, 1]
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InvalidInput(
+            f"`low ≤ high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
+        )
+    return ranges
+
+
+def unit_ranges(K: int, rules: Rules | None, cost_range: Any) -> Array:
+    """What each of K costs is known to lie in, (K, 2), for a policy that takes costs in [−1, 1]."""
+    if rules is not None:
+        if cost_range is not None:
+            raise InvalidInput("cost_range comes from the rules' declared ranges: do not give it as well.")
+        return np.array(rules.cost_range, dtype=float).reshape(K, 2)
+    given = real_array("cost_range", (-1.0, 1.0) if cost_range is None else cost_range, (2,), (K, 2))
+    ranges = np.array(np.broadcast_to(given, (K, 2)))
+    require_range("cost_range", ranges, -1.0, 1.0)
+    bad = ranges[:, 0] >= ranges[:, 1]
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InvalidInput(
+            f"`low < high` must hold in cost_range, but constraint {k} has {tuple(ranges[k].tolist())}."
+        )
+    return ranges
