@@ -82,10 +82,10 @@ def fit(
         )
         journal = storage.open_journal(log, experiment)
         try:
-            given, recorded, random = logged.log_of(journal, trust=trust)
+            given, recorded = logged.log_of(journal, trust=trust)
         finally:
             journal.close()
-        how |= {"spec": how["spec"] or recorded, "random": random}
+        how["spec"] = how["spec"] or recorded
     if how["spec"] is not None:
         how["name"] = how["spec"].name
     found = fitted(given, model or None, **how, tell=lambda line: print(line, file=sys.stderr))

@@ -168,9 +168,14 @@ class NumberColumn(_Column, frozen=True, kw_only=True, tag="number"):
         )
         scaled, refuses, indicates = self.standardise, self.missing == "error", self.missing == "indicator"
         (low, high), strict = self.taken, self.outside == "refuse"
+        # Whole numbers that are floats, too; a date is never a number.
+        whole = 2**53 if type(self) is NumberColumn else -1
 
         def write(x: list[float], at: int, value: Any) -> None:
-            if type(value) is not float or not math.isfinite(value):
+            kind = type(value)
+            if not (kind is float and value - value == 0.0) and not (
+                kind is int and -whole <= value <= whole
+            ):
                 if is_missing(value):
                     if refuses:
                         gap()

@@ -180,7 +180,7 @@ class Encoder:
             Names the column that is unknown or missing, or whose value can't be taken, as ``context.NAME``.
         """
         self._require_fitted()
-        if not isinstance(context, Mapping):
+        if type(context) is not dict and not isinstance(context, Mapping):
             raise InvalidInput(f"context must be a row by column names, but got {context!r}.")
         if not context.keys() <= self.columns.keys():
             name = next(one for one in context if one not in self.columns)
@@ -341,7 +341,8 @@ class Encoder:
         except Refused as refused:
             field = where.format(name)
             raise InvalidInput(f"{field} {refused}", field=field) from None
-        return np.array(x) / self.norm
+        norm = self.norm
+        return np.array([entry / norm for entry in x])
 
     def _design(self, frame: Frame) -> Array:
         blocks = [self._block(name, write, frame.column(name)) for name, _, write in self._writers]

@@ -195,7 +195,6 @@ def compare(
     *,
     what: str = "reward",
     outcomes: Array | None = None,
-    random: bool = True,
     tell: Tell = lambda line: None,
     progress: bool | None = None,
 ) -> Comparison:
@@ -211,8 +210,6 @@ def compare(
         What the outcomes are called.
     outcomes : (n, M) array, optional
         Rewards by default.
-    random : bool
-        Whether the propensities are those that actions were drawn with, so that values can be estimated.
     tell : callable
         Told each model before it is fitted.
     progress : bool, optional
@@ -227,7 +224,7 @@ def compare(
     with progress_bar(f"models of the {what}", len(chosen), "models", progress) as advance:
         for name, settings in chosen:
             tell(f"{what}: {name}")
-            fitted.append(_fit(name, settings, log, y, variance, random and outcomes is None))
+            fitted.append(_fit(name, settings, log, y, variance, outcomes is None))
             advance()
     best = min(fitted, key=lambda one: one.loss)
     within = (one for one in fitted if one is best or _close(one, best, log))
@@ -277,7 +274,7 @@ def features_of(log: Log) -> Array | None:
     return np.asarray(contexts, dtype=float)
 
 
-def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Array, random: bool) -> Fitted:
+def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Array, earns: bool) -> Fitted:
     n, J, M = log.n_rows, log.n_actions, y.shape[1]
     x = features_of(log)
     expected = np.empty((n, J, M))
@@ -296,7 +293,7 @@ def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Arra
     own = expected[np.arange(n), log.actions]
     errors = ((own - y) ** 2 / variance).mean(axis=1)
     loss, loss_error = _mean_and_error(errors, log)
-    value = _value(log, expected[:, :, 0]) if random else None
+    value = _value(log, expected[:, :, 0]) if earns and log.propensities is not None else None
     return Fitted(
         name, settings, loss, loss_error, _calibration(own, y, variance), value, seconds, errors, expected
     )

@@ -231,7 +231,6 @@ def compare_models(
     group: str | None = None,
     in_order: bool = False,
     spec: Spec | None = None,
-    random: bool = True,
     name: str | None = None,
     tell: Tell = lambda line: None,
     progress: bool | None = None,
@@ -256,8 +255,6 @@ def compare_models(
         Whether rows are in the order of time and what was done depended on earlier outcomes.
     spec : Spec, optional
         Whose rules, context and policy the new spec takes over.
-    random : bool
-        Whether the propensities of a `Log` are real.
     name : str, optional
         Of the new spec.
     tell : callable
@@ -280,12 +277,11 @@ def compare_models(
         log = data
     else:
         log, encoder = _log_of_table(data, action, reward, probability, context, cost, group, in_order, spec)
-        random = probability is not None
     if spec is not None and spec.actions and tuple(spec.actions) != log.action_names:
         raise InvalidInput(
             f"the actions of the log must be the spec's, {_listed(spec.actions)}, but they are {_listed(log.action_names)}."
         )
-    compared = compare(log, models, random=random, tell=tell, progress=progress)
+    compared = compare(log, models, tell=tell, progress=progress)
     costs = None
     if log.n_constraints and log.costs.ndim == 2:
         varies = log.costs.var(axis=0) > 0.0

@@ -25,8 +25,8 @@ reward          0.5204  0.4843 to 0.5566
 constraint 0    0.0383  0.0322 to 0.0444      0  violated with 95 % confidence
 """
 
-from tightrope.log import Log
+from tightrope.log import Log, LogColumns
 from tightrope.offpolicy.evaluation import Evaluation, Measure, Weights, evaluate
 from tightrope.offpolicy.live import evaluate_live
 
-__all__ = ["Evaluation", "Log", "Measure", "Weights", "evaluate", "evaluate_live"]
+__all__ = ["Evaluation", "Log", "LogColumns", "Measure", "Weights", "evaluate", "evaluate_live"]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.offpolicy import Log
+from tightrope.log import Log
 from tightrope.service.experiment.configuration import served_policy
 from tightrope.service.journal import Journal, probabilities_of
 from tightrope.service.offline.served_decisions import Reader, Record
 from tightrope.spec import Spec
 
 
-def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec, bool]:
-    """The decisions of an open journal that were served live and have their whole outcome, in their order; its spec; whether all
-    probabilities are known. Costs that are seen after acting are the log's; rules seen before acting need no log.
-    With `trust` classes of your own that the journal names may run.
+def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec]:
+    """The decisions of an open journal that were served live and have their whole outcome, in their order; its spec.
+
+    The log has propensities where those of all decisions are known. Costs that are seen after acting are the log's; rules seen
+    before acting need no log. With `trust` classes of your own that the journal names may run.
     """
     record = Record.of(journal, trust=trust)
     spec = record.spec
@@ -38,16 +39,15 @@ def log_of(journal: Journal, *, trust: bool = False) -> tuple[Log, Spec, bool]:
         raise InvalidInput(
             f"the journal has {len(rewards)} decisions with their whole outcome, and 2 are needed at least."
         )
-    known = not np.isnan(chances).any()
     names = () if spec.rules is None else spec.rules.names
     log = Log(
         actions,
         rewards,
         np.array(late),
-        propensities=chances if known else np.full(len(rewards), 1.0 / J),
+        propensities=None if np.isnan(chances).any() else chances,
         contexts=np.array(contexts) if all(x is not None for x in contexts) else None,
         in_order=True,
         action_names=spec.actions,
         constraints=[names[k] for k in reader.late],
     )
-    return log, spec, known
+    return log, spec
