@@ -90,7 +90,7 @@ def weigh_gaps(J: int, core: Array, trace: Array, learnt: int, seed: np.uint64) 
     chances = gap_probabilities(trace[values:marks], allowed, slope)
     u = kernels.uniforms(seed, 0, t, MEMBER_SLOT)[0]
     row = min(int(np.searchsorted(np.cumsum(chances), u, side="right")), int(np.flatnonzero(chances)[-1]))
-    return row, Gaps(slope)
+    return row, Gaps(float(slope))
 
 
 def gap_probabilities(values: Array, allowed: Any, slope: float) -> Array:
