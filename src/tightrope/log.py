@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -117,14 +117,6 @@ class History(LogColumns, frozen=True, kw_only=True, forbid_unknown_fields=True)
         whole = frame if kept.all() else frame.where(kept)
         log = Log.from_frame(whole, self, named=action_name, left_out=int((~kept).sum()))
         return log if isinstance(self.reward, dict) else log.for_actions(sorted(log.action_names))
-
-
-class Lessons(NamedTuple):
-    """What can be learnt of a log, one for each action where a row tells them all: row, action and reward, (m,) each."""
-
-    rows: Codes
-    actions: Codes
-    rewards: Array
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -398,12 +390,12 @@ class Log(AsFrame):
         names = self.action_names if actions is None else actions
         return np.column_stack([self.frame.numbers(stated.get(one, untold)) for one in names])
 
-    def lessons(self) -> Lessons:
-        """What can be learnt of it, in the order of its rows."""
+    def lessons(self) -> tuple[Codes, Codes, Array]:
+        """What can be learnt of it: row, action and reward, (m,) each; of every action where a row tells them all."""
         n, J = len(self), self.n_actions
         if self.tells_all:
-            return Lessons(np.repeat(np.arange(n), J), np.tile(np.arange(J), n), self.rewards.ravel())
-        return Lessons(np.arange(n), self.actions, self.rewards)
+            return np.repeat(np.arange(n), J), np.tile(np.arange(J), n), self.rewards.ravel()
+        return np.arange(n), self.actions, self.rewards
 
     def for_actions(self, names: Sequence[str]) -> Self:
         """The same with the actions in this order."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tightrope.environments.drifting import Drifting as Drifting
     from tightrope.environments.hospital import hospital as hospital
     from tightrope.environments.hospital import hospital_rules as hospital_rules
-    from tightrope.environments.logged import Logged as Logged
-    from tightrope.environments.logged import from_log as from_log
+    from tightrope.environments.log import Logged as Logged
+    from tightrope.environments.log import from_log as from_log
     from tightrope.environments.synthetic import synthetic as synthetic
     from tightrope.environments.table import Table as Table
     from tightrope.environments.table import WeakEvidence as WeakEvidence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Custom": "tightrope.environments.custom",
     "Drifting": "tightrope.environments.drifting",
-    "Logged": "tightrope.environments.logged",
+    "Logged": "tightrope.environments.log",
     "Table": "tightrope.environments.table",
     "Tabular": "tightrope.environments.tabular",
     "WeakEvidence": "tightrope.environments.table",
     "bandit": "tightrope.environments.bandit",
-    "from_log": "tightrope.environments.logged",
+    "from_log": "tightrope.environments.log",
     "from_table": "tightrope.environments.table",
     "hospital": "tightrope.environments.hospital",
     "hospital_rules": "tightrope.environments.hospital",

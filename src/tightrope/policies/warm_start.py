@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tightrope.encoder import Encoder
 
 
-class Log(NamedTuple):
+class Lessons(NamedTuple):
     """Logged decisions: actions, φ, rewards, and where they were seen the costs with their ψ."""
 
     ids: list[int]
@@ -48,7 +48,7 @@ def read_log(
     cost_features: Any,
     usage: Any,
     group: Any,
-) -> Log:
+) -> Lessons:
     """What `warm_start` is given, all of it checked. `ranges` (K_after, 2): what observed costs must lie in."""
     if usage is not None:
         costs = _costs_of_usage(read, costs, usage, group, actions)
@@ -71,7 +71,7 @@ def read_log(
         psi = _rows(read, "cost_features", cost_features, cost, n)
     elif cost_features is not None:
         raise InvalidInput("cost_features come with the costs that were seen, but costs is None.")
-    return Log(ids, phi, y, w, psi)
+    return Lessons(ids, phi, y, w, psi)
 
 
 def encoded(

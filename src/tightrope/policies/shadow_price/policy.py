@@ -31,7 +31,7 @@ from tightrope.policies.shadow_price.prices import CompiledState, Prices, loaded
 from tightrope.policies.shadow_price.sampling import follow_member, sampling_for, weigh_gaps
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
-from tightrope.policies.warm_start import Log, encoded, read_log
+from tightrope.policies.warm_start import Lessons, encoded, read_log
 from tightrope.policies.watch import LOOK_EVERY, Watch
 from tightrope.problem import Seen
 from tightrope.rules import Rules, Units
@@ -652,7 +652,7 @@ class ShadowPrice(Constrained):
                 raise InvalidInput(f"offers[{i}]: {error}") from error
         return found
 
-    def _logged_offers(self, log: Log) -> list[Remembered]:
+    def _logged_offers(self, log: Lessons) -> list[Remembered]:
         """What was on offer in logged rounds, where one x serves all actions and no cost is known before."""
         K, late = self.n_constraints, len(self._columns)
         models = [model for model in (self._reward, self._cost) if model is not None]
