@@ -124,7 +124,7 @@ class PolicySuite:
         for shown in _rounds(policy, self.environment(), ask="propose"):
             pi, chosen = np.asarray(shown.told.probabilities), _action(shown.decision)
             good = pi.shape == shown.ids.shape and bool((pi >= -1e-9).all()) and abs(pi.sum() - 1.0) < 1e-6
-            _must(good, f"propose(...).probabilities must be {len(pi)} that sum to 1, but are {pi.tolist()}")
+            _must(good, f"propose(...).probabilities must be {len(shown.ids)} that sum to 1, but are {pi}")
             possible = pi[shown.ids == chosen].sum() > 0.0
             _must(possible, f"decide chose action {chosen}, to which propose gave probability 0")
 

@@ -403,9 +403,9 @@ class PessimisticOptimistic(Constrained):
             and ((inside := 0.0 <= reward <= 1.0) or reward - reward == 0.0)
         ):
             # The fast path again; what is refused is left to the careful way below.
-            waiting = self._pending.get(decision.number)
+            waiting = self._pending.pop(decision.number, None)
             if waiting is not None:
-                self._pending.close(decision.number)
+                self._pending.version += 1
                 g = waiting[1] if self._disjoint else 0
                 if fast.learn(g, waiting[2], reward, self._flat, self._core):
                     self._reward.refresh(g)
