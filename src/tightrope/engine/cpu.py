@@ -76,13 +76,15 @@ def policy_seed(seed: int, replication: int) -> int:
 def _pessimistic_optimistic(
     policy: PessimisticOptimistic, env: Tabular, world: kernels.TabularArrays
 ) -> Loop:
-    reward_rows, cost_rows = model_rows(env, "reward", policy._reward), model_rows(env, "cost", policy._cost)
+    state = policy.compiled_state()
+    reward_rows, cost_rows = model_rows(env, "reward", state.reward), model_rows(env, "cost", state.cost)
     p = max(reward_rows.shape[2], cost_rows.shape[2])
 
     def simulate(run: kernels.Run) -> tuple[int, Any]:
         twin = policy.copy()
-        reward, cost = _model_arrays(twin._reward, reward_rows), _model_arrays(twin._cost, cost_rows)
-        arrays = kernels.PolicyArrays(reward, cost, twin._ranges, twin._input.columns, twin._core)
+        own = twin.compiled_state()
+        reward, cost = _model_arrays(own.reward, reward_rows), _model_arrays(own.cost, cost_rows)
+        arrays = kernels.PolicyArrays(reward, cost, own.ranges, own.columns, own.core)
         rounds: int = kernels.simulate_pessimistic_optimistic(world, arrays, _workspace(world, twin, p), run)
         return rounds, twin
 

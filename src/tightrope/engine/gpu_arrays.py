@@ -59,16 +59,17 @@ def policy_arguments(
     queue: type[Any],
 ) -> list[Any]:
     """Rows, steps, start, start_queue and ranges, in the types of the estimates and of the queues."""
-    any_policy = policies[0]
+    any_state = policies[0].compiled_state()
     K = env.n_constraints
     start, queues, ranges = [], [], []
     for policy in policies:
-        start.append(np.concatenate([_model_state(m, packed) for m in (policy._reward, policy._cost)]))
+        state = policy.compiled_state()
+        start.append(np.concatenate([_model_state(m, packed) for m in (state.reward, state.cost)]))
         queues.append(policy.queue if policy.n_constraints else np.zeros(max(K, 1)))
-        ranges.append(policy._ranges if len(policy._ranges) else np.zeros((max(K, 1), 2)))
+        ranges.append(state.ranges if len(state.ranges) else np.zeros((max(K, 1), 2)))
     return [
-        padded_rows("reward", any_policy._reward, env, real),
-        padded_rows("cost", any_policy._cost, env, real),
+        padded_rows("reward", any_state.reward, env, real),
+        padded_rows("cost", any_state.cost, env, real),
         np.stack([schedule_steps(policy, rounds) for policy in policies]).astype(queue),
         np.stack(start).astype(real),
         np.stack(queues).astype(queue),
@@ -91,7 +92,8 @@ def comparator_arguments(policies: Sequence[Any], env: Tabular, n_settings: int)
 
 def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
     """1/V_t, ε_t and what multiplies the widths of reward and costs, (rounds, 4), from the policy's present round on."""
-    core = policy._core
+    state = policy.compiled_state()
+    core = state.core
     t = core[kernels.ROUNDS] + 1.0 + np.arange(rounds, dtype=np.float64)
     out = np.zeros((rounds, len(kernels.STEP_COLUMNS)))
     steps = dict(zip(kernels.STEP_COLUMNS, out.T))
@@ -99,7 +101,7 @@ def schedule_steps(policy: PessimisticOptimistic, rounds: int) -> Array:
         ahead = np.empty((rounds, 2))
         kernels.schedule_values_ahead(core.copy(), ahead)
         steps["inverse_V"][:], steps["eps"][:] = 1.0 / ahead[:, 0], ahead[:, 1]
-    models: list[tuple[str, Any]] = [("reward_bonus", policy._reward), ("cost_bonus", policy._cost)]
+    models: list[tuple[str, Any]] = [("reward_bonus", state.reward), ("cost_bonus", state.cost)]
     for column, model in models:
         if model is not None and model.compiled == "arms":
             # Above 0, so that it can't hide the width of an arm without an outcome.

@@ -169,7 +169,8 @@ def _policy_program(
     shared_bytes: int,
 ) -> Program:
     J, K = env.n_actions, env.n_constraints
-    reward, cost = policy._reward, policy._cost
+    state = policy.compiled_state()
+    reward, cost = state.reward, state.cost
     parts = {"reward": _part("reward", reward, env), "cost": _part("cost", cost, env)}
     for part in parts.values():
         _require_size("features", part.features)
@@ -200,7 +201,7 @@ def _policy_program(
         "REAL": "float" if precision == "single" else "double",
         "K_POLICY": K if constrained else 0,
         "KNOWN_COSTS": int(known),
-        "CLIPPED_REWARD(x)": _CLIPPED_REWARD[float(kernels.least_reward(policy._core))],
+        "CLIPPED_REWARD(x)": _CLIPPED_REWARD[float(kernels.least_reward(state.core))],
         "REWARD_MODEL": one.kind,
         "P": one.features,
         "BLOCKS": one.blocks,

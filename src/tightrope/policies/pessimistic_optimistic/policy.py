@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,16 @@ if TYPE_CHECKING:
 Tightening = Literal["paper", "capped"]
 
 ndarray, empty = np.ndarray, np.empty  # looked up in every round
+
+
+class CompiledState(NamedTuple):
+    """What an engine runs on: models, the ranges and columns of the costs seen after acting, and the core."""
+
+    reward: Any
+    cost: Any
+    ranges: Array
+    columns: NDArray[np.int64]
+    core: Array
 
 
 @register("pessimistic-optimistic")
@@ -211,6 +221,10 @@ class PessimisticOptimistic(Constrained):
     def slater(self) -> float | None:
         """δ as given, or as measured so far; None where V does not come from it."""
         return self._meter.value if self._meter is not None else self._delta
+
+    def compiled_state(self) -> CompiledState:
+        """What an engine runs on: the arrays themselves."""
+        return CompiledState(self._reward, self._cost, self._ranges, self._input.columns, self._core)
 
     @property
     def compiles(self) -> bool:
