@@ -150,7 +150,8 @@ def program_for(
 
 def require_short(policy: PessimisticOptimistic | ShadowPrice, rounds: int) -> None:
     """Refuse more rounds than single precision is good for."""
-    models: list[Any] = [policy._reward, policy._cost]
+    state = policy.compiled_state()
+    models: list[Any] = [state.reward, state.cost]
     for model in models:
         if model is None:
             continue

@@ -128,9 +128,10 @@ def shadow_price_arguments(policies: Sequence[ShadowPrice], env: Tabular, real: 
     settings = np.zeros((len(policies), PRIORS + 1 + K))
     for row, one in zip(settings, policies):
         row[EXPLORE], row[CAUTION] = one.explore, one.caution
-        row[PRIORS] = _priors(one._reward)[0]
-        if one._cost is not None:
-            row[PRIORS + 1 :] = _priors(one._cost)
+        own = one.compiled_state()
+        row[PRIORS] = _priors(own.reward)[0]
+        if own.cost is not None:
+            row[PRIORS + 1 :] = _priors(own.cost)
     return [
         np.concatenate([[0], np.cumsum(env.available.sum(axis=1))]).astype(np.uint32),
         np.nonzero(env.available)[1].astype(np.uint16),
