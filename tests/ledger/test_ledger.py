@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightrope.ledger import Account, Address, Exhausted, Ledger, Moment, Totals, Trail
-from tightrope.ledger.account import amount
+from tightrope.ledger.account import Account, Address, amount
+from tightrope.ledger.hard_caps import Exhausted
+from tightrope.ledger.ledger import Ledger
+from tightrope.ledger.totals import Totals
+from tightrope.ledger.trail import Moment, Trail
 from tightrope.spec import Spec, make_spec
 
 CENTS = [0.1, 0.25, 1.0, 2.5]

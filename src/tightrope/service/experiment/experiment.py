@@ -31,7 +31,7 @@ import msgspec
 
 from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
-from tightrope.ledger import Exhausted
+from tightrope.ledger.hard_caps import Exhausted
 from tightrope.models.background import Result
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op

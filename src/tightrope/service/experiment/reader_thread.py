@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from tightrope.errors import InvalidInput
-from tightrope.ledger import Exhausted
+from tightrope.ledger.hard_caps import Exhausted
 from tightrope.service.answer import Answer, Refusal
 from tightrope.service.experiment.batch import Batch, Op
 from tightrope.service.experiment.experiment import Experiment, refused

@@ -22,7 +22,10 @@ import numpy as np
 
 from tightrope.concerns import Concern, ignore
 from tightrope.errors import InvalidInput
-from tightrope.ledger import Exhausted, Ledger, Moment, Totals, Trail
+from tightrope.ledger.hard_caps import Exhausted
+from tightrope.ledger.ledger import Ledger
+from tightrope.ledger.totals import Totals
+from tightrope.ledger.trail import Moment, Trail
 from tightrope.log import Log
 from tightrope.policies import Decision, Explanation, Policy
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, PendingDecisions
