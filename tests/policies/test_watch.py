@@ -97,7 +97,7 @@ def test_totals_are_read_as_they_are_between_two_looks():
     policy = Stubborn(2, n_constraints=1)
     run(policy, 650, costs=[[0.25], [0.0]])
     assert "total above zero" in [one.kind for one in policy.concerns()]
-    policy._totals[:] = -1.0
+    policy._ledger.sums[:] = -1.0
     assert policy.concerns() == []
 
 
@@ -165,7 +165,7 @@ def test_a_warning_as_an_error_leaves_the_state_as_it_was():
     policy = Stubborn(2, n_constraints=1)
     policy.decisions.made = 1024
     policy._watch.since[:] = watch.FIRST_LOOK
-    policy._totals[:] = 100.0
+    policy._ledger.sums[:] = 100.0
     before = policy.state()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -125,8 +125,8 @@ class Lagrangian(Policy):
         if self.guard:
             # Of costs that are known the totals are exact; what is expected of others is rounded in any case.
             known = self._cost is None
-            totals = self._totals if known else self._expected
-            rests = self._rests if known else np.zeros(self.n_constraints)
+            totals = self._ledger.sums if known else self._expected
+            rests = self._ledger.rests if known else np.zeros(self.n_constraints)
             values = np.where(kept_rows(totals, rests, W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=W)
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tightrope import displays, kernels
 from tightrope.concerns import Concern, warn
 from tightrope.errors import InvalidInput
+from tightrope.ledger.totals import Totals
 from tightrope.models import MODELS, Model
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import NO_DECISION, missing_sizes
@@ -179,13 +180,8 @@ class Policy:
         return OfferReader(*models, K, np.ones(K, dtype=bool), n_actions=self.n_actions, ignores=True)
 
     @cached_property
-    def _totals(self) -> Array:
-        return np.zeros(self.n_constraints)
-
-    @cached_property
-    def _rests(self) -> Array:
-        """What rounding has left of the totals (`kernels.exact_sums`)."""
-        return np.zeros(self.n_constraints)
+    def _ledger(self) -> Totals:
+        return Totals(self.n_constraints)
 
     @cached_property
     def _watch(self) -> Watch:
@@ -235,7 +231,7 @@ class Policy:
     @property
     def totals(self) -> Array:
         """Cumulative costs that are known, (K,), a copy."""
-        return self._totals.copy()
+        return self._ledger.totals
 
     @property
     def rounds(self) -> int:
@@ -387,7 +383,7 @@ class Policy:
         self.learn_outcome(pending, y, w, complete=not pending[0] & ~parts)
         self._note_decision(NO_DECISION)
         if w is not None:
-            kernels.add_costs(self._totals, self._rests, w)
+            self._ledger.book(w)
         self.decisions.learnt(number, parts)
 
     @property
@@ -569,7 +565,7 @@ class Policy:
         phi, psi = self.kept_features(offer, choice)
         awaits = AWAITS_REWARD
         if self.sees_costs:
-            kernels.add_costs(self._totals, self._rests, offer.W[choice.row])
+            self._ledger.book(offer.W[choice.row])
         elif self.n_constraints:
             awaits |= AWAITS_COSTS
         decision = self._decision(offer, choice, self.decisions.owner)
@@ -611,7 +607,7 @@ class Policy:
                 model.make_room(given)
 
     def _all_arrays(self) -> Arrays:
-        found: Arrays = {"totals": self._totals, "rests": self._rests, **self.arrays()}
+        found: Arrays = {**self._ledger.arrays(), **self.arrays()}
         for part, model in (("reward", self._reward), ("cost", self._cost)):
             if model is not None:
                 found |= {f"{part}/{name}": array for name, array in model.arrays().items()}

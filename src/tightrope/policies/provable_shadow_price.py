@@ -128,7 +128,7 @@ class ProvableShadowPrice(Policy):
         rewards = self._optimistic(offer.phi, offer.ids, t)
         values = rewards - offer.W @ self._prices_in_force(price, t)
         if self.guard:
-            values = np.where(kept_rows(self._totals, self._rests, offer.W), values, -np.inf)
+            values = np.where(kept_rows(self._ledger.sums, self._ledger.rests, offer.W), values, -np.inf)
         return Choice(best_row(values), rewards, values, note=solved)
 
     def chosen(self, offer: Offer, choice: Choice) -> None:
@@ -137,7 +137,7 @@ class ProvableShadowPrice(Policy):
         if choice.note is not None:
             self._price[...] = choice.note
         self._remember(t, _remembered(offer, self.decisions.made))
-        raised, ready = RULE.step(t, self._totals, self._raised, int(self._ready[0]))
+        raised, ready = RULE.step(t, self._ledger.sums, self._raised, int(self._ready[0]))
         self._raised[...], self._ready[0] = raised, ready
 
     def arrays(self) -> Arrays:
@@ -247,7 +247,7 @@ class ProvableShadowPrice(Policy):
         return np.clip(np.where(np.isinf(widths[:, 0]), 1.0, upper), 0.0, 1.0)
 
     def _prices_in_force(self, price: Array, t: int) -> Array:
-        return theory.steered_prices(price, self._totals, RULE.buffer(t, self._raised), RULE.V(t))
+        return theory.steered_prices(price, self._ledger.sums, RULE.buffer(t, self._raised), RULE.V(t))
 
     def _remember(self, t: int, one: Remembered) -> None:
         """Each of the rounds up to t is remembered with the same probability."""
