@@ -14,6 +14,7 @@ from tightrope import displays
 from tightrope.errors import InvalidInput
 from tightrope.frames import AsFrame
 from tightrope.models import Model
+from tightrope.models.hooks import learn_many
 from tightrope.models.sizes import Sizes, model_class, sized
 from tightrope.offpolicy import Evaluation, Log, evaluate
 from tightrope.offpolicy.estimators import parts, summed
@@ -283,7 +284,7 @@ def _fit(name: str, settings: dict[str, Any], log: Log, y: Array, variance: Arra
         model = made_for(settings, log, M)
         rows = x if model.takes_features else None
         outcomes = y[seen] if M > 1 else y[seen, 0]
-        model.learn_many(None if rows is None else rows[seen], outcomes, log.actions[seen])
+        learn_many(model, None if rows is None else rows[seen], outcomes, log.actions[seen])
         count = int(unseen.sum())
         ids = np.tile(np.arange(J), count)
         many = None if rows is None else np.repeat(rows[unseen], J, axis=0)

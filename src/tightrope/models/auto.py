@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
+from tightrope.models import hooks
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import (
     Model,
@@ -274,7 +275,7 @@ class Auto(Model):
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """As the model that is followed knows."""
-        return self.followed.never_learnt()
+        return hooks.never_learnt(self.followed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name: its own, and that of each candidate by its number."""
@@ -310,7 +311,7 @@ class Auto(Model):
         rows, seen, ids = parts
         if first:
             for model in self.models:
-                model.learn_many(rows, seen, ids)
+                hooks.learn_many(model, rows, seen, ids)
             y = np.asarray(seen, dtype=float).reshape(first, self.n_outputs)
             # As Welford's sums of all of them.
             counts, (mean, square) = self._counts, self._moments

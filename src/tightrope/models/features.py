@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.models import transformers
+from tightrope.models import hooks, transformers
 from tightrope.models.background import BackgroundWork
 from tightrope.models.model import (
     Model,
@@ -223,7 +223,7 @@ class Features(Model):
         self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
     ) -> Array:
         """A draw of the inner model for each row."""
-        return self._in_use.sampled(self._rows(features, actions), actions, scale, normals)
+        return hooks.sampled(self._in_use, self._rows(features, actions), actions, scale, normals)
 
     def radius(self, horizon: float) -> float:
         """The inner model's."""
@@ -250,7 +250,7 @@ class Features(Model):
 
     def never_learnt(self) -> NDArray[np.bool_] | None:
         """By action whether no outcome of it was ever learnt, if the inner model can say."""
-        return self._in_use.never_learnt()
+        return hooks.never_learnt(self._in_use)
 
     # The parts
 

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
@@ -49,8 +49,6 @@ class Model(ABC):
     kind: ClassVar[str]
     # The compiled kernels that can take the place of the methods: "ridge", "arms", "standardised", or None for the plain path.
     compiled: str | None = None
-    # Whether a prediction is linear in the features, so that features may be added up.
-    linear: ClassVar[bool] = False
     takes_features: bool = True
     # Whether ‖φ‖ ≤ 1 is asked for.
     unit_features: ClassVar[bool] = False
@@ -89,15 +87,6 @@ class Model(ABC):
     @abstractmethod
     def learn(self, features: Any, outcome: Any, action: int | None = None) -> None:
         """Take in one outcome, a number or n_outputs of them, seen at `features` (n_features,) for `action`."""
-
-    def learn_many(self, features: Any, outcomes: Any, actions: Any = None) -> None:
-        """Take in many outcomes, (n,) or (n, n_outputs), in order; a model that is fitted to what it keeps is fitted once."""
-        for i, outcome in enumerate(outcomes):
-            self.learn(
-                None if features is None else features[i],
-                outcome,
-                None if actions is None else int(actions[i]),
-            )
 
     def note_decision(self, number: int) -> None:
         """The outcomes that are learnt from here on belong to the decision with this number; `NO_DECISION`: to none.
@@ -159,15 +148,6 @@ class Model(ABC):
         """What multiplies the widths in a bound that is to fail with probability 1/horizon; that of a normal law by default."""
         return math.sqrt(2.0 * math.log(max(1.0, horizon)))
 
-    def sampled(
-        self, features: Any, actions: Any, scale: float, normals: Callable[[int, int], Array]
-    ) -> Array:
-        """A draw for each row (n,), `scale` widths wide; `normals(n, slot)` gives n standard normals of the policy's own stream."""
-        means = np.asarray(self.means(features, actions))
-        ids = np.arange(len(means)) if actions is None else np.asarray(actions)
-        spread = scale * np.asarray(self.widths(features, actions))
-        return np.asarray(means + spread * np.array([normals(1, int(a))[0] for a in ids]))
-
     def members(self, features: Any = None, actions: Any = None) -> Array:
         """What each of its M members expects of each row, (M, n) or (M, n, n_outputs), spread as they are to be drawn."""
         raise InvalidInput(Text("{model!r} is one model, without members.", model=self))
@@ -189,36 +169,15 @@ class Model(ABC):
         """So much time goes by, in rounds or seconds as `half_life` is, beside what outcomes count: what was learnt fades."""
         return
 
-    def of_sum(self, z: Array) -> tuple[float, float]:
-        """Mean and width of features that were added up; of a `linear` model alone."""
-        raise InvalidInput(Text("{model!r} is not linear, so features can't be added up.", model=self))
-
     @property
     def dimension(self) -> int:
         """The d of the formulas: how many parameters an output has."""
         return max(1, self.n_features) * (self.n_actions or 1)
 
     @property
-    def working_features(self) -> int:
-        """How many features it computes with, which says how long an answer takes."""
-        return self.n_features
-
-    @property
     def n_learnt(self) -> int:
         """Outcomes learnt so far, where the model counts them."""
         return 0
-
-    def never_learnt(self) -> NDArray[np.bool_] | None:
-        """By action whether no outcome of it was ever learnt; None where the model does not tell actions apart, or can't say."""
-        return None
-
-    def least_optimism(self, radius: float) -> float | None:
-        """The least, over actions, of mean + radius · width as it typically is; None without outcomes, or if it can't say."""
-        return None
-
-    def least_norm(self, horizon: float) -> Array | None:
-        """The least ‖θ*‖ of each output that what was learnt allows, with probability 1 − 1/horizon; None without θ or m."""
-        return None
 
     def settings(self) -> dict[str, Any]:
         """Plain data from which an equal, untaught model can be made."""

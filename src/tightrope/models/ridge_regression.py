@@ -31,7 +31,6 @@ class RidgeRegression(Model):
 
     # By the plain path where it forgets.
     compiled: str | None = "ridge"
-    linear: ClassVar[bool] = True
     unit_features: ClassVar[bool] = True
 
     bonus: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,6 @@ class Standardised(BlockModel):
     """
 
     compiled: str | None = "standardised"
-    linear: ClassVar[bool] = False
 
     def __init__(
         self,

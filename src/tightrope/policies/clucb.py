@@ -9,6 +9,7 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
+from tightrope.models.hooks import of_sum
 from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
@@ -82,11 +83,8 @@ class CLUCB(Policy):
         conservative, owed, _ = self._sums
         owed += self._reward_of_baseline(offer.context)
         lower = np.maximum(0.0, means[:, 0] - root_beta * widths[:, 0])
-        if self._reward.linear:
-            mean, width = self._reward.of_sum(self._with_features(offer, row))
-            least = mean - root_beta * width
-        else:
-            least = self._sums[2] + lower[row]
+        summed = of_sum(self._reward, self._with_features(offer, row))
+        least = self._sums[2] + lower[row] if summed is None else summed[0] - root_beta * summed[1]
         optimistic = least + conservative >= (1.0 - self.alpha) * owed
         row = row if optimistic else fallback
         return Choice(row, means[:, 0], values, note=(row if optimistic else None, lower))

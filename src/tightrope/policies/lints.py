@@ -8,6 +8,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.models import Model
+from tightrope.models.hooks import sampled
 from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates, failure_probability
 from tightrope.policies.registry import register
@@ -72,5 +73,5 @@ def sampled_values(model: Model, offer: Offer, scale: float, seed: int, number: 
     def normals(n: int, slot: int) -> Array:
         return np.array([kernels.normal(seed, 0, number, slot + i) for i in range(n)])
 
-    values = np.asarray(model.sampled(offer.phi, offer.ids, scale, normals), dtype=float)
+    values = np.asarray(sampled(model, offer.phi, offer.ids, scale, normals), dtype=float)
     return np.where(np.isnan(values), np.inf, values)

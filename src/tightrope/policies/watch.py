@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tightrope.concerns import Concern
 from tightrope.models import Model
+from tightrope.models.hooks import never_learnt
 from tightrope.policies.pending import AWAITS_COSTS
 from tightrope.policies.protocols import Constrained as HasConstraints
 from tightrope.policies.protocols import Watched
@@ -155,7 +156,7 @@ def totals_above(
 
 def never_tried(policy: Watched, model: Model | None, offered: Array) -> list[Concern]:
     """The actions of which no outcome was ever seen, though each was on offer often enough; where the model tells actions apart."""
-    never = None if model is None or not policy.learns else model.never_learnt()
+    never = None if model is None or not policy.learns else never_learnt(model)
     if never is None or len(never) != len(offered):
         return []
     never = never & (offered >= max(ENOUGH_OFFERS, OFFERS_FOR_EACH * len(offered)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from tightrope import kernels
 from tightrope.concerns import Concern
+from tightrope.models.hooks import least_norm, least_optimism
 from tightrope.policies.watch import FIRST_LOOK, constraint_words
 from tightrope.schedules import Schedule
 
@@ -90,7 +91,7 @@ def clipped(policy: Any) -> list[Concern]:
     if n < FIRST_LOOK or model.n_learnt < FIRST_LOOK:
         return []
     radius = model.radius(_confidence(policy, n + 1.0) if model.takes_features else n + 1.0)
-    least = model.least_optimism(radius)
+    least = least_optimism(model, radius)
     # A model that can tell has a bonus.
     if least is None or not least >= CLIPPED:
         return []
@@ -114,7 +115,7 @@ def norms(policy: Any) -> list[Concern]:
     for part, model in (("reward", policy._reward), ("cost", policy._cost)):
         if model is None or getattr(model, "m", None) is None:
             continue
-        least = model.least_norm(_confidence(policy, n + 1.0))
+        least = least_norm(model, _confidence(policy, n + 1.0))
         if least is not None and least.max(initial=0.0) > model.m:
             found.append(
                 Concern(

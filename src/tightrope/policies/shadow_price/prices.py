@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.kernels import shadow, shadow_solve, standardised
+from tightrope.models.hooks import working_features
 from tightrope.policies.pending import AWAITS_COSTS, Pending
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
@@ -294,6 +295,6 @@ def work_of_a_row(beliefs: Beliefs) -> float:
     if beliefs.reward is None:  # which has no sizes yet
         return PLAIN_ROW
     cost: Any = beliefs.cost
-    late = (0.0, 0.0) if cost is None else (cost.working_features + 1.0, float(cost.n_outputs))
-    work = float(shadow_solve.draw_work(beliefs.reward.working_features + 1.0, *late))
+    late = (0.0, 0.0) if cost is None else (working_features(cost) + 1.0, float(cost.n_outputs))
+    work = float(shadow_solve.draw_work(working_features(beliefs.reward) + 1.0, *late))
     return work if beliefs.compiled else max(work, PLAIN_ROW)
