@@ -25,7 +25,7 @@ def world() -> Any:
         "context": ["age", "visits", "member"],
         "action": "coupon",
         "reward": "bought",
-        "cost": {"cents": CENTS},
+        "usage": {"cents": CENTS},
     }
     return tr.environments.from_table(table, **columns, rules=tr.Rules(limits, actions=list(CENTS)))
 

@@ -208,7 +208,7 @@ def test_groups_are_drawn_whole() -> None:
 
 def test_a_frozen_policy_is_refused_with_the_remedy() -> None:
     policy, log = taught(), arms(np.tile(HALF, (200, 1, 1)), contexts=np.zeros(200, dtype=int))
-    for frozen in (policy, policy.propose, policy.mixture):
+    for frozen in (policy, policy.propose, policy.quote):
         with pytest.raises(
             InvalidInput, match=r"balances its rules over time.* evaluate_live\(log, policy\)"
         ):

@@ -575,11 +575,11 @@ class Policy:
         return decision
 
     def _decision(self, offer: Offer, choice: Choice, owner: int) -> Decision:
-        row, J, pi = choice.row, len(offer.ids), choice.probabilities
+        row, J, pi, certain = choice.row, len(offer.ids), choice.probabilities, choice.probabilities is None
         pi = one_hot(row, J) if pi is None else pi
         trace = np.concatenate([choice.rewards, choice.values, pi])
         made, version, action = self.decisions.made, self.decisions.version, int(offer.ids[row])
-        return Decision(action, row, made, owner, version, offer.ids, trace, self.labels)
+        return Decision(action, row, made, owner, version, offer.ids, trace, self.labels, None, certain)
 
     def _observed(self, costs: Any) -> Array:
         K = self.n_constraints

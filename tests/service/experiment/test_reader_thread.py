@@ -154,7 +154,7 @@ def test_a_read_that_always_fails_takes_no_decision_down(
 def test_a_program_that_can_not_be_solved_is_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(policy: Any) -> None:
+    def fail(*_: Any) -> None:
         raise SolverError("the matrix is singular")
 
     monkeypatch.setattr("tightrope.policies.shadow_price.without_rules.earned", fail)
