@@ -623,10 +623,10 @@ export interface components {
         ErrorDetail: {
             /** @description For programs. */
             code: string;
-            /** @description For people; it names the field. */
-            message: string;
             /** @description Where in the body it is, if a single entry is wrong, such as ``usage.hours[2]``. */
             field?: string;
+            /** @description For people; it names the field. */
+            message: string;
         };
         /**
          * ExperimentList
