@@ -119,6 +119,8 @@ class Ledger:
         self.spent: list[Spent] = []
         self._rules = spec.rules
         averages, withheld = ({}, {}) if before is None else before
+        # By groups and when costs are seen, which averages count a decision: looked up for each one.
+        self._counted: dict[Any, list[Average]] = {}
         self._averages = [
             _carried(column, *averages[column.name]) if column.name in averages else Average()
             for column in self.columns
@@ -214,11 +216,23 @@ class Ledger:
 
     def count(self, group: Group, seen: str) -> None:
         """A decision of these groups whose costs are known, for the limits that are `seen` now."""
+        key = tuple(group) if isinstance(group, list) else group, seen
+        counted = self._counted.get(key)
+        if counted is None:
+            counted = self._counted[key] = self._counting(group, seen)
+            if len(self._counted) > _KEPT:
+                self._counted = {key: counted}
+        for average in counted:
+            average.decisions += 1
+
+    def _counting(self, group: Group, seen: str) -> list[Average]:
+        """The averages that count a decision of these groups."""
         force = self._in_force(group)
-        for k, column in enumerate(self.columns):
-            average = self._averages[k]
-            if average is not None and force[k] and column.rule.seen == seen:
-                average.decisions += 1
+        return [
+            average
+            for k, (column, average) in enumerate(zip(self.columns, self._averages, strict=True))
+            if average is not None and force[k] and column.rule.seen == seen
+        ]
 
     def under(self, spec: Spec, sums: Summed, reset: Sequence[str]) -> tuple[Ledger, dict[int, list[int]]]:
         """The ledger that goes on from this one under other rules, and where each hard cap is counted on; this one is left alone.
@@ -267,6 +281,7 @@ class Ledger:
     def restore_averages(self, saved: Mapping[str, Any]) -> None:
         """Take only the counts of the limits, where the totals that they explain go back."""
         self._averages = msgspec.convert(saved["averages"], list[Average | None])
+        self._counted = {}
 
     def _offered(self, ids: Sequence[int] | None) -> Sequence[int]:
         if ids is None:
@@ -283,4 +298,6 @@ def _carried(column: Column, was: Column, average: Average | None, allowed: floa
     return Average(0, average.earlier + average.decisions, allowed)
 
 
+# Sets of groups that are remembered.
+_KEPT = 256
 _NONE = np.zeros(0, dtype=np.bool_)

@@ -37,8 +37,12 @@ class Tally(msgspec.Struct, kw_only=True):
         """A decision, and what was on offer in it."""
         self.decisions += 1
         count(self.actions, action)
+        offered = self.offered
         for one in ids:
-            count(self.offered, one)
+            if one < len(offered):
+                offered[one] += 1
+            else:
+                count(offered, one)
 
     def count_outside(self, fields: Iterable[str]) -> None:
         """Which numbers of a context were outside their range."""
