@@ -195,7 +195,7 @@ def started(folder: Path) -> None:
         "--rule",
         "letter <= 0.5",
         "--yes",
-        "--json",
+        "--no-open",
         "--out",
         folder / "out",
     ]

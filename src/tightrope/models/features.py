@@ -57,7 +57,7 @@ class Features(Model):
     Examples
     --------
     >>> from tightrope.models import Standardised
-    >>> model = Features({"kind": "splines", "n_knots": 4}, Standardised(1), first=50)
+    >>> model = Features({"kind": "splines", "n_knots": 4}, Standardised(n_features=1), first=50)
     >>> for i in range(400):
     ...     model.learn([i % 20 / 10], abs(i % 20 / 10 - 1.0))
     >>> model.means([[0.0], [1.0], [1.9]]).round(1)
