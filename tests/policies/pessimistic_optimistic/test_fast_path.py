@@ -58,7 +58,7 @@ def test_every_form_of_input_gives_the_same_decisions(form, K, disjoint):
         same(found.trace, expected.trace)
         careful.learn(expected, 0.5)
         other.learn(found, 0.5)
-    same(careful._flat, other._flat)
+    same(careful._reward.flat, other._reward.flat)
     assert len(kernels.decide_ridge.signatures) == compiled
 
 
@@ -75,7 +75,7 @@ def test_one_row_for_all_in_the_fast_path():
         same(one.trace, two.trace)
         a.learn(one, 0.7)
         b.learn(two, 0.7)
-    same(a._flat, b._flat)
+    same(a._reward.flat, b._reward.flat)
 
 
 def test_the_fast_path_keeps_its_own_features():

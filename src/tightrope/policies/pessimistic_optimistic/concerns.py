@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightrope import kernels
 from tightrope.concerns import Concern
 from tightrope.models.hooks import least_norm, least_optimism
-from tightrope.policies.watch import FIRST_LOOK, constraint_words
+from tightrope.policies.watch import FIRST_LOOK
 from tightrope.schedules import Schedule
+from tightrope.validation import Array
 
 # So high must the typical optimistic reward be for nearly all to be at the limit of 1: at 1.04 three in four were, at 1.6 all.
 CLIPPED = 1.25
@@ -32,20 +33,19 @@ class OutsideRewards:
         self.count, self.squares, self.low, self.high = 0, 0.0, 0.0, 1.0
         self.far = False
 
-    def note(self, policy: Any, rewards: Any) -> None:
-        """Look at rewards that were learnt, and tell at once where they can't be noise."""
+    def note(self, rewards: Any, n_learnt: int) -> bool:
+        """Look at rewards that were learnt, of so many; whether there is something to tell."""
         given = np.atleast_1d(np.asarray(0.0 if rewards is None else rewards, dtype=float))
         distances = np.maximum(-given, given - 1.0)
         outside = distances > 0.0
         if not outside.any():
-            return
+            return False
         self.count += int(outside.sum())
         self.squares += float((distances[outside] ** 2).sum())
         self.low, self.high = min(self.low, float(given.min())), max(self.high, float(given.max()))
-        n = max(self.count, policy._reward.n_learnt)
+        n = max(self.count, n_learnt)
         self.far = self.far or self.squares > n + 5.0 * math.sqrt(2.0 * n) + 10.0
-        if self.far:
-            policy._watch.tell(policy, self.concerns())
+        return self.far
 
     def concerns(self) -> list[Concern]:
         """In words, where they can't be noise."""
@@ -63,34 +63,48 @@ class OutsideRewards:
         ]
 
 
-def tightening(policy: Any) -> list[Concern]:
+class Standing(NamedTuple):
+    """Where a policy stands: its rounds, rules in words, schedules in `core`, horizon, ranges of costs (K, 2), models and δ."""
+
+    rounds: int
+    words: tuple[str, ...]
+    core: Array
+    horizon: int | None
+    ranges: Array
+    reward: Any
+    cost: Any
+    capped: bool
+    slater: float | None
+
+
+def tightening(at: Standing) -> list[Concern]:
     """ε_t is above what any action gives back under some rule, by the range of its costs: the rule's queue can only grow."""
-    n, K = policy.rounds, policy.n_constraints
+    n, K = at.rounds, len(at.words)
     if n < FIRST_LOOK or not K:
         return []
-    back = -np.array(policy._settings["cost_range"]).reshape(K, 2)[:, 0]
-    eps, k = epsilon(policy, n + 1), int(np.argmin(back))
+    back = -at.ranges[:, 0]
+    eps, k = epsilon(at, n + 1), int(np.argmin(back))
     if eps <= back[k]:
         return []
     others = int((back < eps).sum()) - 1
     return [
         Concern(
             "epsilon above every cost",
-            f"{constraint_words(policy)[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
-            f"than {back[k]:.3g}, so the tightened rule can't be met {_until(policy, float(back[k]))}"
+            f"{at.words[k]}: in round {n + 1:,} it is tightened by ε = {eps:.3g}, but no action gives back more "
+            f"than {back[k]:.3g}, so the tightened rule can't be met {_until(at, float(back[k]))}"
             f"{f'; the same holds of {others} more' if others else ''}.",
-            f"The shadow-price policy tightens nothing; for this policy {_capped(policy)}a horizon that is long beside that, or an "
+            f"The shadow-price policy tightens nothing; for this policy {_capped(at)}a horizon that is long beside that, or an "
             "`epsilon` below what actions give back.",
         )
     ]
 
 
-def clipped(policy: Any) -> list[Concern]:
+def clipped(at: Standing) -> list[Concern]:
     """Optimism lifts every action's typical reward well above the limit of 1."""
-    model, n = policy._reward, policy.rounds
+    model, n = at.reward, at.rounds
     if n < FIRST_LOOK or model.n_learnt < FIRST_LOOK:
         return []
-    radius = model.radius(_confidence(policy, n + 1.0) if model.takes_features else n + 1.0)
+    radius = model.radius(_confidence(at, n + 1.0) if model.takes_features else n + 1.0)
     least = least_optimism(model, radius)
     # A model that can tell has a bonus.
     if least is None or not least >= CLIPPED:
@@ -106,16 +120,16 @@ def clipped(policy: Any) -> list[Concern]:
     ]
 
 
-def norms(policy: Any) -> list[Concern]:
+def norms(at: Standing) -> list[Concern]:
     """‖θ̂‖ is above m by more than its error."""
-    n = policy.rounds
+    n = at.rounds
     if n < FIRST_LOOK:
         return []
     found = []
-    for part, model in (("reward", policy._reward), ("cost", policy._cost)):
+    for part, model in (("reward", at.reward), ("cost", at.cost)):
         if model is None or getattr(model, "m", None) is None:
             continue
-        least = least_norm(model, _confidence(policy, n + 1.0))
+        least = least_norm(model, _confidence(at, n + 1.0))
         if least is not None and least.max(initial=0.0) > model.m:
             found.append(
                 Concern(
@@ -129,46 +143,46 @@ def norms(policy: Any) -> list[Concern]:
     return found
 
 
-def remedy_of_totals(policy: Any) -> str:
+def remedy_of_totals(at: Standing) -> str:
     """What helps where totals stay above zero, and why they do, as far as ε_t and δ tell."""
-    own = f"{_capped(policy)}a longer horizon or a smaller `epsilon`"
+    own = f"{_capped(at)}a longer horizon or a smaller `epsilon`"
     remedy = f"The shadow-price policy corrects its prices by the totals themselves; for this policy {own}."
-    eps, delta = epsilon(policy, policy.rounds + 1), policy.slater
+    eps, delta = epsilon(at, at.rounds + 1), at.slater
     if delta is None or eps <= delta:
         return remedy
     return (
         f"Rules are tightened by ε = {eps:.3g} in this round, more than the slack of {delta:.3g} that some mix of actions leaves "
-        f"(slater): {_until(policy, delta)} queues trade one rule against another. {remedy}"
+        f"(slater): {_until(at, delta)} queues trade one rule against another. {remedy}"
     )
 
 
-def epsilon(policy: Any, t: int) -> float:
+def epsilon(at: Standing, t: int) -> float:
     """ε_t, capped where it is."""
-    core = kernels.core_views(policy._core)
-    return min(float(core.limits[0]), Schedule(*core.epsilon.tolist())(t, policy._settings["horizon"]))
+    core = kernels.core_views(at.core)
+    return min(float(core.limits[0]), Schedule(*core.epsilon.tolist())(t, at.horizon))
 
 
-def _confidence(policy: Any, t: float) -> float:
+def _confidence(at: Standing, t: float) -> float:
     """T of the confidence sets in round t."""
-    return float(policy._settings["horizon"] or t)
+    return float(at.horizon or t)
 
 
-def _capped(policy: Any) -> str:
+def _capped(at: Standing) -> str:
     """The variant that helps where costs are seen before acting, if it is not in use."""
-    return 'tightening "capped", ' if policy._cost is None and not policy._capped else ""
+    return 'tightening "capped", ' if at.cost is None and not at.capped else ""
 
 
-def _until(policy: Any, slack: float) -> str:
+def _until(at: Standing, slack: float) -> str:
     """Up to which round ε_t is above `slack`, in words."""
-    low = high = policy.rounds + 1
-    while epsilon(policy, high) > slack:
+    low = high = at.rounds + 1
+    while epsilon(at, high) > slack:
         if high > _FAR or slack <= 0.0:
             return "in any round"
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if epsilon(policy, middle) > slack else (low, middle)
-    horizon = policy._settings["horizon"]
+        low, high = (middle, high) if epsilon(at, middle) > slack else (low, middle)
+    horizon = at.horizon
     beyond = f" (the horizon is {horizon:,})" if horizon is not None and high > horizon else ""
     return f"before round {high:,}{beyond}"
 

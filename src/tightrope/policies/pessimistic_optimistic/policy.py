@@ -15,27 +15,26 @@ from tightrope.concerns import Concern
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.models.background import BackgroundWork
-from tightrope.offer import Offer, OfferReader, plain_group
+from tightrope.offer import Offer, OfferReader
 from tightrope.policies.constrained import Constrained
 from tightrope.policies.constraints import read_constraints, unit_ranges
 from tightrope.policies.decision import NOBODY, Decision, Labels, Quote
 from tightrope.policies.pending import AWAITS_COSTS, AWAITS_REWARD, Pending, PendingDecisions
-from tightrope.policies.pessimistic_optimistic import concerns, estimates, fast_path, limits
+from tightrope.policies.pessimistic_optimistic import concerns, estimates
 from tightrope.policies.pessimistic_optimistic.catalogue import LazyChoices
+from tightrope.policies.pessimistic_optimistic.concerns import Standing
 from tightrope.policies.pessimistic_optimistic.fast_path import FastPath
 from tightrope.policies.pessimistic_optimistic.slater import slater_meter
-from tightrope.policies.plain_values import READABLE, as_array, as_float
 from tightrope.policies.policy import Policy
 from tightrope.policies.registry import register
 from tightrope.policies.rule_costs import RuleCosts
 from tightrope.policies.sizing import read_context
 from tightrope.policies.state_file import Arrays
 from tightrope.policies.warm_start import encoded, read_log, require_in_ranges
-from tightrope.policies.watch import LOOK_EVERY, Watch
+from tightrope.policies.watch import LOOK_EVERY, Watch, constraint_words
 from tightrope.problem import Seen
 from tightrope.rules import Rules
 from tightrope.validation import (
-    FLOAT,
     Array,
     finite_number,
     is_plain,
@@ -175,24 +174,14 @@ class PessimisticOptimistic(Constrained):
         )
         self._set_limits()
         self._ranges = np.ascontiguousarray(ranges[after])
-        self._shift = np.zeros(len(after))  # see `limits`
+        self._shift = np.zeros(len(after))  # see `_set_shift`
         self._awaits = AWAITS_REWARD | (AWAITS_COSTS if len(after) else 0)
         # Set here, for what fills an object's `__dict__` from outside slows every access to its attributes.
         self._pending = self.decisions = PendingDecisions()
         self._watch, self._look_at = Watch(K), LOOK_EVERY
         self._outside = concerns.OutsideRewards()
-        # By the number of actions on offer: their ids, and how many numbers are behind a decision.
-        self._offers: dict[int, tuple[NDArray[np.int64], int]] = {}
-        # Compiled code for plain arrays, looked up with the first decision: for costs seen before acting, or some of them after.
-        self._fast_before: FastPath | None = None
-        self._fast_after: FastPath | None = None
-        self._by_usage: fast_path.ByUsage | None = None
-        self._disjoint = getattr(self._reward, "n_actions", None) is not None
-        ridge = self._reward is not None and self._reward.compiled == "ridge"
-        self._plain_before = ridge and self._cost is None
-        self._plain_after = ridge and self._cost is not None and self._cost.compiled == "ridge"
-        self._flat = self._reward.flat if ridge else np.empty(0)
-        self._row_length = self.kept_lengths()[0]
+        # Compiled code for plain arrays, from the first decision on.
+        self._fast: FastPath | None = None
         self._lazy: LazyChoices | None = None
         self._labels = Labels(self._input.names, getattr(self.rules, "names", None), estimates.unpack_trace)
 
@@ -234,7 +223,8 @@ class PessimisticOptimistic(Constrained):
 
     def own_concerns(self) -> list[Concern]:
         """ε_t above what any action gives back, r̂ that are all at the clip, m below what the data show."""
-        return [*concerns.tightening(self), *concerns.clipped(self), *concerns.norms(self)]
+        at = self._standing()
+        return [*concerns.tightening(at), *concerns.clipped(at), *concerns.norms(at)]
 
     def concerns(self) -> list[Concern]:
         """Those of every policy, and rewards that do not lie in [0, 1]."""
@@ -242,7 +232,7 @@ class PessimisticOptimistic(Constrained):
 
     def remedy_of_totals(self, constraints: Sequence[int]) -> str:
         """What helps where totals stay above zero."""
-        return concerns.remedy_of_totals(self)
+        return concerns.remedy_of_totals(self._standing())
 
     # Decide
 
@@ -274,61 +264,8 @@ class PessimisticOptimistic(Constrained):
         """
         if self._pending.made >= self._look_at:
             self._look()
-        fast = self._fast_before
-        if (
-            fast is not None
-            and (type(features) is ndarray or type(features := as_array(features)) is ndarray)
-            and actions is None
-            and cost_features is None
-            and (
-                (usage is None and group is None)
-                or (self._rule_costs is not None and (usage is None or costs is None))
-            )
-        ):
-            # What most callers send, without detours: the kernel checks shapes and values, and where it refuses the careful way
-            # below says why.
-            W = costs
-            if W is None:
-                if self._rule_costs is not None:
-                    if type(group) is not str:
-                        group = plain_group(group)
-                    decision = fast_path.decide_by_usage(self, features, usage, group)
-                    if decision is not None:
-                        return decision
-                    W = self._rule_costs.costs(usage, group)
-                elif not self.n_constraints:
-                    W = empty((len(features) if features.ndim == 2 else self.n_actions or 0, 0))
-            elif group is not None:
-                group = plain_group(group)
-            if (
-                type(W) is ndarray
-                and features.dtype is FLOAT
-                and W.dtype is FLOAT
-                and W.ndim == 2
-                and features.flags.num & READABLE == READABLE
-                and W.flags.num & READABLE == READABLE
-                and (features.ndim == 1 or len(features) == len(W))
-                and (offer := self._offers.get(len(W))) is not None
-                and (decide := fast.decide[features.ndim if features.ndim < 3 else 0]) is not None
-            ):
-                ids, size = offer
-                trace = empty(size)
-                x = empty(self._row_length)
-                row = decide(features, ids, W, self._flat, self._core, trace, x)
-                if row >= 0:
-                    pending = self._pending
-                    version = pending.version
-                    number = pending.add(AWAITS_REWARD, row, x, None, group)
-                    if self._meter is not None:
-                        self._measure(W, number)
-                    owner = pending.owner
-                    return Decision(row, row, number, owner, version, ids, trace, self._labels, None, True)
-        elif self._fast_after is not None and actions is None:
-            if type(group) is not str:
-                group = plain_group(group)
-            decision = fast_path.decide_after(
-                self, self._fast_after, features, costs, cost_features, usage, group
-            )
+        if self._fast is not None and actions is None:
+            decision = self._fast.decide(features, costs, cost_features, usage, group)
             if decision is not None:
                 return decision
         if isinstance(features, Catalogue) or isinstance(costs, SparseCosts):
@@ -359,18 +296,20 @@ class PessimisticOptimistic(Constrained):
         [0, 0]
         """
         if (
-            self._plain_before
-            and self._meter is None
-            and not self._disjoint
+            self._meter is None
+            and self._cost is None
             and is_plain(features)
             and is_plain(costs)
             and features.ndim == costs.ndim == 3
             and len(features) == len(costs)
             and all(value is None for value in (cost_features, actions, usage, group, rounds))
+            and self._reward is not None
+            and self._reward.n_actions is None
+            and (fast := self._fast_path()) is not None
         ):
             if self._pending.made >= self._look_at:
                 self._look()
-            found = fast_path.decide_many(self, features, costs)
+            found = fast.decide_many(features, costs)
             if found is not None:
                 return found
         return Constrained.decide_many(
@@ -406,34 +345,21 @@ class PessimisticOptimistic(Constrained):
         usage : mapping of usage names to numbers, optional
             With rules, in place of costs.
         """
-        fast = self._fast_before
-        if (
-            fast is not None
-            and type(decision) is Decision
-            and (type(reward) is float or type(reward := as_float(reward)) is float)
-            and costs is None
-            and usage is None
-            and decision.owner == self._pending.owner
-            and ((inside := 0.0 <= reward <= 1.0) or reward - reward == 0.0)
-        ):
-            # The fast path again; what is refused is left to the careful way below.
-            waiting = self._pending.pop(decision.number, None)
-            if waiting is not None:
-                self._pending.version += 1
-                g = waiting[1] if self._disjoint else 0
-                if fast.learn(g, waiting[2], reward, self._flat, self._core):
-                    self._reward.refresh(g)
-                if not inside:
-                    self._outside.note(self, reward)
-                return
-        elif self._fast_after is not None and fast_path.learn_after(self, decision, reward, costs, usage):
+        if self._fast is not None and self._fast.learn(decision, reward, costs, usage):
+            if not 0.0 <= reward <= 1.0:
+                self._note_outside(reward)
             return
         self._learn_parts(decision, reward, costs, usage)
-        self._outside.note(self, reward)
+        self._note_outside(reward)
 
     def learn_costs(self, pending: Pending, costs: Array) -> None:
         """Take in the costs of a decision that are seen after acting."""
-        Constrained.learn_costs(self, pending, limits.costs_to_learn(self, pending, costs))
+        shift = self._shift
+        if self._rule_costs is not None and shift.any():
+            # Of a rule that is not in force nothing is shifted.
+            shift = shift.copy()
+            shift[self._rule_costs.force(pending[4]).unseen] = 0.0
+        Constrained.learn_costs(self, pending, np.asarray(costs - shift))
         kernels.core_views(self._core).totals[self._input.columns] += costs
 
     def _observed_costs(self, costs: Any, action: int, group: Any) -> Array:
@@ -484,7 +410,7 @@ class PessimisticOptimistic(Constrained):
         log = read_log(self._input, self._reward, self._cost, self._ranges, *given)
         self._pending.version += 1
         log.learn(self._reward, self._cost)
-        self._outside.note(self, log.rewards)
+        self._note_outside(log.rewards)
 
     def background(self) -> list[BackgroundWork]:
         """Fits of models, and the measuring of δ.
@@ -548,7 +474,7 @@ class PessimisticOptimistic(Constrained):
             }
             self._meter.load(parts)
         Policy.load(self, arrays)
-        limits.set_shift(self, arrays.get("shift", np.zeros_like(self._shift)))
+        self._set_shift(arrays.get("shift", np.zeros_like(self._shift)))
         self._use_measured()
 
     def _all_arrays(self) -> Arrays:
@@ -566,7 +492,18 @@ class PessimisticOptimistic(Constrained):
     def resume(self, old: Policy, *, same_costs: bool, shifts: Array | None = None) -> None:
         """Go on where `old` stands: models, rounds and pending decisions, and of constraints by the same name queue and total."""
         assert isinstance(old, PessimisticOptimistic)
-        limits.resume(self, old, same_costs, shifts)
+        now, arrays = old.state(), self.state()
+        kept = ("reward/", "cost/", "pending/", "made")
+        measured = same_costs and self._meter is not None and old._meter is not None
+        arrays = {
+            name: now[name] if name.startswith(kept) or (measured and name.startswith("slater/")) else array
+            for name, array in arrays.items()
+        }
+        self.load(arrays)
+        self._pending.update(old.decisions)
+        kernels.carry_over(old._core, old._input.constraints, self._core, self._input.constraints)
+        self._set_shift(old._shift + (0.0 if shifts is None else shifts))
+        self._use_measured()
 
     def __repr__(self) -> str:
         s, parts = self._settings, self._shown_models()
@@ -597,7 +534,10 @@ class PessimisticOptimistic(Constrained):
         if self._cost is not None:
             if psi is not None and not kernels.rows_are_valid(psi):
                 self._require_valid(offer)
-            limits.shifted_costs(self, psi, ids, core, W)
+            shift, columns = self._shift, self._input.columns
+            ranges = self._ranges - shift[:, None]
+            estimates.optimistic_costs(self._cost, psi, ids, core, ranges, columns, W)
+            W[:, columns] += shift
             if self._rule_costs is not None:
                 # Outside its group a rule's cost is known to be 0.
                 W[:, self._rule_costs.force(group).idle] = 0.0
@@ -623,15 +563,8 @@ class PessimisticOptimistic(Constrained):
             offer = offer.alone(forced)
         ids, W, psi, group = offer.ids, offer.W, offer.psi, offer.group
         row, trace, x = self._choose(offer, self._core)
-        self._offer_of(len(ids))
-        if self._plain_before:
-            self._fast_before = fast_path.costs_before(self._disjoint)
-        elif self._plain_after and self._cost is not None:
-            self._fast_after = fast_path.costs_after(
-                self._disjoint, self._cost.n_actions is not None, self.rules is not None
-            )
-        if self.rules is not None and self._by_usage is None and (self._plain_before or self._plain_after):
-            self._by_usage = fast_path.open_by_usage(self)
+        if (fast := self._fast_path()) is not None:
+            fast.open_for(len(ids))
         self._measure(W, self._pending.made)
         self._watch.note_offer(ids, self.n_actions)
         z = None if psi is None else psi[row if len(psi) > 1 else 0].copy()
@@ -640,7 +573,7 @@ class PessimisticOptimistic(Constrained):
         return Decision(action, row, number, owner, version, ids, trace, self._labels, None, True)
 
     def _decide_lazily(self, features: Any, costs: Any) -> Decision:
-        if self._reward.compiled != "ridge" or self._disjoint or self._cost is not None:
+        if self._reward.compiled != "ridge" or self._reward.n_actions is not None or self._cost is not None:
             raise InvalidInput(
                 "a Catalogue or SparseCosts need a Ridge reward model and costs that are seen before acting."
             )
@@ -653,7 +586,7 @@ class PessimisticOptimistic(Constrained):
         row, x, shown, behind, W = self._lazy.choose(features, costs, self._core)
         if W is not None:
             self._measure(W, self._pending.made)
-        fast_path.open_learning(self)
+        self._fast_path()
         version, owner = self._pending.version, self._pending.owner
         number = self._pending.add(self._awaits, row, x)
         return Decision(row, row, number, owner, version, shown, behind, self._labels, None, True, 0)
@@ -671,8 +604,31 @@ class PessimisticOptimistic(Constrained):
         if self._capped:
             kernels.core_views(self._core).limits[:] = schedules.cap(self.slater or 0.0), 0.0
 
-    def _offer_of(self, J: int) -> tuple[NDArray[np.int64], int]:
-        offer = self._offers.get(J)
-        if offer is None:
-            offer = self._offers[J] = (np.arange(J), kernels.trace_size(J, self.n_constraints))
-        return offer
+    def _fast_path(self) -> FastPath | None:
+        """Compiled code for what comes, opened where there is any: it knows nothing of a shift."""
+        if self._fast is None and FastPath.fits(self._reward, self._cost) and not self._shift.any():
+            measure = None if self._meter is None else self._meter.offer
+            read, rules = self._input, self._rule_costs
+            models = self._reward, self._cost
+            self._fast = FastPath(
+                *models, self._core, self._ranges, self._pending, read, rules, self._labels, measure
+            )
+        return self._fast
+
+    def _set_shift(self, shift: Array) -> None:
+        """Costs seen after acting are so much larger than the model learns them, (K_after,).
+
+        A ridge model can't restate what it has learnt under another limit: it goes on with costs as they were when it began, and
+        the policy adds the shift to what it predicts.
+        """
+        self._shift, self._fast = shift, None
+
+    def _note_outside(self, rewards: Any) -> None:
+        if self._outside.note(rewards, self._reward.n_learnt):
+            self._watch.tell(self, self._outside.concerns())
+
+    def _standing(self) -> Standing:
+        ranges = np.array(self._settings["cost_range"]).reshape(self.n_constraints, 2)
+        words, horizon = constraint_words(self), self._settings["horizon"]
+        models = self._reward, self._cost
+        return Standing(self.rounds, words, self._core, horizon, ranges, *models, self._capped, self.slater)
