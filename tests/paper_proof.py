@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tightrope import schedules, theory
+from tightrope import schedules
 from tightrope.schedules import Power
 
 
@@ -23,7 +23,7 @@ def paper_route(K, delta, taus):
     n = int(taus.max()) + 1
     V, epsilon = known_costs(K, delta)
     total = np.cumsum(values(epsilon, n))
-    start = theory.tau_prime(K=K, delta=delta)
+    start = schedules.tau_prime(K=K, delta=delta)
     pushed = math.sqrt(K) * (start - 1 + (total[start - 2] if start > 1 else 0))
     level = 4 * (V.scale * np.sqrt(taus + 1) + K * (1 + epsilon.scale**2 / (taus + 1))) / delta
     bound = 48 * K**2 / delta * math.log(16 * K / delta) + 2 * K + level + pushed

@@ -32,7 +32,9 @@ BLOCK = re.compile(
     r"(?:^<!-- (not run|run after): (.*?) -->\n)?^```([a-z]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 COMMANDS = ("", "bash", "console")
-MODULES = ("environments", "models", "offpolicy", "policies", "service", "theory")
+MODULES = tuple(
+    f"tightrope.{name}" for name in ("environments", "models", "offpolicy", "policies", "service")
+)
 
 
 class Block(NamedTuple):
@@ -261,10 +263,10 @@ def test_the_reference_has_every_public_name() -> None:
     }
     public = {f"tightrope.{one}" for one in tr.__all__ if not isinstance(getattr(tr, one), ModuleType | str)}
     objects = {id(resolved(one)) for one in listed}
-    for module in MODULES:
-        home = importlib.import_module(f"tightrope.{module}")
+    for module in (*MODULES, "tightrope_lab.theory"):
+        home = importlib.import_module(module)
         names = {one for one in home.__all__ if callable(getattr(home, one))}
-        public |= {f"tightrope.{module}.{one}" for one in names if id(getattr(home, one)) not in objects}
+        public |= {f"{module}.{one}" for one in names if id(getattr(home, one)) not in objects}
     assert not public - listed, "add `::: NAME` to a page in docs/reference"
 
 

@@ -78,7 +78,7 @@ def test_policies_with_one_vector_for_all_actions(name):
 
 
 def test_every_registered_policy_is_in_the_league():
-    known = {name for name, cls in tr.policies.POLICIES.items() if cls.__module__.startswith("tightrope.")}
+    known = {name for name, cls in tr.policies.POLICIES.items() if cls.__module__.startswith("tightrope")}
     assert known <= set(ROSTER)
 
 

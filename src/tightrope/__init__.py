@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tightrope import oracle as oracle
     from tightrope import rules as rules
     from tightrope import schedules as schedules
-    from tightrope import theory as theory
     from tightrope.encoder import Encoder
     from tightrope.engine import simulate
     from tightrope.environments import Custom
@@ -64,7 +63,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _LISTED = "environments errors models policies"
-_MODULES = f"{_LISTED} engine lp offpolicy oracle rules schedules theory".split()
+_MODULES = f"{_LISTED} engine lp offpolicy oracle rules schedules".split()
 
 # By subject, as type checkers read it: they know neither `_HOMES` nor sums of other lists.
 __all__ = ["PessimisticOptimistic", "Policy", "ShadowPrice", "load"]

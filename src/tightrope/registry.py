@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from tightrope.messages import did_you_mean
 from tightrope.trust import absolute, grant, require_trusted
 from tightrope.words import Shown
 
-__all__ = ["Registry", "found_by", "reference"]
+__all__ = ["Registry", "additions", "found_by", "reference"]
 
 _Made = TypeVar("_Made")
 _OWN = "_tightrope_own_"
@@ -30,7 +31,10 @@ class Registry(dict[str, Any]):
     what : str
         What is registered, for error messages: "policy".
     package : str, optional
-        Where files are looked into for names that are not registered yet: a new file there is found by itself.
+        Where files are looked into for names that are not registered yet: a new file there is found by itself. Other distributions
+        add to it by entry points in the group of that name.
+    elsewhere : mapping, optional
+        Names that other distributions of ours register, and what to install for each.
 
     Examples
     --------
@@ -45,8 +49,10 @@ class Registry(dict[str, Any]):
     tightrope.errors.InvalidInput: pet must be one of 'cat', or a class of your own as ..., but got 'dog'.
     """
 
-    def __init__(self, what: str, package: str | None = None) -> None:
-        self.what, self.package = what, package
+    def __init__(
+        self, what: str, package: str | None = None, *, elsewhere: Mapping[str, str] | None = None
+    ) -> None:
+        self.what, self.package, self.elsewhere = what, package, elsewhere or {}
 
     def register(self, name: str) -> Callable[[_Made], _Made]:
         """Decorator: make a class or function known under `name`, which becomes its `kind`."""
@@ -71,6 +77,9 @@ class Registry(dict[str, Any]):
         place, _, attribute = name.rpartition(":")
         if self.knows(name) and name in self:
             return self[name]
+        if name in self.elsewhere:
+            install = self.elsewhere[name]
+            raise InvalidInput(f"{self.what} {name!r} is not installed: pip install {install}")
         if not place:
             listed = ", ".join(map(repr, sorted(self)))
             own = "a class of your own as module:Class or path/to/file.py:Class"
@@ -100,10 +109,12 @@ class Registry(dict[str, Any]):
         return name in self
 
     def discover(self) -> None:
-        """Import every file of the package, so that all that is registered there is known."""
+        """Import every file of the package, and what other distributions add to it, so that all that is registered is known."""
         if self.package is not None:
             for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
+            for one in additions(self.package):
+                one.load()
 
     def referred(self, made: type | str) -> Any:
         """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
@@ -158,6 +169,11 @@ def _read_again(known: Any, made: Any) -> bool:
     """Whether it is the same class from a script that was read twice, as the program itself and as a file of classes."""
     own = any(one.__module__.startswith(("__main__", _OWN)) for one in (known, made))
     return own and bool(known.__qualname__ == made.__qualname__)
+
+
+def additions(package: str) -> tuple[EntryPoint, ...]:
+    """What installed distributions add to a package: the entry points in the group of its name, each name = module:Class."""
+    return tuple(entry_points(group=package))
 
 
 def found_by(made: type) -> str:

@@ -136,6 +136,30 @@ def linear_costs(K: int, d: int) -> tuple[Schedule, Schedule]:
     return Schedule(K**0.25 * d / 4, 0.5, 1.0), Schedule(K**0.75 * 4 * d, -0.5, 1.0)
 
 
+def tau_prime(*, K: int, delta: float) -> int:
+    """τ', the first round with ε_t ≤ δ/2 in algorithm A: ⌈24 K^1.5/δ²⌉.
+
+    >>> tau_prime(K=1, delta=0.1)
+    2400
+    """
+    return max(1, ceiling(24 * K**1.5 / delta**2))
+
+
+def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
+    """τ' in algorithm B with one constraint: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T.
+
+    >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
+    True
+    """
+    return ceiling((8 * d * math.log1p(T) / delta) ** 2)
+
+
+def ceiling(value: float) -> int:
+    """⌈value⌉, but 2400 for 2400.0000000000005."""
+    nearest = round(value)
+    return nearest if math.isclose(value, nearest, rel_tol=1e-12) else math.ceil(value)
+
+
 def as_schedule(name: str, value: Any) -> Schedule:
     """A user's `Power` as what the kernels evaluate."""
     if isinstance(value, Schedule):

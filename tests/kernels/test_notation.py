@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import tightrope as tr
+import tightrope_lab
 from tightrope.oracle import Solution
 from tightrope.policies import Decision
 from tightrope.result import Result
+from tightrope_lab import theory
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "notation.md"
 STANDS_FOR = {
@@ -21,6 +23,7 @@ STANDS_FOR = {
     "run": Result,
     "oracle": Solution,
     "tr": tr,
+    "theory": theory,
 }
 
 
@@ -66,4 +69,4 @@ def test_every_name_resolves(name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_there(name):
-    assert (Path(tr.__file__).parent / name).exists()
+    assert any((Path(package.__file__).parent / name).exists() for package in (tr, tightrope_lab))

@@ -15,8 +15,9 @@ from readme_claims import claim
 from reference import ReferenceA, ReferenceB
 from strategies import unit_rows
 from test_served_policies import CASES, outcome, request, spec_of
-from tightrope import lp, theory
+from tightrope import lp
 from tightrope.policies import POLICIES
+from tightrope_lab import theory
 from tightrope_lab.league import ROSTER, compare
 from tightrope_lab.league.entries import Entry
 from workbench import Bench, read
@@ -165,7 +166,7 @@ def test_both_algorithms_choose_as_a_literal_transcription_does() -> None:
 @claim("state of every policy saved and restored bit for bit")
 def test_the_state_of_every_policy_is_saved_and_restored_bit_for_bit(tmp_path: Path) -> None:
     POLICIES.discover()
-    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope.")}
+    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope")}
     cases = {name: case for name, case in CASES.items() if name.split(",")[0] in own}
     assert own - {"oracle"} == {name.split(",")[0] for name in cases}
     for number, name in enumerate(cases):
@@ -309,5 +310,5 @@ def test_what_is_proved_of_which_policy_in_which_rounds_and_on_what_assumptions_
         assert "in which rounds" in head
         assert "assumed" in head
     POLICIES.discover()
-    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope.")}
+    own = {name for name, made in POLICIES.items() if made.__module__.startswith("tightrope")}
     assert own == set(re.findall(r"^\| `([\w-]+)`", page, re.MULTILINE))

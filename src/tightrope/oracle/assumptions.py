@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import displays, theory
+from tightrope import displays
 from tightrope.environments.tabular import Tabular
 from tightrope.oracle.programs import require_tabular, slater
 from tightrope.oracle.solution import table, text
+from tightrope.schedules import tau_prime, tau_prime_linear
 from tightrope.validation import Array, finite_number, whole_number
 
 
@@ -154,11 +155,11 @@ def _tau_prime(env: Tabular, delta: float, horizon: int | None) -> int | None:
     if delta <= 1e-9:
         return None
     if env.seen_before.all():
-        return theory.tau_prime(K=env.n_constraints, delta=delta)
+        return tau_prime(K=env.n_constraints, delta=delta)
     if horizon is None:
         return None
     d = max(_dimension(env.features, env.n_actions), _dimension(env.cost_features, env.n_actions))
-    return theory.tau_prime_linear(delta=delta, d=d, T=horizon)
+    return tau_prime_linear(delta=delta, d=d, T=horizon)
 
 
 def _dimension(features: Array | None, n_actions: int) -> int:

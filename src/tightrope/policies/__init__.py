@@ -1,4 +1,9 @@
-"""Policies: one algorithm a file, all known by name in `POLICIES`."""
+"""Policies: one algorithm a file, all known by name in `POLICIES`.
+
+Other distributions add policies by entry points in the group `tightrope.policies`, name = module:Class.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from tightrope.catalogue import Catalogue, SparseCosts
 from tightrope.policies.clucb import CLUCB
@@ -17,14 +22,14 @@ from tightrope.policies.oracle import Oracle
 from tightrope.policies.pessimistic_optimistic import PessimisticOptimistic
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.primal_dual_bwk import PrimalDualBwK
-from tightrope.policies.provable_shadow_price import ProvableShadowPrice
-from tightrope.policies.registry import POLICIES, load, register
+from tightrope.policies.registry import LABORATORY, POLICIES, load, register
 from tightrope.policies.round_robin import RoundRobin
 from tightrope.policies.safe_lts import SafeLTS
 from tightrope.policies.safe_lucb import SafeLUCB
 from tightrope.policies.shadow_price import ShadowPrice
 from tightrope.policies.ucb_alp import UCBALP
 from tightrope.policies.uniform import Uniform
+from tightrope.registry import additions
 
 __all__ = [
     "CLUCB",
@@ -48,7 +53,6 @@ __all__ = [
     "PessimisticOptimistic",
     "Policy",
     "PrimalDualBwK",
-    "ProvableShadowPrice",
     "RoundRobin",
     "SafeLTS",
     "SafeLUCB",
@@ -58,3 +62,17 @@ __all__ = [
     "load",
     "register",
 ]
+
+# Type checkers are not told that a name may come from elsewhere: they would take every misspelt one for such.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        for one in additions(__name__):
+            if one.attr == name:
+                return one.load()
+        install = "; pip install tightrope-lab brings it" if name in LABORATORY.values() else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{install}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(one.attr for one in additions(__name__))})

@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tightrope import kernels
 from tightrope.errors import InvalidInput
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.pending import Pending
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
-from tightrope.policies.provable_shadow_price import kept_rows
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays
 from tightrope.validation import COST_ROUNDING, Array, finite_number, real_array, whole_number
@@ -175,3 +176,17 @@ class Lagrangian(Policy):
             f"Lagrangian({self._reward!r}{cost}, n_constraints={self.n_constraints}, step={self.step:g}, "
             f"margin={self.margin:g}{guard})"
         )
+
+
+def kept_rows(totals: Array, rests: Array, W: Array) -> NDArray[np.bool_]:
+    """The rows that leave every total at or below 0; where there is none, those that exceed it least.
+
+    >>> kept_rows(np.array([-0.2]), np.zeros(1), np.array([[0.1], [0.2], [0.3]])).tolist()
+    [True, True, False]
+    >>> kept_rows(np.array([0.5]), np.zeros(1), np.array([[0.1], [-0.2], [0.3]])).tolist()
+    [False, True, False]
+    """
+    after = np.empty(W.shape)
+    kernels.totals_with(totals, rests, W, after)
+    excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
+    return np.asarray(excess <= excess.min())

@@ -7,12 +7,13 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.offer import Offer
 from tightrope.policies.policy import Choice, Policy
 from tightrope.policies.priced_thompson import PricedThompson, Units
-from tightrope.policies.provable_shadow_price import RememberedProgram
 from tightrope.policies.registry import register
 from tightrope.policies.shadow_price.beliefs import Beliefs
 from tightrope.policies.shadow_price.memory import Remembered, RoundMemory
@@ -192,3 +193,40 @@ class LPThompson(PricedThompson):
         owed = (self._expected + self._buffer(t, units)) / max(LEAST_MAKE_UP, MAKE_UP * t)
         price, _ = program.solve(self._price, owed)
         return price
+
+
+class RememberedProgram:
+    """The allocation program on remembered rounds: rewards (R,) and costs (R, K), round i from offsets[i] to offsets[i + 1].
+
+    `cap`: the largest prices, a number or (K,). `weights` (n,): how often each round is remembered, once by default.
+    """
+
+    def __init__(
+        self,
+        rewards: Array,
+        costs: Array,
+        offsets: NDArray[np.int64],
+        cap: float | Array,
+        weights: Array | None = None,
+    ) -> None:
+        self.rewards, self.costs, self.offsets = rewards, np.ascontiguousarray(costs), offsets
+        starts = offsets[:-1]
+        self.weights = np.ones(len(starts)) if weights is None else weights
+        spread = np.maximum.reduceat(rewards, starts) - np.minimum.reduceat(rewards, starts)
+        self.unit = max(float(np.average(spread, weights=self.weights)), 1e-9)
+        self.size = (costs**2).sum(axis=0) / np.maximum(np.abs(costs).sum(axis=0), 1e-300)
+        self.cap = np.full(costs.shape[1], cap)
+
+    def solve(self, start: Array, margin: Array) -> tuple[Array, Array]:
+        """Prices, and the standard deviation of the costs of a round at these prices, (K,) each."""
+        K = len(start)
+        solver = np.zeros(prices.solver_size(K))
+        prices.begin_prices(solver, start, self.cap, self.size, margin, self.unit)
+        room = np.zeros(int(np.diff(self.offsets).max()))
+        prices.advance_prices(
+            solver, self.rewards, self.costs.reshape(-1), self.offsets, self.weights, room, math.inf
+        )
+        parts = prices.solver_parts(K)
+        price, gradient, square = (solver[at : at + K].copy() for at in (parts[0], parts[4], parts[8]))
+        mean = -gradient - margin
+        return price, np.sqrt(np.maximum(0.0, square - mean**2))

@@ -10,7 +10,9 @@ from tightrope.policies.state_file import read_state
 from tightrope.registry import Registry
 from tightrope.trust import grant
 
-POLICIES = Registry("policy", __package__)
+# Policies that the laboratory adds, by name.
+LABORATORY = {"provable-shadow-price": "ProvableShadowPrice"}
+POLICIES = Registry("policy", __package__, elsewhere=dict.fromkeys(LABORATORY, "tightrope-lab"))
 register = POLICIES.register
 
 
@@ -40,6 +42,8 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
     except Untrusted as error:
         raise Untrusted(f"{path}: kind: {error}") from error
     except InvalidInput as error:
+        if kind in LABORATORY:
+            raise error.inside(str(path)) from error
         raise StateDamagedError(
             f"{path} holds a policy of the unknown kind {kind!r}; known: {', '.join(POLICIES)}. "
             "Import the module that registers it first."

@@ -237,7 +237,7 @@ _ORDER = f"""{CENTRE} {CENTRE}-forgetful {_PAPER} {_PAPER}-a {_PAPER}-measured {
     guarded-linucb prudent opb oplb safe-lucb safe-lts lincbwk primal-dual-bwk ucb-alp lfg clucb linucb lints greedy round-robin uniform oracle""".split()
 
 policies.POLICIES.discover()
-_OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith(policies.__name__)]
+_OTHERS = [name for name, made in policies.POLICIES.items() if made.__module__.startswith("tightrope")]
 ROSTER = {
     name: Entry(name, _MAKERS.get(name) or partial(_fitted, policies.POLICIES[name], linear=name in _LINEAR))
     for name in dict.fromkeys([*_ORDER, *_OTHERS])

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tightrope import theory
 from tightrope.environments import synthetic
 from tightrope.models import Ridge
 from tightrope.policies import PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Report, bound_figure
 from tightrope.result import Result
 from tightrope.validation import VIOLATION, Array
+from tightrope_lab import theory
 from tightrope_lab.paper.runs import Runs
 
 ROUNDS, REPLICATIONS = 100_000, 20

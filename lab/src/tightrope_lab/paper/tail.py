@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightrope import theory
 from tightrope.environments import bandit
 from tightrope.models import ArmMeans
 from tightrope.policies import PessimisticOptimistic
 from tightrope.report import Cell, NamedCurve, Report, curve_figure
+from tightrope_lab import theory
 from tightrope_lab.paper.runs import Runs
 
 ROUNDS, REPLICATIONS = 50_000, 1_000

@@ -15,16 +15,16 @@ import math
 import numpy as np
 
 from tightrope.schedules import Capped, Power, cap, known_costs
-from tightrope.theory.arguments import Rounds, constraints, like, round_numbers, slater_constant
-from tightrope.theory.paper import (
+from tightrope.validation import whole_number
+from tightrope_lab.theory.arguments import Rounds, constraints, like, round_numbers, slater_constant
+from tightrope_lab.theory.paper import (
     first_round,
     learning_beyond_five,
     linear_arguments,
     linucb_bound,
     paper_schedules,
 )
-from tightrope.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
-from tightrope.validation import whole_number
+from tightrope_lab.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
 
 
 def capped_schedules(*, K: int, delta: float) -> tuple[Power, Capped]:

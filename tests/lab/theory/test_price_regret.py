@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope import theory
 from tightrope.errors import InvalidInput
+from tightrope_lab import theory
 
 
 def random_path(rng):

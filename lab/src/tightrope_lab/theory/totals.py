@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Capped, Power
-from tightrope.theory.arguments import (
+from tightrope.validation import finite_number
+from tightrope_lab.theory.arguments import (
     Floats,
     Rounds,
     Tightening,
@@ -38,7 +39,6 @@ from tightrope.theory.arguments import (
     rising,
     round_numbers,
 )
-from tightrope.validation import finite_number
 
 ETAS = np.arange(1, 500) / 500.0
 # Ends beyond this round are not looked for.

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from tightrope.schedules import known_costs
-from tightrope.theory.arguments import slater_constant
-from tightrope.theory.capped import capped_ends, regret_bound_capped, violation_ends_linear_capped
-from tightrope.theory.paper import (
+from tightrope.validation import whole_number
+from tightrope_lab.theory.arguments import slater_constant
+from tightrope_lab.theory.capped import capped_ends, regret_bound_capped, violation_ends_linear_capped
+from tightrope_lab.theory.paper import (
     paper_schedules,
     regret_bound,
     regret_bound_linear,
@@ -20,8 +21,7 @@ from tightrope.theory.paper import (
     violation_ends_linear,
     violation_ends_schedule,
 )
-from tightrope.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
-from tightrope.validation import whole_number
+from tightrope_lab.theory.totals import Steering, Summed, expected_violation_ends, violation_probability_ends
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tightrope import theory
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power, known_costs
-from tightrope.theory.totals import LogTimes, Summed
+from tightrope_lab import theory
+from tightrope_lab.theory.totals import LogTimes, Summed
 
 HALF_ROOT = Power(0.5, 0.5)
 OUTGROWS = LogTimes(2.0, HALF_ROOT)
@@ -208,7 +208,7 @@ class TestExactlySolvedRuns:
 class TestBuffers:
     @pytest.mark.parametrize("exponent", [-1.0, -0.7, -0.5, -0.2, 0.0])
     def test_sums_are_bracketed_and_tight(self, exponent):
-        from tightrope.theory.totals import _Sum
+        from tightrope_lab.theory.totals import _Sum
 
         shape = _Sum(Power(3.0, exponent))
         exact = np.concatenate([[0.0], np.cumsum(3.0 * np.arange(1.0, 20_000) ** exponent)])
@@ -224,7 +224,7 @@ class TestBuffers:
         "b", [Summed(Power(1.0, -0.5)), Power(2.0, 0.7), OUTGROWS, Summed(Power(1.0, -0.2))]
     )
     def test_what_the_proof_takes_from_their_shape(self, b):
-        from tightrope.theory.totals import _buffer
+        from tightrope_lab.theory.totals import _buffer
 
         shape = _buffer(b)
         t = np.arange(1.0, 5_000)
@@ -236,7 +236,7 @@ class TestBuffers:
         assert np.all(np.diff(shape.step(far)) < 0)
 
     def test_a_slow_logarithm_is_concave_where_it_is_said_to_be(self):
-        from tightrope.theory.totals import _buffer
+        from tightrope_lab.theory.totals import _buffer
 
         shape = _buffer(LogTimes(1.0, Power(1.0, 0.8)))
         t = np.arange(shape.concave_from, 4 * shape.concave_from)

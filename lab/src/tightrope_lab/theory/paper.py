@@ -17,12 +17,21 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Capped, Power, Schedule, confidence_radius, known_costs, linear_costs
-from tightrope.theory.arguments import (
+from tightrope.schedules import (
+    Capped,
+    Power,
+    Schedule,
+    confidence_radius,
+    known_costs,
+    linear_costs,
+    tau_prime,
+    tau_prime_linear,
+)
+from tightrope.validation import finite_number, whole_number
+from tightrope_lab.theory.arguments import (
     Floats,
     Rounds,
     Tightening,
-    ceiling,
     constraints,
     failure_horizon,
     falling,
@@ -32,7 +41,6 @@ from tightrope.theory.arguments import (
     round_numbers,
     slater_constant,
 )
-from tightrope.validation import finite_number, whole_number
 
 Form = Literal["mended", "printed"]
 
@@ -138,16 +146,6 @@ def violation_ends(*, K: int, delta: float, form: Form = "mended") -> int:
     """
     K, delta = constraints(K, delta)
     return first_round(_violation_offset(K, delta, form))
-
-
-def tau_prime(*, K: int, delta: float) -> int:
-    """τ', the first round with ε_t ≤ δ/2: ⌈24 K^1.5/δ²⌉, and 1 where K = 0.
-
-    >>> tau_prime(K=1, delta=0.1)
-    2400
-    """
-    K, delta = constraints(K, delta)
-    return max(1, ceiling(24 * K**1.5 / delta**2))
 
 
 def queue_bound(tau: Rounds, *, K: int, delta: float, form: Form = "mended") -> Rounds:
@@ -276,16 +274,6 @@ def violation_ends_linear(*, delta: float, d: int, T: int, form: Form = "mended"
     """
     delta, d, T, L = linear_arguments(delta, d, T)
     return first_round(_violation_linear(delta, d, T, L, form)[1])
-
-
-def tau_prime_linear(*, delta: float, d: int, T: int) -> int:
-    """First round with 4 d log(1 + T)/√t ≤ δ/2: ⌈64 d² log²(1 + T)/δ²⌉; it may lie beyond T.
-
-    >>> tau_prime_linear(delta=1, d=1, T=1) == math.ceil(64 * math.log(2) ** 2)
-    True
-    """
-    delta, d, T, L = linear_arguments(delta, d, T)
-    return ceiling((8 * d * L / delta) ** 2)
 
 
 def queue_bound_linear(tau: Rounds, *, delta: float, d: int, T: int) -> Rounds:

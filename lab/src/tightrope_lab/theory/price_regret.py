@@ -15,11 +15,11 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
-from tightrope.theory.arguments import Floats, Rounds, constraints, like, round_numbers
-from tightrope.theory.paper import linucb_bound
-from tightrope.theory.safeguards import Ratchet
-from tightrope.theory.totals import Steering, excess_bound
 from tightrope.validation import finite_array, finite_number
+from tightrope_lab.theory.arguments import Floats, Rounds, constraints, like, round_numbers
+from tightrope_lab.theory.paper import linucb_bound
+from tightrope_lab.theory.safeguards import Ratchet
+from tightrope_lab.theory.totals import Steering, excess_bound
 
 # V and b of the corollary: those of the ratchet before it acts.
 _V, _B = Power(Ratchet().v, 0.5), Ratchet().beta

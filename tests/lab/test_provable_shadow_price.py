@@ -9,10 +9,15 @@ import pytest
 
 import tightrope as tr
 from policy_tools import unwatched
-from tightrope import lp, theory
-from tightrope.policies import provable_shadow_price as module
-from tightrope.policies.provable_shadow_price import ProvableShadowPrice, RememberedProgram
+from tightrope import lp
+from tightrope.environments.build import policies_of
+from tightrope.errors import InvalidInput
+from tightrope.policies.lp_thompson import RememberedProgram
+from tightrope.spec import make_spec
 from tightrope.testing import PolicySuite
+from tightrope_lab import provable_shadow_price as module
+from tightrope_lab import theory
+from tightrope_lab.provable_shadow_price import ProvableShadowPrice
 
 # The dual is flat between prices of 0.6 and 1.2: there the choice does not change, and totals are a free random walk.
 FLAT = tr.environments.Tabular(
@@ -340,3 +345,24 @@ def test_it_asks_for_costs_seen_before_acting():
         "seen after" in why
         for why in env.problem().misfits(ProvableShadowPrice(tr.ArmMeans(4), n_constraints=1))
     )
+
+
+class TestItJoinsTheProduct:
+    def test_by_an_entry_point(self):
+        assert tr.policies.ProvableShadowPrice is ProvableShadowPrice
+        assert "ProvableShadowPrice" in dir(tr.policies)
+        assert tr.policies.POLICIES.find("provable-shadow-price") is ProvableShadowPrice
+
+    def test_where_the_laboratory_is_not_installed_the_remedy_is_named(self, monkeypatch, tmp_path):
+        saved = tmp_path / "policy"
+        ProvableShadowPrice(tr.ArmMeans(2), n_constraints=1).save(saved)
+        monkeypatch.delitem(tr.policies.POLICIES, "provable-shadow-price")
+        monkeypatch.setattr("tightrope.registry.entry_points", lambda group: ())
+        with pytest.raises(AttributeError, match="pip install tightrope-lab"):
+            _ = tr.policies.ProvableShadowPrice
+        missing = "policy 'provable-shadow-price' is not installed: pip install tightrope-lab"
+        spec = make_spec({"environment": {"kind": "bandit"}, "policy": {"kind": "provable-shadow-price"}})
+        with pytest.raises(InvalidInput, match=f"kind: {missing}"):
+            policies_of(spec, tr.environments.bandit())
+        with pytest.raises(InvalidInput, match=f"^{saved}: {missing}"):
+            tr.load(saved)

@@ -8,11 +8,12 @@ import pytest
 
 import tightrope as tr
 from policy_tools import unwatched
-from tightrope import theory
+from tightrope import schedules
 from tightrope.schedules import Capped, Power
-from tightrope.theory.totals import Summed
+from tightrope_lab import theory
 from tightrope_lab.league.entries import ROSTER
 from tightrope_lab.league.scenarios import scenario
+from tightrope_lab.theory.totals import Summed
 
 KS = (1, 2, 3, 5, 18)
 DELTAS = (1.0, 0.7, 0.5, 0.3, 0.1)
@@ -59,14 +60,14 @@ class TestByHand:
 class TestProof:
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_what_the_cap_takes_from_the_sum_is_a_constant(self, K, delta):
-        n = min(200_000, 3 * theory.tau_prime(K=K, delta=delta))
+        n = min(200_000, 3 * schedules.tau_prime(K=K, delta=delta))
         _, epsilon = theory.capped_schedules(K=K, delta=delta)
         total = np.cumsum(np.minimum(delta / 2, epsilon.power.scale / np.sqrt(np.arange(1.0, n + 1))))
         tau = np.arange(1.0, n + 1)
         e = epsilon.power.scale
         assert np.all(total >= 2 * e * np.sqrt(tau + 1) - 12 * K**1.5 / delta - delta / 2 - 1e-6)
         # … and it is that constant, but for rounding: the bound is met within ε_1/2 from τ' on.
-        late = tau > theory.tau_prime(K=K, delta=delta)
+        late = tau > schedules.tau_prime(K=K, delta=delta)
         slack = total[late] - (2 * e * np.sqrt(tau[late] + 1) - 12 * K**1.5 / delta - delta / 2)
         assert slack.max() <= delta
 
@@ -85,13 +86,13 @@ class TestProof:
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_levels_rise_from_the_first_round_as_the_drift_lemma_asks(self, K, delta):
         V, epsilon = theory.capped_schedules(K=K, delta=delta)
-        t = np.unique(np.geomspace(1, 20 * theory.tau_prime(K=K, delta=delta), 3000).astype(np.int64))
+        t = np.unique(np.geomspace(1, 20 * schedules.tau_prime(K=K, delta=delta), 3000).astype(np.int64))
         level = [V(one) + K * epsilon(one) ** 2 for one in t.tolist()]
         assert np.all(np.diff(level) > 0)
 
     @pytest.mark.parametrize(("K", "delta"), GRID)
     def test_the_sums_of_the_regret(self, K, delta):
-        n = min(100_000, 20 * theory.tau_prime(K=K, delta=delta))
+        n = min(100_000, 20 * schedules.tau_prime(K=K, delta=delta))
         V, epsilon = theory.capped_schedules(K=K, delta=delta)
         t = np.arange(1.0, n + 1)
         eps, weight = np.minimum(delta / 2, epsilon.power.scale / np.sqrt(t)), V.scale * np.sqrt(t)
@@ -132,7 +133,7 @@ class TestProof:
 class TestSums:
     @pytest.mark.parametrize(("exponent", "most"), list(product((-1.0, -0.5, -0.2, 0.0), (0.05, 0.3, 5.0))))
     def test_sums_of_a_capped_schedule_are_bracketed(self, exponent, most):
-        from tightrope.theory.totals import _buffer
+        from tightrope_lab.theory.totals import _buffer
 
         epsilon = Capped(Power(3.0, exponent), most)
         exact = np.concatenate([[0.0], np.cumsum(values(epsilon, 19_999))])

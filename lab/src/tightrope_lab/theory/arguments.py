@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
-from tightrope.schedules import Capped, Power
+from tightrope.schedules import Capped, Power, ceiling
 from tightrope.validation import finite_number, first, whole_number
 
 Rounds = TypeVar("Rounds", float, NDArray[Any])
@@ -78,12 +78,6 @@ def first_at_most(epsilon: Tightening, level: float) -> float:
         return math.inf
     log_round = math.log(epsilon.scale / level) / -epsilon.exponent
     return ceiling(math.exp(log_round)) if log_round < 700 else math.inf
-
-
-def ceiling(value: float) -> int:
-    """⌈value⌉, but 2400 for 2400.0000000000005."""
-    nearest = round(value)
-    return nearest if math.isclose(value, nearest, rel_tol=1e-12) else math.ceil(value)
 
 
 def failure_horizon(T: Any) -> float:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope import theory
 from tightrope.errors import InvalidInput
 from tightrope.policies.pessimistic_optimistic.slater import measure
 from tightrope.schedules import Power, known_costs
+from tightrope_lab import theory
 
-PAGE = (Path(__file__).parents[2] / "docs" / "no-constants.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "no-constants.md").read_text(encoding="utf-8")
 PAGE = re.sub(r"\s+", " ", PAGE)
 
 

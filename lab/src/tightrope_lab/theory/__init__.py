@@ -20,7 +20,7 @@ none from, learnt costs        2.003445e+08      1000000  no
 capped: none from, learnt           3138677      1000000  no
 """
 
-from tightrope.theory.capped import (
+from tightrope_lab.theory.capped import (
     capped_ends,
     capped_schedules,
     regret_bound_capped,
@@ -30,8 +30,8 @@ from tightrope.theory.capped import (
     violation_ends_capped,
     violation_ends_linear_capped,
 )
-from tightrope.theory.measured import overestimate_probability, violation_bound_measured
-from tightrope.theory.paper import (
+from tightrope_lab.theory.measured import overestimate_probability, violation_bound_measured
+from tightrope_lab.theory.paper import (
     Form,
     drift_exponent,
     drift_mean_bound,
@@ -46,8 +46,6 @@ from tightrope.theory.paper import (
     tail_bound,
     tail_bound_full,
     tail_starts,
-    tau_prime,
-    tau_prime_linear,
     tightness_cost,
     violation_bound,
     violation_bound_linear,
@@ -56,7 +54,7 @@ from tightrope.theory.paper import (
     violation_ends_linear,
     violation_ends_schedule,
 )
-from tightrope.theory.price_regret import (
+from tightrope_lab.theory.price_regret import (
     FiniteWorld,
     RegretParts,
     price_cost_bound,
@@ -64,9 +62,14 @@ from tightrope.theory.price_regret import (
     regret_parts,
     steered_prices,
 )
-from tightrope.theory.promises import Guarantees, guarantees
-from tightrope.theory.safeguards import Ratchet, RatchetPromise, ratchet_promise, rounds_without_safe_action
-from tightrope.theory.totals import (
+from tightrope_lab.theory.promises import Guarantees, guarantees
+from tightrope_lab.theory.safeguards import (
+    Ratchet,
+    RatchetPromise,
+    ratchet_promise,
+    rounds_without_safe_action,
+)
+from tightrope_lab.theory.totals import (
     LogTimes,
     Steering,
     Summed,
@@ -117,8 +120,6 @@ __all__ = [
     "tail_bound",
     "tail_bound_full",
     "tail_starts",
-    "tau_prime",
-    "tau_prime_linear",
     "tightness_cost",
     "violation_bound",
     "violation_bound_capped",

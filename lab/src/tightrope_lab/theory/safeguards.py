@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
-from tightrope.theory.arguments import Floats, constraints
 from tightrope.validation import finite_number, real_array, whole_number
+from tightrope_lab.theory.arguments import Floats, constraints
 
 # After a raise the totals are left alone for at least as many rounds as were played, but not for more than these.
 LONGEST_FIRST_WAIT = 1000

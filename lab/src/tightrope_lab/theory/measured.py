@@ -16,8 +16,9 @@ import numpy as np
 
 from tightrope.errors import InvalidInput
 from tightrope.schedules import known_costs
-from tightrope.theory.arguments import constraints, first_at_most
-from tightrope.theory.paper import (
+from tightrope.validation import finite_number, whole_number
+from tightrope_lab.theory.arguments import constraints, first_at_most
+from tightrope_lab.theory.paper import (
     drift_exponent,
     drift_mean_bound,
     paper_schedules,
@@ -25,7 +26,6 @@ from tightrope.theory.paper import (
     sum_from_above,
     sum_from_below,
 )
-from tightrope.validation import finite_number, whole_number
 
 # Rounds whose costs are kept, at most.
 KEPT = 1024

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tightrope import theory
 from tightrope.errors import InvalidInput
 from tightrope.schedules import Power
-from tightrope.theory import Ratchet
+from tightrope_lab import theory
+from tightrope_lab.theory import Ratchet
 
 # Rewards and mean costs of the world whose dual is flat between 0.6 and 1.2; all costs move by a common coin of ±½.
 FLAT = np.array([0.6, 0.0, 0.9]), np.array([0.0, -0.5, 0.5])
