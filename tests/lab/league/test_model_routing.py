@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tightrope as tr
-from tightrope.environments import model_routing
 from tightrope.testing import EnvironmentSuite
+from tightrope_lab.league import model_routing
 
 WORLDS = [
     model_routing.switching_best,
