@@ -114,7 +114,7 @@ class Registry(dict[str, Any]):
             for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
             for one in additions(self.package):
-                one.load()
+                self.setdefault(one.name, one.load())
 
     def referred(self, made: type | str) -> Any:
         """The class that another process gave the `reference` of; a name that only that process knew is known here too."""
